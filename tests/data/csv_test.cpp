@@ -95,6 +95,33 @@ TEST_CASE("classes are numbered by their bytes, and by value where all are whole
           "the table of " + words.name() + " has no target \"sort\"");
 }
 
+TEST_CASE("whole numbers are one class however they are written, and other classes are as they are written") {
+    const CsvFolder folder;
+    const Table numbers = read_csv(folder.file("a,kind\n1,01\n2,2\n3,1\n4,+1\n5,-0\n6,0\n"), {.label = "kind"});
+    CHECK(numbers.classes() == std::vector<std::string>{"0", "1", "2"});
+    CHECK(targets_of<std::int32_t>(numbers) == std::vector<std::int32_t>{1, 2, 1, 1, 0, 0});
+    const Table test = read_csv(folder.file("a,kind\n1,002\n2,1\n3,00\n", "test.csv"), numbers);
+    CHECK(targets_of<std::int32_t>(test) == std::vector<std::int32_t>{2, 1, 0});
+    const Table words = read_csv(folder.file("a,kind\n1,01\n2,1\n3,x\n4,1.0\n5,X\n"), {.label = "kind"});
+    CHECK(words.classes() == std::vector<std::string>{"01", "1", "1.0", "X", "x"});
+    // Beyond 64 bits they are texts, also where a double would have them equal.
+    const Table ids =
+        read_csv(folder.file("a,kind\n1,100000000000000000001\n2,100000000000000000002\n3,x\n"), {.label = "kind"});
+    CHECK(ids.classes().size() == 3);
+    const CsvOptions kind{.label = "kind"};
+    CHECK(folder.refusal("a,kind\n1,01\n2,1\n3,+1\n", kind) ==
+          "a.csv, column \"kind\": all rows have the class \"1\"; classification needs at least 2 classes");
+    CHECK(folder.refusal("a,kind\n1,fig\n2,\" fig\"\n3,plum\n", kind) ==
+          "a.csv, column \"kind\": the classes \" fig\" and \"fig\" differ by blanks alone");
+    CHECK(folder.refusal("a,kind\n1,2\n2,1\n3,\"2 \"\n", kind) ==
+          "a.csv, column \"kind\": the classes \"2\" and \"2 \" differ by blanks alone");
+    CHECK(folder.refusal("a,kind\n1,1\n2,2.5\n3,1.0\n", kind) ==
+          "a.csv, column \"kind\": the classes \"1\" and \"1.0\" are the same number; write it in one way");
+    CHECK(message_of<DataError>([&] {
+              (void)read_csv(folder.file("a,kind\n1,1.0\n"), numbers);
+          }).ends_with("the class \"1.0\" is not one of " + numbers.name() + ", which are \"0\", \"1\", \"2\""));
+}
+
 TEST_CASE("several targets have their own names, types and extents") {
     const CsvFolder folder;
     const Table table = read_csv(folder.file("left,top,kind,area\n1,2,cat,7\n3,4,ant,8\n"),
@@ -188,6 +215,15 @@ TEST_CASE("a file with another syntax is rejected with its line") {
                    "none does not exist"));
     CHECK(contains(message_of<DataError>([&] { static_cast<void>(read_csv(folder.path(), {.label = "y"})); }),
                    "is not a regular file"));
+}
+
+TEST_CASE("a file in UTF-16, and line ends that are carriage returns alone, are rejected by name") {
+    const CsvFolder folder;
+    CHECK(folder.refusal(std::string("\xFF\xFEy\0,\0b\0\n\0", 10)) == "a.csv is a text in UTF-16; save it in UTF-8");
+    CHECK(folder.refusal(std::string("\xFE\xFF\0y\0,\0b\0\n", 10)) == "a.csv is a text in UTF-16; save it in UTF-8");
+    CHECK(folder.refusal("x,y\r1,2\r3,4\r") ==
+          "a.csv has lines that end with a carriage return alone; they must end with a line feed");
+    CHECK(read_csv(folder.file("\"x\r\nof\",y\r\n1,2\r\n"), {.targets = {"y"}}).size() == 1);
 }
 
 TEST_CASE("a field that is no number, or has no value, is rejected with its line and column") {

@@ -8,7 +8,9 @@
 //
 // The inputs of a row are the column "input" of a batch: floats of extents {their number}. The column "target" is the
 // class, int32 of extents {1}, or the numbers of `targets`, floats of extents {their number}. Classes are numbered from 0
-// in their order: by value where all of them are whole numbers, and by their bytes otherwise.
+// in their order: by value where all of them are whole numbers, and by their bytes otherwise. Whole numbers are compared by
+// value: 1, 01 and +1 are one class, named by the shortest. All other classes are compared as they are written; those that
+// differ by blanks at their ends alone (which quotes keep), and equal numbers in a column of numbers (1 and 1.0), are an error.
 //
 // The syntax is RFC 4180's (data/impl/csv_records.hpp). A field of a column that is used must have a value; a number is
 // finite and has decimal digits and a point: 12, -0.5, 1e-3. Columns that are not used may contain anything. Memory is that
@@ -111,8 +113,8 @@ private:
 };
 
 /// Reads a table. Throws InvalidArgument for options that contradict themselves; DataError with the file, the line and the
-/// column for a file that is empty, has no rows or no such column, a column twice, a row with another number of fields than
-/// the header, or a field that has no value or no number where one is needed.
+/// column for a file that is in UTF-16, is empty, has no rows or no such column, a column twice, a row with another number of fields than
+/// the header, a field that has no value or no number where one is needed, or classes that cannot be told apart.
 [[nodiscard]] inline Table read_csv(const std::string& path, const CsvOptions& options) {
     return {path, options, nullptr};
 }
@@ -142,6 +144,11 @@ inline Table::Table(const std::string& path, const CsvOptions& options, const Ta
     require<DataError>(records.next(), path, " is empty: its first line must name the columns");
     std::vector<std::string> names;
     for (std::size_t i = 0; i < records.size(); ++i) names.emplace_back(records[i]);
+    for (const std::string& name : names) {
+        const std::size_t end = name.find('\r');
+        require<DataError>(end == std::string::npos || name.substr(end).starts_with("\r\n"), path,
+                           " has lines that end with a carriage return alone; they must end with a line feed");
+    }
     header_ = impl::CsvHeader(path, std::move(names));
     if (training != nullptr) require_columns_of(*training);
     choose_columns();
@@ -251,9 +258,9 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
     require<DataError>(rows_ > 0, path_, " has a header and no rows");
     for (std::size_t t = 0; t < targets.size(); ++t) {
         if (!options_.named_targets[t].classes) continue;
-        targets_[t].classes = classes[t].finish(targets_[t].labels);
-        require<DataError>(targets_[t].classes.size() >= 2, path_, ", column ",
-                           impl::in_quotes(options_.named_targets[t].columns[0]), ": all rows have the class ",
+        const std::string where = text(path_, ", column ", impl::in_quotes(options_.named_targets[t].columns[0]), ": ");
+        targets_[t].classes = classes[t].finish(targets_[t].labels, where);
+        require<DataError>(targets_[t].classes.size() >= 2, where, "all rows have the class ",
                            impl::in_quotes(targets_[t].classes[0]), "; classification needs at least 2 classes");
     }
 }

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -66,6 +67,15 @@ private:
     std::vector<std::size_t> order_;  ///< sorted by the names
 };
 
+/// The whole number that a text is, with or without a sign; nothing for any other text, and outside 64 bits.
+[[nodiscard]] inline std::optional<std::int64_t> whole_number(std::string_view text) {
+    if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // from_chars takes no plus sign
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
 /// The numbers of classes: of a training's table where there is one, and otherwise by order of appearance until finish().
 class ClassNumbers {
 public:
@@ -74,21 +84,36 @@ public:
     /// `known` is null, or the classes in the order of their numbers.
     explicit ClassNumbers(const std::vector<std::string>* known) : known_(known) {
         if (known == nullptr) return;
-        for (const std::string& name : *known) numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size()));
+        bool whole = true;
+        for (const std::string& name : *known) {
+            const auto number = static_cast<std::int32_t>(numbers_.size());
+            const std::optional<std::int64_t> value = whole_number(name);
+            whole = whole && value.has_value();
+            numbers_.emplace(name, number);
+            if (whole) values_.emplace(*value, number);
+        }
+        if (!whole) values_.clear();
     }
 
     /// -1 for a class that is not known, or one too many.
     [[nodiscard]] std::int32_t of(std::string_view name) {
         const auto found = numbers_.find(name);
         if (found != numbers_.end()) return found->second;
-        if (known_ != nullptr || numbers_.size() == most) return -1;
-        return numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size())).first->second;
+        if (known_ == nullptr) {
+            if (numbers_.size() == most) return -1;
+            return numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size())).first->second;
+        }
+        const std::optional<std::int64_t> value = values_.empty() ? std::nullopt : whole_number(name);
+        const auto same = value ? values_.find(*value) : values_.end();
+        return same == values_.end() ? -1 : same->second;
     }
     /// The known classes; null where classes are numbered here.
     [[nodiscard]] const std::vector<std::string>* known() const { return known_; }
 
-    /// Renumbers `labels` by the order of the classes, which it returns.
-    [[nodiscard]] std::vector<std::string> finish(std::vector<std::int32_t>& labels) const {
+    /// Renumbers `labels` by the order of the classes, which it returns: each as it is written, or in the shortest of the ways
+    /// in which a whole number is written. Throws DataError, which begins with `where`, for classes that differ by blanks alone
+    /// and for numbers that are equal and not whole.
+    [[nodiscard]] std::vector<std::string> finish(std::vector<std::int32_t>& labels, std::string_view where) const {
         if (known_ != nullptr) return *known_;
         struct Class {
             std::int64_t value;
@@ -98,25 +123,62 @@ public:
         std::vector<Class> classes;
         bool whole = true;
         for (const auto& [name, number] : numbers_) {  // sorted by its bytes
-            std::int64_t value = 0;
-            const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
-            whole = whole && error == std::errc() && end == name.data() + name.size();
-            classes.push_back({value, name, number});
+            const std::optional<std::int64_t> value = whole_number(name);
+            whole = whole && value.has_value();
+            classes.push_back({value.value_or(0), name, number});
         }
-        if (whole) std::ranges::stable_sort(classes, {}, &Class::value);
+        if (whole) {
+            std::ranges::stable_sort(classes, {},
+                                     [](const Class& each) { return std::pair(each.value, each.name.size()); });
+        } else {
+            require_distinct(where);
+        }
         std::vector<std::int32_t> renumbered(classes.size());
         std::vector<std::string> names;
         for (std::size_t i = 0; i < classes.size(); ++i) {
-            renumbered[static_cast<std::size_t>(classes[i].number)] = static_cast<std::int32_t>(i);
-            names.push_back(std::move(classes[i].name));
+            if (!whole || i == 0 || classes[i].value != classes[i - 1].value)
+                names.push_back(std::move(classes[i].name));
+            renumbered[static_cast<std::size_t>(classes[i].number)] = static_cast<std::int32_t>(names.size() - 1);
         }
         for (std::int32_t& label : labels) label = renumbered[static_cast<std::size_t>(label)];
         return names;
     }
 
 private:
+    [[nodiscard]] static std::string_view without_blanks(std::string_view name) {
+        while (!name.empty() && (name.front() == ' ' || name.front() == '\t')) name.remove_prefix(1);
+        while (!name.empty() && (name.back() == ' ' || name.back() == '\t')) name.remove_suffix(1);
+        return name;
+    }
+
+    void require_distinct(std::string_view where) const {
+        std::map<std::string_view, std::string_view> trimmed;
+        std::map<double, std::string_view> values;
+        bool numbers = true;
+        for (const auto& [name, number] : numbers_) {
+            const auto [same, is_new] = trimmed.emplace(without_blanks(name), name);
+            if (!is_new) {
+                throw DataError(text(where, "the classes ", in_quotes(same->second), " and ", in_quotes(name),
+                                     " differ by blanks alone"));
+            }
+            double value = 0;
+            const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
+            numbers = numbers && error == std::errc() && end == name.data() + name.size();
+        }
+        for (const auto& [name, number] : numbers_) {
+            if (!numbers) return;
+            double value = 0;
+            std::from_chars(name.data(), name.data() + name.size(), value);
+            const auto [same, is_new] = values.emplace(value, name);
+            if (is_new) continue;
+            throw DataError(text(where, "the classes ", in_quotes(same->second), " and ", in_quotes(name),
+                                 " are the same number; write it in one way"));
+        }
+    }
+
     const std::vector<std::string>* known_;
     std::map<std::string, std::int32_t, std::less<>> numbers_;
+    std::map<std::int64_t, std::int32_t> values_;  ///< of the known classes, where all are whole numbers
 };
 
 /// The fields of the record that `records` stands at. Refers to its arguments.

@@ -46,6 +46,8 @@ public:
         buffer_.resize(std::min(first_buffer, std::max<std::size_t>(unread_, 1)));
         read_more();
         constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+        require<DataError>(!held().starts_with("\xFF\xFE") && !held().starts_with("\xFE\xFF"), path,
+                           " is a text in UTF-16; save it in UTF-8");
         if (held().starts_with(byte_order_mark)) begin_ += byte_order_mark.size();
     }
 
