@@ -18,6 +18,11 @@ static_assert(Shape{24, 24} != Shape{24, 24, 1}, "rank counts");
 static_assert(Shape{24, 24, 3} != Shape{24, 3, 24});
 static_assert(Shape{1'000'000, 1'000'000}.size() == 1'000'000'000'000, "products are 64 bits wide");
 
+static_assert(Shape{1, 2}.has_elements() && !Shape{}.has_elements() && !Shape{2, 0}.has_elements());
+static_assert(!Shape{-2, -3}.has_elements());
+static_assert(Shape{3, 4}.is_at_most(12) && !Shape{3, 4}.is_at_most(11));
+static_assert(!Shape{1LL << 62, 1LL << 62}.is_at_most(1LL << 62), "the product has more than 64 bits");
+
 static_assert(Extents<24, 24, 3>{} == Extents<24, 24, 3>{});
 static_assert(Extents<24, 24, 3>{} != Extents<24, 24>{});
 static_assert(Extents<10>::rank == 1 && Extents<10>::size() == 10 && Extents<>::size() == 1 && Extents<>::rank == 0);

@@ -8,7 +8,10 @@
 #include <map>
 #include <tuple>
 
+#include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>
+#include <cupola/data/standardization.hpp>
+#include <cupola/data/weighted_order.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
 #include "labelled.hpp"
@@ -35,6 +38,19 @@ private:
         }
         return {Shape{1}, values, labels, 3, "numbered"};
     }
+};
+
+/// A data set whose last sample has more values than the others.
+struct UnequalSamples {
+    std::vector<float> values = std::vector<float>(8);
+    [[nodiscard]] std::string_view name() const { return "of unequal samples"; }
+    [[nodiscard]] std::int64_t size() const { return 5; }
+    [[nodiscard]] Shape sample_shape() const { return {3}; }
+    [[nodiscard]] std::span<const float> sample(std::int64_t i) const {
+        return std::span(values).first(i == 4 ? 8 : 3);
+    }
+    [[nodiscard]] std::int32_t label(std::int64_t) const { return 0; }
+    [[nodiscard]] std::int64_t class_count() const { return 1; }
 };
 
 static_assert(SampleTransform<TutorialAugmentation, ImageSet> && SampleTransform<CenterCrop, ImageSet>);
@@ -157,11 +173,33 @@ TEST_CASE("a global batch that is larger than the data set, or empty, is rejecte
     CHECK(refusal({.batch_size = 301, .replicas = 1}) ==
           "the global batch (1 replica of 301 samples) is larger than the data set numbered, which has 300 samples");
     CHECK(refusal({.batch_size = 1LL << 62, .replicas = 2'000'000'000}) ==
-          "the global batch (2000000000 replicas of 4611686018427387904 samples) is larger than the data set numbered, "
-          "which has 300 samples");
+          "the global batch (2000000000 replicas of 4611686018427387904 samples) is larger than 4294967295");
     CHECK(refusal({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
     CHECK(refusal({.batch_size = -128}) == "a batch must have at least 1 sample, not -128");
     CHECK(refusal({.batch_size = 1, .replicas = 0}) == "there must be at least 1 replica, not 0");
+}
+
+TEST_CASE("a sample of another number of values than the data set states is rejected before it is written") {
+    const UnequalSamples data;
+    std::vector<float> inputs(15);
+    std::vector<std::int32_t> labels(5);
+    const TrainingBatches batches(data, IdentityTransform{}, {.batch_size = 5});
+    const EvaluationBatches evaluation(data, IdentityTransform{}, 5);
+    SerialContext context;
+    const std::string message = "sample 4 of the data set of unequal samples has 8 values, and samples of 3 have 3";
+    CHECK(message_of<DataError>([&] { batches.fill(0, 0, labelled(batches, inputs.data(), labels.data())); }) ==
+          message);
+    CHECK(message_of<DataError>([&] { evaluation(0, 0, context); }) == message);
+    CHECK(message_of<DataError>([&] { (void)Standardization::of(data); }) == message);
+}
+
+TEST_CASE("a global batch has at most 2^32 - 1 samples, whatever the order of the samples is") {
+    Numbered numbered(3);
+    const std::vector<double> weights(3, 1.0);
+    CHECK(message_of<InvalidArgument>([&] {
+              TrainingBatches(numbered.data, IdentityTransform{}, {.batch_size = 1LL << 62, .replicas = 4},
+                              WeightedOrder(weights, 1));
+          }) == "the global batch (4 replicas of 4611686018427387904 samples) is larger than 4294967295");
 }
 
 TEST_CASE("a step or replica out of range is rejected") {

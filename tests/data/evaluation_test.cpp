@@ -5,7 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include <cupola/data/augmentation.hpp>
+#include <cupola/data/standardization.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 #include "support.hpp"
@@ -56,6 +59,20 @@ TEST_CASE("a batch size above the data set's gives one smaller batch, and a batc
     const EvaluationBatches batches(set, CenterCrop{.height = 8, .width = 8}, 1'000'000'000'000);
     CHECK(batches.count() == 1);
     CHECK(batches(0, 0, context).size == 5);
+    CHECK(
+        EvaluationBatches(set, CenterCrop{.height = 8, .width = 8}, std::numeric_limits<std::int64_t>::max()).count() ==
+        1);
+    struct None {
+        [[nodiscard]] std::string_view name() const { return "of nothing"; }
+        [[nodiscard]] std::int64_t size() const { return 0; }
+        [[nodiscard]] Shape sample_shape() const { return {1}; }
+        [[nodiscard]] std::span<const float> sample(std::int64_t) const { return {}; }
+        [[nodiscard]] std::int32_t label(std::int64_t) const { return 0; }
+        [[nodiscard]] std::int64_t class_count() const { return 1; }
+    } none;
+    CHECK(message_of<DataError>([&] { EvaluationBatches(none, IdentityTransform{}, 4); }) ==
+          "the data set of nothing has no samples");
+    CHECK(message_of<DataError>([&] { (void)Standardization::of(none); }) == "the data set of nothing has no samples");
     CHECK(message_of<InvalidArgument>([&] { batches(1, 0, context); }) ==
           "batch 1 is out of range: the number of batches is 1");
     CHECK(message_of<InvalidArgument>([&] { batches(0, 1, context); }) ==

@@ -145,6 +145,12 @@ TEST_CASE("columns without an input, and impossible numbers, are rejected") {
           "a generator has no column \"input\", which a network reads: its columns are index, x");
     CHECK(refusal(columns(), {.batch_size = 0}, 0) == "a batch must have at least 1 sample, not 0");
     CHECK(refusal(columns(), {.batch_size = 1, .replicas = 0}, 0) == "there must be at least 1 replica, not 0");
+    CHECK(refusal(columns(), {.batch_size = 1LL << 62, .replicas = 4}, 0) ==
+          "the global batch (4 replicas of 4611686018427387904 samples) is larger than 4294967295");
+    CHECK(refusal({{"input", ElementType::float32, {3, 0}}}, {}, 0) ==
+          "the column input of a generator has the extents 3 x 0, and needs 1 to 4294967295 values");
+    CHECK(refusal({{"input", ElementType::float32, {1LL << 32, 1LL << 32}}}, {}, 0) ==
+          "the column input of a generator has the extents 4294967296 x 4294967296, and needs 1 to 4294967295 values");
     CHECK(refusal(columns(), {.batch_size = 1}, -1) ==
           "an epoch of a generator must have 0 (endless) or more samples, not -1");
     CHECK(refusal(columns(), {.batch_size = 6, .replicas = 2}, 11) ==

@@ -83,6 +83,11 @@ TEST_CASE(
     CHECK(reds(fitted(numbered(1, 5), 3, 3)) == std::vector<int>(9, 2));
     CHECK(message_of<InvalidArgument>([] { (void)fitted(numbered(2, 2), 0, 4); }) ==
           "the height and width of an image must be at least 1, not 0 x 4");
+    CHECK(message_of<InvalidArgument>([] { (void)fitted(numbered(2, 2), 1LL << 62, 4); }) ==
+          "the height and width of an image must be at most 65535, not 4611686018427387904 x 4");
+    CHECK(message_of<InvalidArgument>([] {
+              (void)fitted(Image{1LL << 62, 4, 3, {}}, 4, 4);
+          }) == "an image of 4611686018427387904 x 4 x 3 has 0 bytes of pixels");
     CHECK(message_of<InvalidArgument>([] { (void)fitted(Image{}, 4, 4); }) ==
           "an image of 0 x 0 x 3 has 0 bytes of pixels");
     Image cut = numbered(2, 2);

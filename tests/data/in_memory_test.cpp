@@ -54,6 +54,9 @@ TEST_CASE("inconsistent numbers of samples and labels are rejected") {
     CHECK(refusal({4}, {}) ==
           "the data set in memory has 3 samples and 0 values in its column target; of 1 it needs 3");
     CHECK(refusal({0}, {0}) == "samples of the data set in memory have no values: 0");
+    CHECK(refusal({-4, -1}, {0}) == "samples of the data set in memory have no values: -4 x -1");
+    CHECK(refusal({1LL << 62, 4, 3}, {0}) ==
+          "samples of the data set in memory have too many values: 4611686018427387904 x 4 x 3");
 }
 
 TEST_CASE("a batch larger than the data set is rejected with both numbers") {
@@ -89,6 +92,9 @@ TEST_CASE("targets of another number, without values or not finite are rejected 
     };
     CHECK(refusal({1}, two) == "the data set houses has 3 samples and 2 values in its column target; of 1 it needs 3");
     CHECK(refusal({0}, two) == "the column target of the data set houses has no values: 0");
+    CHECK(refusal({-1, -1}, two) == "the column target of the data set houses has no values: -1 x -1");
+    CHECK(refusal({1LL << 62, 4}, two) ==
+          "the column target of the data set houses has too many values: 3 times 4611686018427387904 x 4");
     CHECK(refusal({1}, nan) == "the data set houses has nan in its column target at sample 1");
     CHECK(message_of<DataError>([&] { InMemory({4}, inputs, {1}, two); }) ==
           "the data set in memory has 6 values, which is not a multiple of the 4 of a sample of 4");

@@ -150,6 +150,8 @@ TEST_CASE("constants and samples that do not fit are rejected") {
     CHECK(refusal({1, 2}, {1, -1}) == "the deviation of column 1 of a standardization is -1");
     CHECK(refusal({1}, {std::numeric_limits<double>::quiet_NaN()}) ==
           "the deviation of column 0 of a standardization is nan");
+    CHECK(refusal({1}, {1e-320}) ==
+          "the deviation of column 0 of a standardization is 9.99989e-321, which is too small to divide by");
     const Standardization three({0, 0, 0}, {1, 1, 1});
     CHECK(message_of<InvalidArgument>([&] {
               static_cast<void>(three.output({8, 8, 1}));

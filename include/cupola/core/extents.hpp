@@ -40,6 +40,18 @@ struct Shape {
         }
         return product;
     }
+    /// Whether every extent is at least 1, of any rank but 0.
+    [[nodiscard]] constexpr bool has_elements() const {
+        for (std::size_t i = 0; i < rank; ++i) {
+            if (extents[i] < 1) return false;
+        }
+        return rank > 0;
+    }
+    /// Whether `size()` of positive extents is at most `most`: extents from outside need not have a product in 64 bits.
+    [[nodiscard]] constexpr bool is_at_most(std::int64_t most) const {
+        for (std::size_t i = 0; i < rank; ++i) most /= extents[i];
+        return most >= 1;
+    }
     [[nodiscard]] constexpr std::int64_t height() const { return extents[0]; }
     [[nodiscard]] constexpr std::int64_t width() const { return extents[1]; }
     [[nodiscard]] constexpr std::int64_t channels() const { return extents[rank - 1]; }

@@ -67,6 +67,18 @@ struct BatchOptions {
     std::uint64_t seed = 1;
 };
 
+namespace impl {
+
+/// Throws InvalidArgument where the number of samples of all replicas is beyond the positions of a stream.
+inline void require_global_batch(const BatchOptions& options) {
+    constexpr std::int64_t most = 0xFFFF'FFFF;
+    require(options.batch_size <= most / options.replicas, "the global batch (", options.replicas,
+            options.replicas == 1 ? " replica of " : " replicas of ", options.batch_size, " samples) is larger than ",
+            most);
+}
+
+}  // namespace impl
+
 /// An endless stream of samples: which is at each of some positions, a pure function that any number of threads may ask.
 template <class T>
 concept SampleOrder = requires(const T& order, std::int64_t first, std::span<SampleOfEpoch> places) {
@@ -128,6 +140,7 @@ TrainingBatches<Data, Transform, Order>::TrainingBatches(const Data& data, Trans
       order_(std::move(order)) {
     require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
     require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
+    impl::require_global_batch(options);
     require<DataError>(order_.size() == data.size(), "the order of the samples is of ", order_.size(),
                        ", and the data set ", data.name(), " has ", data.size());
 }
@@ -164,7 +177,8 @@ void TrainingBatches<Data, Transform, Order>::fill(std::int64_t step, int replic
         for (std::int64_t i = 0; i < count; ++i) {
             const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
             const RandomStream random(options_.seed, RngDomain::augmentation, place.epoch, place.index);
-            transform_(data_->sample(place.index), data_->sample_shape(), random, inputs + (begin + i) * elements);
+            transform_(impl::whole_sample(*data_, place.index), data_->sample_shape(), random,
+                       inputs + (begin + i) * elements);
             copy_targets(*data_, place.index, batch, begin + i);
         }
         begin += count;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -56,6 +57,26 @@ concept HasTargets = requires(const D& data, std::int64_t i, std::size_t c) {
 /// is `label(i)`, the column "target" of class labels, or the columns of `target(i, c)`, which are used if there are both.
 template <class D>
 concept Dataset = HasSampleCount<D> && HasSamples<D> && (HasLabels<D> || HasTargets<D>);
+
+namespace impl {
+
+[[noreturn, gnu::cold]] inline void throw_sample_size(std::string_view name, std::int64_t i, std::size_t size,
+                                                      const Shape& shape) {
+    throw DataError(text("sample ", i, " of the data set ", name, " has ", size, size == 1 ? " value" : " values",
+                         ", and samples of ", to_string(shape), " have ", shape.size()));
+}
+
+/// Sample i of a data set. Throws DataError unless it has as many values as the data set's extents.
+template <Dataset Data>
+[[nodiscard]] decltype(auto) whole_sample(const Data& data, std::int64_t i) {
+    decltype(auto) sample = data.sample(i);
+    const Shape shape = data.sample_shape();
+    if (static_cast<std::int64_t>(sample.size()) != shape.size()) [[unlikely]]
+        throw_sample_size(data.name(), i, static_cast<std::size_t>(sample.size()), shape);
+    return sample;
+}
+
+}  // namespace impl
 
 /// The columns of batches of `data` whose samples are floats of the extents `input`.
 template <Dataset Data>

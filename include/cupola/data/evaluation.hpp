@@ -26,6 +26,7 @@ public:
           columns_(columns_of(data, transform_.output(data.sample_shape()))) {
         require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
         require(slots >= 1, "there must be at least 1 slot, not ", slots);
+        require<DataError>(data.size() >= 1, "the data set ", data.name(), " has no samples");
         provide_slots(slots);
     }
     EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // a temporary dies at once
@@ -40,7 +41,10 @@ public:
         while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
     }
     /// How many batches there are, the smaller one included.
-    [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }
+    [[nodiscard]] std::int64_t count() const {
+        const std::int64_t size = data_->size();
+        return size / batch_size_ + (size % batch_size_ == 0 ? 0 : 1);
+    }
     /// Samples of batch `index`.
     [[nodiscard]] std::int64_t size_of(std::int64_t index) const {
         require(index >= 0 && index < count(), "batch ", index, " is out of range: the number of batches is ", count());
@@ -59,7 +63,7 @@ public:
             for (std::int64_t i = begin; i < end; ++i) {
                 const std::int64_t sample = index * batch_size_ + i;
                 const RandomStream random(0, RngDomain::augmentation, 0, static_cast<std::uint64_t>(sample));
-                transform_(data_->sample(sample), data_->sample_shape(), random, inputs + i * elements);
+                transform_(impl::whole_sample(*data_, sample), data_->sample_shape(), random, inputs + i * elements);
                 copy_targets(*data_, sample, batch, i);
             }
         });

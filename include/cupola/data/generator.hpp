@@ -46,14 +46,20 @@ concept SampleFunction = requires(const F& function, std::int64_t index, const R
 template <SampleFunction Function>
 class Generator {
 public:
-    /// Throws InvalidArgument for columns without "input", a batch without samples, or a global batch that is larger than an
-    /// epoch. The names of the columns are not copied. `samples_per_epoch` is 0 for an endless stream.
+    /// Throws InvalidArgument for columns without "input" or without values, a batch without samples, or a global batch that is larger than an
+    /// epoch or than 2^32 - 1. The names of the columns are not copied. `samples_per_epoch` is 0 for an endless stream.
     Generator(const Columns& columns, Function function, BatchOptions options, std::int64_t samples_per_epoch = 0)
         : columns_(columns), function_(std::move(function)), options_(options) {
         require(columns_.find(input_column) != nullptr, "a generator has no column \"", input_column,
                 "\", which a network reads: its columns are ", names_of(columns_));
+        for (const ColumnSpec& column : columns_) {
+            constexpr std::int64_t most = 0xFFFF'FFFF;
+            require(column.shape.has_elements() && column.shape.is_at_most(most), "the column ", column.name,
+                    " of a generator has the extents ", to_string(column.shape), ", and needs 1 to ", most, " values");
+        }
         require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
         require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
+        impl::require_global_batch(options);
         require(samples_per_epoch >= 0, "an epoch of a generator must have 0 (endless) or more samples, not ",
                 samples_per_epoch);
         if (samples_per_epoch == 0) return;

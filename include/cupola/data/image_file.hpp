@@ -49,9 +49,12 @@ struct Image {
 /// those that it covers, or the one it lies in where the image is smaller. Throws InvalidArgument for an image without
 /// pixels, or with another number of them than its extents say.
 [[nodiscard]] inline Image fitted(const Image& image, std::int64_t height, std::int64_t width) {
+    constexpr std::int64_t most = 65'535;
     require(height >= 1 && width >= 1, "the height and width of an image must be at least 1, not ", height, " x ",
             width);
-    require(image.height >= 1 && image.width >= 1 && image.channels >= 1 &&
+    require(height <= most && width <= most, "the height and width of an image must be at most ", most, ", not ",
+            height, " x ", width);
+    require(image.shape().has_elements() && image.shape().is_at_most(std::int64_t{1} << 40) &&
                 static_cast<std::int64_t>(image.pixels.size()) == image.shape().size(),
             "an image of ", to_string(image.shape()), " has ", image.pixels.size(), " bytes of pixels");
     const std::int64_t part_height = std::max<std::int64_t>(1, std::min(image.height, image.width * height / width));

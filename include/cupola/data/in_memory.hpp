@@ -117,13 +117,21 @@ BatchView InMemoryBatches::operator()(std::int64_t step, int replica, Context& c
 
 #ifndef CUPOLA_OPS
 
+namespace impl {
+
+/// Beyond any memory; their bytes fit into 64 bits.
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 60;
+
+}  // namespace impl
+
 CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples,
                                  std::initializer_list<TargetValues> targets, std::string_view name)
     : shape_(sample_shape), samples_(samples), name_(name) {
-    require<DataError>(shape_.rank >= 1 && shape_.size() >= 1, "samples of the data set ", name,
-                       " have no values: ", to_string(shape_));
-    const auto elements = static_cast<std::size_t>(shape_.size());
+    require<DataError>(shape_.has_elements(), "samples of the data set ", name, " have no values: ", to_string(shape_));
     require<DataError>(!samples.empty(), "the data set ", name, " has no samples");
+    require<DataError>(shape_.is_at_most(impl::max_elements), "samples of the data set ", name,
+                       " have too many values: ", to_string(shape_));
+    const auto elements = static_cast<std::size_t>(shape_.size());
     require<DataError>(samples.size() % elements == 0, "the data set ", name, " has ", samples.size(),
                        " values, which is not a multiple of the ", elements, " of a sample of ", to_string(shape_));
     size_ = static_cast<std::int64_t>(samples.size() / elements);
@@ -146,9 +154,11 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const floa
 
 CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
     const ColumnSpec& column = targets.column;
-    require<DataError>(column.shape.rank >= 1 && column.shape.size() >= 1, "the column ", column.name,
-                       " of the data set ", name_, " has no values: ", to_string(column.shape));
+    require<DataError>(column.shape.has_elements(), "the column ", column.name, " of the data set ", name_,
+                       " has no values: ", to_string(column.shape));
     const std::size_t values = targets.values.size() / size_of(column.type);
+    require<DataError>(column.shape.is_at_most(impl::max_elements / size_), "the column ", column.name,
+                       " of the data set ", name_, " has too many values: ", size_, " times ", to_string(column.shape));
     require<DataError>(targets.values.size() == static_cast<std::size_t>(size_) * column.bytes(), "the data set ",
                        name_, " has ", size_, size_ == 1 ? " sample" : " samples", " and ", values,
                        " values in its column ", column.name, "; of ", to_string(column.shape), " it needs ",

@@ -36,7 +36,7 @@ namespace cupola::inline CUPOLA_ABI {
 class Standardization {
 public:
     /// One mean and one deviation per position of the last extent of a sample. Throws InvalidArgument unless they are as
-    /// many, at least one, finite, and the deviations at least 0.
+    /// many, at least one, finite, and the deviations 0 or large enough to divide by.
     Standardization(std::vector<double> means, std::vector<double> deviations)
         : means_(std::move(means)), deviations_(std::move(deviations)) {
         require(!means_.empty() && means_.size() == deviations_.size(), "a standardization has ", means_.size(),
@@ -45,12 +45,14 @@ public:
             require(std::isfinite(means_[c]), "the mean of column ", c, " of a standardization is ", means_[c]);
             require(std::isfinite(deviations_[c]) && deviations_[c] >= 0, "the deviation of column ", c,
                     " of a standardization is ", deviations_[c]);
+            require(deviations_[c] == 0 || std::isfinite(1 / deviations_[c]), "the deviation of column ", c,
+                    " of a standardization is ", deviations_[c], ", which is too small to divide by");
             scales_.push_back(deviations_[c] > 0 ? 1 / deviations_[c] : 1);
         }
     }
 
     /// The constants of all samples of `data`, computed in double in two passes. Throws DataError for a sample that is not
-    /// finite.
+    /// finite or has another number of values than the others, and for data without samples.
     template <Dataset Data>
     [[nodiscard]] static Standardization of(const Data& data);
     /// The same of a column of targets, which must be floats (data/standardized_targets.hpp).
@@ -154,8 +156,8 @@ private:
 template <Dataset Data>
 Standardization Standardization::of(const Data& data) {
     return of_values(
-        data.size(), data.sample_shape(), [&](std::int64_t i) { return data.sample(i).data(); }, "the input",
-        data.name());
+        data.size(), data.sample_shape(), [&](std::int64_t i) { return impl::whole_sample(data, i).data(); },
+        "the input", data.name());
 }
 
 template <Dataset Data>
@@ -175,6 +177,7 @@ template <class Values>
 Standardization Standardization::of_values(std::int64_t samples, const Shape& shape, const Values& values_of,
                                            std::string_view what, std::string_view name) {
     require(shape.rank >= 1 && shape.size() >= 1, "samples of the data set ", name, " have no values");
+    require<DataError>(samples >= 1, "the data set ", name, " has no samples");
     const auto columns = static_cast<std::size_t>(shape.channels()), size = static_cast<std::size_t>(shape.size());
     // Sums of differences from the first sample: a column of one value has exactly this mean, and the deviation 0.
     std::vector<double> first(values_of(0), values_of(0) + columns);
