@@ -41,13 +41,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Whether a formula is made of values of these types.
-template <class Formula, class... Values>
-concept MadeOf = requires { Formula{Values()...}; };
-
 /// Whether every member has an initialiser of its own, or the formula a constructor.
+#ifdef __CUDACC__
+// nvcc has an error for the expression below. This finds no member without an initialiser beside one that has it.
+template <class Formula>
+concept HasOwnValues = std::is_empty_v<Formula> || !std::is_trivially_default_constructible_v<Formula>;
+#else
 template <class Formula>
 concept HasOwnValues = requires { new const Formula; };
+#endif
 
 /// Converts to the type of any member.
 struct AnyValue {
@@ -55,25 +57,21 @@ struct AnyValue {
     operator T() const;  // NOLINT: never called
 };
 
-/// Whether the formula has a member that neither a constant nor an initialiser gives a value. Where there are constants and
-/// initialisers, the members without a constant are taken to be those that are initialised.
-template <class Formula, class... Constants>
-[[nodiscard]] consteval bool leaves_a_member_out() {
-    if constexpr (sizeof...(Constants) == 0) {
-        return !HasOwnValues<Formula>;
-    } else {
-        return std::is_aggregate_v<Formula> && std::is_trivially_default_constructible_v<Formula> &&
-               MadeOf<Formula, Constants..., AnyValue>;
-    }
-}
-
 }  // namespace impl
 
 template <class Formula, Number... constants>
 struct ElementwiseLoss {
     using Target = float;
 
-    static constexpr bool takes_constants = impl::MadeOf<Formula, decltype(static_cast<float>(constants))...>;
+    static constexpr bool takes_constants = requires { Formula{static_cast<float>(constants)...}; };
+    /// Whether a member has neither a constant nor an initialiser. Where there are constants and initialisers, the members
+    /// without a constant are taken to be those that are initialised.
+    static constexpr bool leaves_a_member_out =
+        sizeof...(constants) == 0
+            ? !impl::HasOwnValues<Formula>
+            : std::is_aggregate_v<Formula> && std::is_trivially_default_constructible_v<Formula> && requires {
+                  Formula{static_cast<float>(constants)..., impl::AnyValue()};
+              };
 
     /// What `Formula` lacks, or nothing.
     static consteval CompileTimeMessage formula_diagnostic() {
@@ -86,7 +84,7 @@ struct ElementwiseLoss {
             message << short_type_name<Formula>() << " cannot be made of the "
                     << static_cast<std::int64_t>(sizeof...(constants))
                     << " constants of its ElementwiseLoss: they are its members, as floats, in their order";
-        } else if constexpr (impl::leaves_a_member_out<Formula, decltype(static_cast<float>(constants))...>()) {
+        } else if constexpr (leaves_a_member_out) {
             message << short_type_name<Formula>() << " has a member without a value: its ElementwiseLoss has "
                     << static_cast<std::int64_t>(sizeof...(constants))
                     << (sizeof...(constants) == 1 ? " constant" : " constants")
