@@ -59,6 +59,10 @@ TEST_CASE("invalid training options are rejected with their numbers") {
     CHECK(message({.replicas = -1}) == "a training must have 1 to 1048576 replicas, not -1");
     CHECK(message({.replicas = 2, .devices = 3}) == "a training of 2 replicas must have 1 to 2 devices, not 3");
     CHECK(message({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
+    CHECK(message({.batch_size = std::numeric_limits<std::int64_t>::max()}) ==
+          "a batch can have at most 68719476736 samples, not 9223372036854775807");
+    CHECK(message({.batch_size = 8, .evaluation_batch_size = 1LL << 40}) ==
+          "a batch can have at most 68719476736 samples, not 1099511627776");
     CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) ==
           "the other batch sizes must be 1 to batch_size, 8, not 9");
     CHECK(message({.device = {.threads = 0}}) == "a host device must have 1 to 4096 threads, not 0");

@@ -136,6 +136,9 @@ TEST_CASE("a state of another network, optimiser or average is rejected with its
     state = training.state();
     state.step = -1;
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "must be 0 or later, not -1"));
+    state.step = std::numeric_limits<std::int64_t>::max();
+    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }),
+                   "the step of a training must be at most 4611686018427387904, not 9223372036854775807"));
 }
 
 TEST_CASE("a state of another network is rejected with the first parameter that differs, and both extents") {

@@ -156,6 +156,8 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
 template <class D, class T>
 void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     require(state.step >= 0, "the step of a training must be 0 or later, not ", state.step);
+    constexpr std::int64_t last_step = std::int64_t{1} << 62;  // the number of the next step is computed from it
+    require(state.step <= last_step, "the step of a training must be at most ", last_step, ", not ", state.step);
     if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
     const std::size_t kept = static_cast<std::size_t>(set_.different_copies()), given = state.other_replicas.size() + 1;
