@@ -308,6 +308,9 @@ TEST_CASE("the state of a training with other frozen parameters is rejected, by 
         "continued, and load_parameters reads the parameters alone from a checkpoint");
     const io_tests::TemporaryFolder folder;
     const std::string path = folder.path("model.safetensors");
+    CHECK(
+        contains(message_of<InvalidArgument>([&] { write_checkpoint(path, Tuned::layers, {.state = whole.state()}); }),
+                 "its conv1.weight is trained, and this network's conv1.weight is frozen"));
     using M = Training<Net, Host>;
     M averaged(options_for<M>(1, {}));
     write_checkpoint(path, Net::layers, {.state = averaged.state()});

@@ -35,9 +35,11 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// Writes the state of a training of the network `Net::layers`. The file is written completely or not at all. Throws
-/// InvalidArgument for a state that is not finite, which could not be read again.
+/// InvalidArgument for a state that is not finite, which could not be read again, and for one of another network or with other
+/// frozen parameters.
 inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
+    if (!state.tensors.empty()) impl::require_tensors_of(layers, state.tensors);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     for (const ReplicaState& other : state.other_replicas) {
         const bool same_states =
