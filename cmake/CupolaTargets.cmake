@@ -56,7 +56,7 @@ function(cupola_add_target name)
     add_library(cupola::${name} ALIAS cupola_${name})
     set_target_properties(cupola_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
     if(NOT PROJECT_IS_TOP_LEVEL)
-        set_target_properties(cupola_${name} PROPERTIES SYSTEM ON)  # a parent's warnings are not for these headers
+        set_target_properties(cupola_${name} PROPERTIES SYSTEM ON)  # so that the warnings of a parent project do not apply to these headers
     endif()
     list(TRANSFORM ${name}_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE files)
     target_sources(cupola_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${include_dir} FILES ${files})
@@ -77,7 +77,7 @@ target_link_libraries(cupola INTERFACE cupola_core)
 
 if(CUPOLA_ENABLE_HOST)
     find_package(OpenMP REQUIRED COMPONENTS CXX)
-    # A oneDNN 3 of the system is found before the one that cmake/setup.sh unpacks; clang needs the one linked for it.
+    # A oneDNN 3 of the system is preferred to the one that cmake/setup.sh unpacks; clang needs the one that is linked for it.
     if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
         set(CUPOLA_ONEDNN_HINTS ${PROJECT_SOURCE_DIR}/.deps/onednn-clang)
     else()
@@ -90,7 +90,7 @@ if(CUPOLA_ENABLE_HOST)
     cupola_add_target(host)
     target_link_libraries(cupola_host INTERFACE cupola_core OpenMP::OpenMP_CXX DNNL::dnnl)
     target_compile_options(cupola_host INTERFACE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-fopenmp>)
-    # oneDNN's own OpenMP library has to be found in the program's list of folders: see cupola-onednn.cmake.
+    # The program's run path must contain the folder of oneDNN's OpenMP library: see cupola-onednn.cmake.
     target_link_options(cupola_host INTERFACE $<$<CXX_COMPILER_ID:Clang>:LINKER:--disable-new-dtags>)
     target_link_libraries(cupola INTERFACE cupola_host)
 endif()
@@ -159,7 +159,7 @@ if(CUPOLA_BUILD_OPS)
     endforeach()
     foreach(isa IN LISTS CUPOLA_OPS_ISAS)
         add_library(cupola_ops_${isa} OBJECT ${ops_sources})
-        # A build without a type is not optimised, but these are the kernels.
+        # Optimised even in a build without a type, because the library contains the kernels.
         target_compile_options(cupola_ops_${isa} PRIVATE -march=${isa} $<$<CONFIG:>:-O2>)
         target_compile_definitions(cupola_ops_${isa} PRIVATE CUPOLA_OPS CUPOLA_OPS_HAS=${isas})
         target_link_libraries(cupola_ops_${isa} PRIVATE cupola_host)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What examples/run and tests/run share: `cupola_setup` puts in place what is missing (Debian packages as root or with
-# sudo, oneDNN into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs
-# a command quietly and shows what it printed only if it fails. Nothing missing costs no network and about 0.1 s.
+# Shared by examples/run and tests/run: `cupola_setup` installs what is missing (Debian packages as root or with sudo, oneDNN
+# into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs a command and
+# shows its output only if it fails. If nothing is missing, no network is used, and the check takes about 0.1 s.
 
 cupola_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cupola_deps=$cupola_root/.deps
 cupola_log=$cupola_root/build/log
-# Ninja alone would start more compilers than there are processors.
+# By default Ninja starts more compilers than there are processors.
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
 cupola_say() { printf '%s\n' "-- $*"; }
@@ -29,7 +29,7 @@ cupola_logged() {
     fi
 }
 
-# Networks fail now and then: three tries, with a pause between them.
+# Three tries with a pause between them, because networks fail sometimes.
 cupola_retry() {
     local try
     for try in 1 2 3; do
@@ -39,7 +39,7 @@ cupola_retry() {
     return 1
 }
 
-# The first compiler that will do: what CXX names, or one that is installed. g++ 12 and clang 16 know enough C++20.
+# The first suitable compiler: that in CXX, or an installed one. g++ 12 and clang 16 are the first with enough of C++20.
 cupola_compiler_suits() {
     local macros
     macros=$("$1" -dM -E -x c++ /dev/null 2>/dev/null) || return 1
@@ -66,7 +66,7 @@ cupola_find_compiler() {
     return 1
 }
 
-# At least this version of CMake: header sets that can be verified, and presets of schema 6.
+# The least version of CMake: header sets that can be verified, and presets of schema 6.
 cupola_cmake_suits() {
     local version
     version=$(cmake --version 2>/dev/null) || return 1
@@ -81,7 +81,7 @@ cupola_has_header() {
     return 1
 }
 
-# A oneDNN 3 of the system's, or one that the environment points to.
+# A oneDNN 3 of the system, or one in the folders of the environment variables.
 cupola_has_onednn() {
     local folder
     if [ -n "${DNNL_DIR:-}${DNNL_ROOT:-}" ]; then return 0; fi
@@ -96,7 +96,7 @@ cupola_has_onednn() {
 cupola_apt() { $cupola_sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=600 "$@"; }
 
 cupola_apt_install() {
-    # The lists of packages may be missing (container images) or older than the mirror: then they are fetched first.
+    # The lists of packages may be missing (container images) or older than the mirror; they are then fetched first.
     cupola_apt install -y --no-install-recommends "$@" ||
         { cupola_apt update && cupola_apt install -y --no-install-recommends "$@"; }
 }
@@ -122,8 +122,8 @@ cupola_install_packages() {
         cupola_fail "the packages could not be installed; ask an administrator for: $ask"
 }
 
-# oneDNN as its makers' wheels, unpacked beside the final place and renamed, so that a set-up that was cut short starts
-# again. The wheels hold the library three times under its three names: two become links.
+# oneDNN from its authors' wheels, unpacked into a temporary folder that is renamed at the end, so that an interrupted set-up
+# starts again. The wheels contain the library three times, under three names: two become links.
 cupola_fetch_onednn() {
     local temporary=$cupola_deps/unpacking wheel lib
     [ "$(uname -m)" = x86_64 ] || cupola_fail "oneDNN 3 is missing, and there is no wheel for $(uname -m);" \
@@ -146,8 +146,8 @@ cupola_fetch_onednn() {
     rm -rf "$temporary"
 }
 
-# Clang's OpenMP code runs on LLVM's libomp. oneDNN's wheel asks for libgomp.so.1, whose interface libomp has too; under
-# that name, beside a oneDNN of its own, it serves both, so that a process holds one runtime and not two.
+# Clang's OpenMP code runs on LLVM's libomp. oneDNN's wheel needs libgomp.so.1, whose interface libomp has too. A link of that
+# name to libomp, beside a separate copy of oneDNN, makes both use libomp, so that a process has one runtime.
 cupola_make_onednn_for_clang() {
     local libomp temporary=$cupola_deps/linking
     libomp=$("$1" -print-file-name=libomp.so.5)
@@ -165,7 +165,7 @@ cupola_setup() {
     local purpose=$1 packages=() prefix prefixes=()
     { mkdir -p "$cupola_deps" "$cupola_log" && [ -w "$cupola_deps" ] && [ -w "$cupola_log" ]; } 2>/dev/null ||
         cupola_fail "the checkout $cupola_root is not writable, but the build and oneDNN are written there"
-    # Two set-ups at once wait for each other; the lock goes with this shell, however it ends.
+    # A lock makes simultaneous set-ups wait for each other; it is released when this shell ends, in any way.
     exec {cupola_lock}>"$cupola_deps/lock"
     if command -v flock >/dev/null && ! flock -n "$cupola_lock"; then
         cupola_say "waiting for another set-up in this checkout"
@@ -222,8 +222,8 @@ cupola_setup() {
     exec {cupola_lock}>&-
 }
 
-# cupola_configure PRESET: once; later the build itself configures again where something changed. A folder that was
-# copied or moved here from another checkout is made anew.
+# cupola_configure PRESET: configures once; later the build itself configures again after a change. A folder that was copied or
+# moved here from another checkout is created again.
 cupola_configure() {
     local folder=$cupola_root/build/$1
     if [ -f "$folder/CMakeCache.txt" ] &&

@@ -55,7 +55,7 @@ function(cupola_joined_units result folder)
     set(${result} ${units} PARENT_SCOPE)
 endfunction()
 
-# A part of cupola_joined_units: writes the collected files as a unit, and begins the next one.
+# Internal to cupola_joined_units: writes the collected files as a unit and begins the next one.
 macro(cupola_write_unit)
     list(REMOVE_DUPLICATES includes)
     list(JOIN includes "\n" lines)

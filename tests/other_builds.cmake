@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The suite built and run in other ways, each a preset of CMakePresets.json and a test here, so that one summary covers
+# Builds and runs the suite in other ways, each a preset of CMakePresets.json and a test here, so that one summary covers
 # all of them: by clang under AddressSanitizer and UndefinedBehaviorSanitizer, under ThreadSanitizer, and the backend for NVIDIA
 # GPUs by nvcc. They run last and one at a time, because each uses all cores.
 function(cupola_other_build preset title)

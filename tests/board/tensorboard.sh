@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: tensorboard.sh WRITE_EVENTS PYTHON values|pages. A training writes event files, is cut short and resumes; TensorBoard
-# then has to return every value that was written, and none that the resumption replaced, or to draw them on its pages in a
-# Chromium (CHROMIUM names one that is not on the path as chromium).
+# Usage: tensorboard.sh WRITE_EVENTS PYTHON values|pages. A training writes event files, is interrupted and resumes. TensorBoard then
+# must return every value that was written and none that the resumed run replaced, or draw them on its pages in a Chromium (the
+# environment variable CHROMIUM, or chromium on the path).
 set -euo pipefail
 if [ ! -x "$2" ]; then
     echo "skipped: there is no TensorBoard in $2; tests/benchmarks/run setup puts it there"

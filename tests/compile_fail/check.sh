@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: check.sh CASE.cpp COMPILER FLAGS... . A case holds an error under `#ifdef WITH_ERROR`. It passes if the file
-# does not compile with it (that it compiles without is for twins.sh), and the compiler then reports what the case expects (expectations.sh).
+# Usage: check.sh CASE.cpp COMPILER FLAGS... . A case has an error under `#ifdef WITH_ERROR`. It passes if the file does not compile with
+# the error and the compiler reports what the case expects (expectations.sh). twins.sh checks that it compiles without the error.
 set -euo pipefail
 export LC_ALL=C
 source "$(dirname "${BASH_SOURCE[0]}")/expectations.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: check_test.sh COMPILER. The harness rejects cases that prove nothing: a twin that does not compile, an error
-# that does, a message that is not printed, a case without an expectation. So do twins.sh and errors.sh, where all are compiled at once.
+# Usage: check_test.sh COMPILER. check.sh rejects cases that check nothing: a twin that does not compile, an error that does, a message
+# that is not printed, a case without an expectation. twins.sh and errors.sh, which compile all cases together, reject them too.
 set -euo pipefail
 check=$(dirname "${BASH_SOURCE[0]}")/check.sh
 twins=$(dirname "${BASH_SOURCE[0]}")/twins.sh
@@ -44,7 +44,7 @@ $wrong
 int more = \"errors\";
 #endif"
 
-# Twins together: two that use the same name compile, and one that is broken is named, wherever it stands.
+# Twins together: two that use the same name compile, and a broken one is named at any position.
 printf '%s\n' "struct Net {};" "$wrong" >"$folder/first.cpp"
 printf '%s\n' "struct Net { int n; };" "$wrong" >"$folder/second.cpp"
 printf '%s\n' "int twin = \"broken\";" "$wrong" >"$folder/broken.cpp"
@@ -59,7 +59,7 @@ for order in "broken second" "first broken"; do
 done
 if "$twins" -- "$compiler" >"$folder/output" 2>&1; then echo "no twin at all passes"; exit 1; fi
 
-# Errors together, which is for g++: the case that proves nothing is named, and the others are not.
+# Errors together (g++ only): a case that checks nothing is named, and the others are not.
 if [[ $("$compiler" --version) == *clang* ]]; then exit 0; fi
 # together RESULT NAMES NAMED: the errors of these cases.
 together() {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: errors.sh CASE.cpp... -- COMPILER FLAGS... . check.sh for all cases at once, for g++: their errors in one unit, each in a
-# namespace of its own, and of the compiler's messages each case is given those that name its file. Most of a case's own time is
-# that of the headers, so this takes a tenth of the time that the cases take one by one. Two cases that ask for the same message would
-# get it once, and the second would fail here: give them different names or numbers.
+# Usage: errors.sh CASE.cpp... -- COMPILER FLAGS... . Does the work of check.sh for all cases together, with g++: the errors are in one
+# unit, each in a namespace of its own, and each case is checked against the messages that name its file. Most of the time of a case is
+# that of the headers, so this takes a tenth of the time of the single cases. g++ prints equal messages once, so two cases must not
+# expect the same message: give them different names or numbers.
 set -euo pipefail
 export LC_ALL=C
 source "$(dirname "${BASH_SOURCE[0]}")/expectations.sh"
@@ -28,7 +28,7 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/output"
 if "$@" -std=c++20 -fsyntax-only -DWITH_ERROR "$folder/unit.cpp" >"$folder/all" 2>&1; then echo "the errors compile"; exit 1; fi
 
-# A message begins with the lines that say where, which g++ writes before an error and before a note.
+# A message begins with the lines about its place, which g++ prints before an error and before a note.
 printf '%s\n' "${cases[@]}" | awk -v folder="$folder" '
     function give() {
         for (i = 1; i <= count && message != ""; i++) {

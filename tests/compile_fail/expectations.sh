@@ -5,7 +5,7 @@
 #   // expect-clang: the message     (of clang in the place of the lines above: it shortens long strings)
 #   // errors-at-most: 2             (nothing more after the message; counts the lines with "error:")
 
-# meets_expectations CASE.cpp COMPILER OUTPUT: whether the compiler says in its output what the case expects. Prints why not, or a summary.
+# meets_expectations CASE.cpp COMPILER OUTPUT: whether the output of the compiler has what the case expects. Prints the reason, or a summary.
 meets_expectations() {
     local case_file=$1 compiler=$2 output=$3 expected flat message longer most errors
     lines_of() { sed -n "s|^// *$1: *||p" "$case_file"; }
@@ -14,8 +14,8 @@ meets_expectations() {
     [ -n "$expected" ] || { echo "$case_file has no line '// expect: ...'"; return 1; }
     grep -q '^#if.*WITH_ERROR' "$case_file" || { echo "$case_file has no '#ifdef WITH_ERROR'"; return 1; }
 
-    # Line breaks and repeated blanks of the compiler's layout do not count; nor do the joints of a message that clang, which
-    # cuts long strings short, was given in pieces.
+    # Ignores line breaks and repeated blanks of the compiler's layout, and the separators in a message that clang, which shortens
+    # long strings, receives in pieces.
     flat=$(tr -s ' \n' '  ' <<<"$output" | sed -E "s/\"\}, FixedString<[0-9]+>\{\"//g; s/\\\\'/'/g")
     while IFS= read -r message; do
         case $flat in
@@ -24,7 +24,7 @@ meets_expectations() {
         esac
     done <<<"$expected"
 
-    # g++ writes the inline namespace before every name: without flags for a processor it is the version alone.
+    # g++ prints the inline namespace before every name: without flags for a processor it is only the version.
     if longer=$(grep -oE 'cupola::v[0-9]+_[0-9]+_[a-z0-9_]+' <<<"$output" | sort | uniq -c) && [ -n "$longer" ]; then
         printf 'names in the messages are longer than they need be:\n%s\n' "$longer"
         return 1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: twins.sh CASE.cpp... -- COMPILER FLAGS... . All cases compile without their errors: in one unit, each in a namespace of its
-# own, after the headers of all of them. It takes a tenth of the time that they take one by one.
+# Usage: twins.sh CASE.cpp... -- COMPILER FLAGS... . Checks that all cases compile without their errors: in one unit, each in a namespace
+# of its own, after the headers of all of them. This takes a tenth of the time of the single cases.
 set -euo pipefail
 export LC_ALL=C
 

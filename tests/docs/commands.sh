@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: commands.sh SOURCE_DIR FOLDER PROGRAM... . Each command in the sh blocks of the documentation (FOLDER/*.commands)
-# has to exist: the script, its arguments, each option of the program that is called or that a script passes them to, each
-# preset, option and target of CMake. PROGRAMs are the examples that are built. A command of another kind has no rule here
-# and fails: its block says `<!-- check: runs -->` instead.
+# Usage: commands.sh SOURCE_DIR FOLDER PROGRAM... . Checks that each command in the sh blocks of the documentation (FOLDER/*.commands)
+# exists: the script, its arguments, each option of the program that is called or to which a script passes them, and each preset, option
+# and target of CMake. PROGRAMs are the built examples. A command of another kind is an error: its block needs `<!-- check: runs -->`.
 set -euo pipefail
 source_dir=$1 folder=$2
 shift 2
@@ -29,7 +28,7 @@ program_of() {
     return 1
 }
 
-# check_program NAME ARGUMENTS...: options that are the program's own.
+# check_program NAME ARGUMENTS...: checks that the program has the options.
 check_program() {
     local name=$1 program help word
     shift
@@ -66,7 +65,7 @@ while IFS= read -r command; do
         ./build/release/examples/*) check_program "${words[0]##*/}" "${words[@]:1}" && continue ;;
         ./*) [ -x "${words[0]}" ] || error "${words[0]} is no program of the repository" ;;&
         ./examples/run) check_program cifar10_train "${words[@]:1}" ;;
-        ./tests/run) ;;  # what follows is ctest's
+        ./tests/run) ;;  # the other arguments are for ctest
         ./tests/structure/* | ./tests/docs/*) ;;  # programs of the repository
         ./tests/benchmarks/run)
             [ -z "${words[1]:-}" ] || grep -qE "^#   tests/benchmarks/run ${words[1]}( |$)" tests/benchmarks/run ||

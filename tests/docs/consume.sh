@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: consume.sh BLOCK FOLDER. Runs a sh block, or builds a project of a cmake block, in a new folder that holds what
-# the documentation's reader has: `program.cpp`, Cupola's checkout as `cupola`, an installed Cupola as `prefix` and
-# oneDNN as `onednn`. Then runs the program. From the environment: SOURCE, PROGRAM, PREFIX, DNNL_PREFIX, CXX.
+# Usage: consume.sh BLOCK FOLDER. Runs a sh block, or builds a project of a cmake block, in a new folder with the files that the reader
+# has: `program.cpp`, Cupola's checkout as `cupola`, an installed Cupola as `prefix` and oneDNN as `onednn`. Then runs the program.
+# Environment variables: SOURCE, PROGRAM, PREFIX, DNNL_PREFIX, CXX.
 set -euo pipefail
 block=$1 folder=$2
 rm -rf "$folder"
@@ -25,7 +25,7 @@ case $block in
         build/program
         ;;
     *)
-        mkdir bin && ln -s "$(command -v "$CXX")" bin/g++  # the block's g++ is the compiler of this build
+        mkdir bin && ln -s "$(command -v "$CXX")" bin/g++  # the command g++ in a block is the compiler of this build
         PATH=$PWD/bin:$PATH bash -euxo pipefail "$block"
         ./program
         ;;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# extract.awk accepts each kind of block and refuses what would go unchecked; links.sh and refused.sh find what is wrong.
+# extract.awk accepts each kind of block and rejects blocks that would not be checked; links.sh and refused.sh find errors.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# expect RESULT PAGE: the page is extracted or refused.
+# expect RESULT PAGE: the page is extracted, or refused with an error.
 expect() {
     rm -rf "$folder/out"
     mkdir "$folder/out"
@@ -46,7 +46,7 @@ expect refused $'<!-- check: refused -->\n~~~cpp\nint a = "";\n~~~'
 expect refused $'~~~cpp\nint main() {}'
 expect refused $'<!-- before\nint a;\n-->'
 
-# What is hidden, and the includes, are where they belong: this compiles and runs only so.
+# The hidden code and the includes are at the right places: otherwise this would not compile and run.
 expect accepted $'<!-- before\nconst int hidden = 1;\n-->\n<!-- check: file -->\n~~~cpp\n#include <vector>\nstd::vector<int> shown{hidden};\n~~~
 <!-- check: run -->\n~~~cpp\nshown.push_back(2);\n~~~\n<!-- after\nexpect(shown.size() == 2, "two");\nexpect(shown.size() == 3, "three");\n-->'
 c++ -std=c++20 -I "$here" "$here/main.cpp" "$folder/out/page.cpp" -o "$folder/program"

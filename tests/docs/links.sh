@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: links.sh SOURCE_DIR [PAGE...]. Each relative link of a page leads to a file, and to one of its headings where it
-# names one; each header and each other file of ours that a page names in `code` exists. Without a PAGE these are README.md and
-# all pages in docs/ and its folders, and each page that a comment of the source names has to exist too.
+# Usage: links.sh SOURCE_DIR [PAGE...]. Checks that each relative link of a page leads to a file and to an existing heading, and that each
+# header and each other file of the project that a page names in `code` exists. Without a PAGE it checks README.md and all pages in docs/
+# and its folders, and also that each page that a comment in the source names exists.
 set -euo pipefail
 cd "$1"
 shift
@@ -24,7 +24,7 @@ prose() {
     awk '/^```/ { code = !code; next } code { next } /^<!--/ { comment = 1 } !comment { print } /-->/ { comment = 0 }' "$1"
 }
 
-# The anchors of a page's headings, as the usual viewers of Markdown make them.
+# The anchors of the headings of a page, as common Markdown viewers make them.
 anchors() {
     prose "$1" | sed -n 's/^##* *//p' | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
 }

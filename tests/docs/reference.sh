@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: reference.sh SOURCE_DIR FOLDER VERSION DESCRIPTION. The reference of the headers is built without a warning, its links lead somewhere,
-# and it has what a reader looks for. Exits with 77 where there is no Doxygen.
+# Usage: reference.sh SOURCE_DIR FOLDER VERSION DESCRIPTION. Builds the reference of the headers and checks that there are no warnings, that
+# its links exist, and that it has the pages and texts that a reader looks for. Exits with 77 if Doxygen is not installed.
 set -euo pipefail
 source_dir=$1 folder=$2
 "$source_dir/cmake/reference/build" "$@"
 python3 "$source_dir/tests/docs/site_links.py" "$folder/html"
-# page FILE TEXT: a page of this name, with this text.
+# page FILE TEXT: checks that the page exists and contains the text.
 page() {
     grep -qF "$2" "$folder/html/$1" || { echo "$1 does not have: $2"; exit 1; }
 }
 page classcupola_1_1Predictor.html 'any number of threads at once'    # the head of its header
 page structcupola_1_1HostOptions.html 'OpenMP threads of this device' # the comment of a member
-# A comment with an error is found.
+# A comment with an error is detected.
 cp -r "$source_dir/include" "$source_dir/cmake" "$folder"
 printf '#pragma once\n\n/// \\nosuchcommand\ninline int wrong() { return 0; }\n' >"$folder/include/cupola/core/wrong.hpp"
 if "$folder/cmake/reference/build" "$folder" "$folder/wrong" 0 none >"$folder/wrong.log" 2>&1; then

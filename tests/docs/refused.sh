@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: refused.sh BLOCK.refused.cpp BLOCK.txt COMPILER FLAGS... . The block must not compile, and the compiler must say
-# each line of the text; `...` in a line stands for whatever was left out there.
+# Usage: refused.sh BLOCK.refused.cpp BLOCK.txt COMPILER FLAGS... . The block must not compile, and the output of the compiler must contain
+# each line of the text; `...` in a line stands for any text.
 set -euo pipefail
 export LC_ALL=C
 block=$1 text=$2
@@ -11,7 +11,7 @@ if output=$("$@" -fsyntax-only -x c++ "$block" 2>&1); then
     echo "$block compiles"
     exit 1
 fi
-# clang cuts a long message in pieces, and g++ escapes quotation marks and apostrophes in it.
+# clang splits a long message, and g++ escapes quotation marks and apostrophes in it.
 flat=$(tr -s ' \n' '  ' <<<"$output" | sed -E "s/\"\}, [A-Za-z0-9_:]*FixedString<[0-9]+>\{\"//g; s/\\\\(['\"])/\1/g")
 lines=0
 while IFS= read -r line; do
@@ -25,7 +25,7 @@ while IFS= read -r line; do
         case $rest in
             *"$piece"*) rest=${rest#*"$piece"} ;;
             *)
-                printf 'the compiler does not say: %s\nIt says:\n%s\n' "$piece" "$output"
+                printf 'the compiler does not print: %s\nIts output:\n%s\n' "$piece" "$output"
                 exit 1
                 ;;
         esac

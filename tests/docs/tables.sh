@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/reference/layers.md has a row for each layer, losses.md for each loss, docs/how-to/training.md for each metric,
-# docs/design/architecture.md one for each floor, docs/contributing.md one for each file that a backend supplies, docs/reference/errors.md one for each
-# exception, docs/reference/command-line.md one for each option of the examples, docs/how-to/from-tensorflow.md one for each problem that the
-# tutorial's users reported.
+# Usage: tables.sh SOURCE_DIR. Checks that the tables of the documentation are complete. There must be a row for each
+#   - layer in docs/reference/layers.md, loss in docs/reference/losses.md and metric in docs/how-to/training.md;
+#   - floor in docs/design/architecture.md, and file of a backend in docs/contributing.md;
+#   - exception in docs/reference/errors.md, and option of the examples in docs/reference/command-line.md;
+#   - problem that the users of TensorFlow's tutorial reported in docs/how-to/from-tensorflow.md.
 set -euo pipefail
 cd "$1"
 errors=0 checked=0
-# row PAGE NAME: a line of a table that begins with the name in `code`.
+# row PAGE NAME: checks that the page has a row of a table that begins with the name in `code`.
 row() {
     checked=$((checked + 1))
     grep -qE "^\| \`$2[\`<]" "docs/$1" && return
@@ -16,7 +17,7 @@ row() {
     errors=$((errors + 1))
 }
 
-# A layer's header defines a type that says what its output is.
+# The header of a layer defines a type that is not in impl.
 for header in include/cupola/layers/*.hpp; do
     case ${header##*/} in layer.hpp | layer_description.hpp | layer_kind.hpp | parameters.hpp | options.hpp | initializer.hpp | make_node.hpp) continue ;; esac
     names=$(sed -E '/^namespace impl \{/,/^\}  \/\/ namespace impl/d' "$header" |
@@ -53,7 +54,7 @@ for main in examples/*/main.cpp; do
         errors=$((errors + 1))
     done
 done
-# The problems that the tutorial's users reported, each with a test that exists.
+# The problems that the tutorial's users reported, each with a test.
 for number in $(seq 16); do
     checked=$((checked + 1))
     grep -E "^\| $number \|" docs/how-to/from-tensorflow.md | grep -qE '`tests/[^`]*`|does not apply' && continue

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: data.sh CIFAR10_TRAIN SAMPLE. Invalid and damaged data sets are rejected with a message that names the
-# file; nothing is left behind in the folder of the log.
+# Usage: data.sh CIFAR10_TRAIN SAMPLE. Checks that invalid and damaged data sets are rejected with a message that names the file, and
+# that no log is written.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 sample=$2
 record=3073
@@ -23,7 +23,7 @@ refuses_data "$work/nothing.tar is empty" "$work/nothing.tar"
 head -c 500000 "$sample" >"$work/cut.tar.xz"
 refuses_data "$work/cut.tar.xz is truncated or is not an archive" "$work/cut.tar.xz"
 
-# What only root could read.
+# Files that only root can read.
 cp -r "$work/empty" "$work/locked"
 cp "$sample" "$work/locked.tar.xz"
 chmod 000 "$work/locked" "$work/locked.tar.xz"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: device_flags.sh CIFAR10_TRAIN CUDA. Which flags go with --device and with each other: each that does not is refused with
-# a message, before the data set is read and before a GPU is used. CUDA is 1 for a program that was built with it; one
-# that was not says how to build it.
+# Usage: device_flags.sh CIFAR10_TRAIN CUDA. Checks that flags which do not fit --device or each other are rejected with a message, before
+# the data set is read and before a GPU is used. CUDA is 1 for a program that was built with it; without it, the message says how to
+# build it.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 cuda=(--device cuda)
 nccl=(--device cuda --averaging nccl)
@@ -11,7 +11,7 @@ nccl=(--device cuda --averaging nccl)
 refuses '--device must be host or cuda, not tpu' --device tpu
 refuses '--device needs a value' --device
 
-# Those of the other device.
+# Flags of the other device.
 refuses '--averaging must be concat-mean on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
@@ -50,7 +50,7 @@ refuses '--id-file: the path is empty' "${nccl[@]}" --id-file ''
 refuses '--plan-choices: the path is empty' "${cuda[@]}" --plan-choices ''
 [ ! -e "$work/id" ] || fail "a file was made for flags that were refused"
 
-# Nothing but the program is missing.
+# The flags are valid; only the program lacks CUDA.
 if [ "$2" != 1 ]; then
     for arguments in '' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic'; do
         # shellcheck disable=SC2086

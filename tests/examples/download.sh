@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: download.sh CIFAR10_DOWNLOAD. From a server on this machine, good and bad: the data set comes as a whole or not at all, a
-# download that was interrupted is resumed; a wrong checksum and an archive that writes elsewhere are rejected with one message.
+# Usage: download.sh CIFAR10_DOWNLOAD. Downloads from correct and faulty servers on this machine. The data set is complete or absent, an
+# interrupted download is resumed, and a wrong checksum and an archive with paths outside the folder are rejected with one message.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 here=$(dirname "${BASH_SOURCE[0]}")
 
@@ -11,8 +11,8 @@ python3 "$here/make_archives.py" "$work/server" >"$work/sums" || fail "the archi
 sha() { awk -v name="$1" '$1 == name { print $2 }' "$work/sums"; }
 md5() { awk -v name="$1" '$1 == name { print $3 }' "$work/sums"; }
 mkfifo "$work/port" "$work/life"
-exec 9<>"$work/life"  # the servers end when this test does
-# serve LOG: a server, whose address is then in $site.
+exec 9<>"$work/life"  # the servers end with this test
+# serve LOG: starts a server and sets $site to its address.
 serve() {
     python3 "$here/broken_server.py" "$work/server" "$1" <"$work/life" 9>&- >"$work/port" &
     read -r port <"$work/port"
@@ -28,12 +28,13 @@ whole() {
     [ "$(ls "$data")" = cifar-10-batches-bin ] || fail "not only the data set is left: $(ls -A "$data")"
     [ "$(cat "$folder"/{data_batch_{1..5},test_batch}.bin | wc -c)" = $((120 * 3073)) ] || fail "the data set is not whole"
 }
-# Only the file from which the next download continues.
+# Checks that only the file remains from which the next download continues.
 nothing() { [ ! -e "$folder" ] && [ -z "$(ls -A "$data" | grep -v '\.part$')" ] || fail "something is left: $(ls -A "$data")"; }
 nothing_at_all() { [ -z "$(ls -A "$data")" ] || fail "something is left: $(ls -A "$data")"; }
 good="--data-dir $data --sha256 $(sha good)"
 
-# The tries against a server that never gives more: 12 seconds of pauses each, which go by beside all the rest. Each has a folder of its own.
+# The downloads from a server that fails every time: each makes pauses of 12 seconds in total, so they run in the background, each with a folder
+# of its own.
 serve "$work/slow_requests"
 for slow in stop/good always/good status/503; do
     name=${slow//\//_}
@@ -45,7 +46,7 @@ for slow in stop/good always/good status/503; do
     slow_tries+=($!)
 done
 slow_site=$site
-# gave_up FOLDER 'WORDS': what `refuses` says of a run, of one that was begun above; its folder is then $data.
+# gave_up FOLDER 'WORDS': checks a download that was begun above, as `refuses` does, and sets $data to its folder.
 gave_up() {
     data=$work/$1 status=$(cat "$work/$1.status")
     cp "$data.output" "$work/output"
@@ -54,7 +55,7 @@ gave_up() {
 }
 serve "$work/requests"
 
-# From a file and from a server; a second run finds it there, and downloads nothing.
+# From a file and from a server; a second run finds the data set and downloads nothing.
 fresh
 trains $good --url "file://$work/server/good"
 whole
@@ -69,12 +70,12 @@ fresh
 trains --data-dir "$data/deep/er" --url "$site/moved/good" --md5 "$(md5 good | tr a-f A-F)"
 [ -f "$data/deep/er/cifar-10-batches-bin/test_batch.bin" ] || fail "nothing came from where the archive has moved"
 
-# JSON; and in a terminal the share that has come with the time left.
+# JSON; and on a terminal the downloaded part and the remaining time.
 fresh
 trains $good --url "$site/good/good" --json
 python3 -c 'import json, sys
 lines = [json.loads(line)["message"] for line in open(sys.argv[1])]
-assert len(lines) == 3 and lines[-1].endswith(": 100 training and 20 test images"), lines' "$work/output" || fail "not a JSON object a line"
+assert len(lines) == 3 and lines[-1].endswith(": 100 training and 20 test images"), lines' "$work/output" || fail "a line is no JSON object"
 fresh
 python3 - "$program" $good --url "$site/break/good" >"$work/terminal" <<'END' || fail "the download failed in a terminal"
 import os, pty, sys
@@ -101,7 +102,7 @@ mkdir "$data"
 head -c 70000 "$work/server/good" >"$part"
 trains $good --url "file://$work/server/good"
 whole
-# A server that takes no ranges; an archive that had come as a whole; more than a whole one.
+# A server without ranges; an archive that was complete already; a file that is longer than the archive.
 fresh
 mkdir "$data"
 head -c 70000 "$work/server/good" >"$part"
@@ -123,7 +124,7 @@ nothing_at_all
 trains $good --url "$site/good/good"
 whole
 
-# A process that is killed in the middle; a second one beside it is refused.
+# A process that is killed during the download; a second process at the same time is rejected.
 fresh
 "$program" $good --url "$site/hang/good" >/dev/null 2>&1 &
 loader=$!
@@ -136,12 +137,12 @@ refuses "$part is in use by another process" $good --url "$site/good/good"
 [ "$(stat -c %s "$part")" = 50000 ] || fail "the second process spoilt the first one's file"
 kill -KILL $loader
 wait $loader 2>/dev/null || true
-mkdir "$folder.part-1234"  # and one that was killed while it unpacked
+mkdir "$folder.part-1234"  # and a process that was killed while it unpacked
 trains $good --url "$site/good/good"
 whole
 [ "$(tail -n 1 "$work/requests")" = '/good/good 50000' ] || fail "it did not go on after it was killed"
 
-# The archive, put there by hand.
+# An archive that the user provides.
 fresh
 mkdir "$data"
 cp "$work/server/good" "$data/cifar-10-binary.tar.gz"
@@ -154,7 +155,7 @@ cp "$work/server/text" "$data/cifar-10-binary.tar.gz"
 refuses "$data/cifar-10-binary.tar.gz has the SHA-256 $(sha text), not $(sha good); remove it" $good --url "$site/good/good"
 [ -f "$data/cifar-10-binary.tar.gz" ] || fail "a file of the user's was removed"
 
-# Wrong checksums, both sums named; without any, the author's.
+# Wrong checksums: the message has both; without a flag, the author's checksum is used.
 fresh
 refuses "the file from $site/good/text has the SHA-256 $(sha text), not $(sha good); it was removed" $good --url "$site/good/text"
 [ "$status" = 1 ] && [ -z "$(ls -A "$data")" ] || fail "the wrong file was not removed"
@@ -162,7 +163,7 @@ refuses " has the MD5 $(md5 good), not $(md5 text)" --data-dir "$data" --url "$s
 refuses " has the MD5 $(md5 good), not $(md5 text)" $good --url "$site/good/good" --md5 "$(md5 text)"
 refuses ', not c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd; it was removed' --data-dir "$data" --url "$site/good/good"
 
-# Servers that do not give it.
+# Servers that do not send the archive.
 refuses "$site/good/missing cannot be downloaded: the server answered with status 404" $good --url "$site/good/missing"
 refuses 'http://127.0.0.1:1/x cannot be downloaded: ' $good --url http://127.0.0.1:1/x
 refuses 'http://no.such.host.invalid/x cannot be downloaded: ' $good --url http://no.such.host.invalid/x
@@ -171,7 +172,7 @@ refuses 'cannot be downloaded: ' $good --url ftp://127.0.0.1/x
 refuses "file://$work/server/nothing is empty" $good --url "file://$work/server/nothing"
 [ -z "$(ls -A "$data")" ] || fail "something is left: $(ls -A "$data")"
 
-# Archives whose checksum is right and which are not the data set: nothing of them is left, here or elsewhere.
+# Archives with the right checksum that are not the data set: none of their files remains, here or elsewhere.
 refuses_archive() {
     fresh
     refuses "$2" --data-dir "$data" --url "file://$work/server/$1" --sha256 "$(sha "$1")"
@@ -190,20 +191,20 @@ refuses_archive bomb "$part unpacks to more than 1000000000 bytes: nothing was u
 refuses_archive label 'data_batch_3.bin has label 10 in record 0'
 refuses_archive short 'test_batch.bin does not exist'
 
-# One that the user put there is left.
+# An archive that the user provides is not removed.
 fresh
 mkdir "$data"
 cp "$work/server/cut" "$data/cifar-10-binary.tar.gz"
 refuses "$data/cifar-10-binary.tar.gz is damaged or is not an archive: " --data-dir "$data" --sha256 "$(sha cut)"
 [ "$(ls -A "$data")" = cifar-10-binary.tar.gz ] || fail "the user's archive is gone, or something is left: $(ls -A "$data")"
-# What a process has left that was killed when all was done.
+# The files of a process that was killed after it had finished.
 fresh
 trains $good --url "$site/good/good"
 cp "$work/server/good" "$part"
 trains $good --url "$site/good/good"
 whole
 
-# A data set that is there and damaged is the user's: it is left.
+# A damaged data set of the user is not removed.
 fresh
 trains $good --url "$site/good/good"
 truncate -s -1 "$folder/data_batch_2.bin"
@@ -211,7 +212,7 @@ refuses "$folder/data_batch_2.bin is truncated" $good --url "$site/good/good"
 grep -q "; remove $folder to download it again$" "$work/errors" || fail "no message says what to do"
 [ -f "$folder/test_batch.bin" ] || fail "the user's files are gone"
 
-# A limit on the size of files is an error, and not the end by a signal.
+# A limit on the size of files is an error; its signal does not end the program.
 fresh
 through='prlimit --fsize=50000'
 refuses "$part cannot be written: File too large, after 50000 bytes" $good --url "$site/good/good"
@@ -270,7 +271,7 @@ refuses 'surplus' surplus
 trains --help
 for flag in --data-dir --url --sha256 --md5 --json; do grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"; done
 
-# Those that were begun first.
+# The downloads that were begun first.
 wait "${slow_tries[@]}"
 gave_up status_503 'the server answered with status 503'
 [ "$(grep -c '^/status/503 ' "$work/slow_requests")" -gt 1 ] || fail "a server that is busy is asked once only"

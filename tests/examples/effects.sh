@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: effects.sh CIFAR10_TRAIN SAMPLE. That what a flag says reaches the training: the schedules know all images of a step,
-# each policy for batch statistics trains and resumes, the best checkpoint is the best, a terminal's lines stay whole.
+# Usage: effects.sh CIFAR10_TRAIN SAMPLE. Checks that flags have their effects on the training: the schedules count all images of a step,
+# each policy for batch statistics trains and resumes, the best checkpoint is the best, and lines on a terminal are complete.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
 small_data "$work/data" "$2"
 base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1 --max-steps 1)
 
-# 96 images: 12 steps of 8 an epoch. Each line: the schedule, the replicas, the accumulation, and what the log says.
+# 96 images: 12 steps of 8 per epoch. Each line: the schedule, the replicas, the accumulation, and the text in the log.
 while IFS='|' read -r schedule replicas accumulation words; do
     trains "${base[@]}" --schedule "$schedule" --num-replicas "$replicas" --accumulation "$accumulation"
     grep -q "^learning rate: $words; learning rate not scaled: " "$work/output" || fail "--schedule $schedule, $replicas replicas, $accumulation batches"
@@ -22,7 +22,7 @@ resnet|1|1|0.1, 0.01 from step 984, 0.001 from step 1476, 0.0002 from step 3600:
 resnet|2|2|0.1, 0.01 from step 246, 0.001 from step 369, 0.0002 from step 900: epochs of 3 steps, 96 images, 32 per step
 END
 
-# A difference in the last digits is one: not the same bits, and not the same run.
+# A difference in the last digits counts: it is another run, with other bits.
 trains "${base[@]}" --train-dir "$work/exact" --learning-rate 0.1 --ema-decay 0.9999999 --clip-norm 1
 same=("${base[@]:0:6}" --max-steps 2 --train-dir "$work/exact" --resume)
 refuses 'learning_rate was 0.1, ' "${same[@]}" --learning-rate 0.10000004 --ema-decay 0.9999999 --clip-norm 1
@@ -30,7 +30,7 @@ refuses 'moving_average was moving averages, decay 0.9999999 ' "${same[@]}" --em
 refuses 'optimizer was sgd, gradient clipped to norm 1 and is sgd, gradient clipped to norm 1.0000004' "${same[@]}" --ema-decay 0.9999999 --clip-norm 1.0000004
 trains "${same[@]}" --ema-decay 0.9999999 --clip-norm 1
 
-# The policies for batch statistics: the same parameters, but for synchronized; other statistics; a resumed run is the whole.
+# The policies for batch statistics: the same parameters, except with synchronized; different statistics; a resumed run equals a whole one.
 resnet=(--data-dir "$work/data" --batch-size 4 --threads-per-device 1 --model resnet --num-replicas 2)
 for policy in first last all merged synchronized; do
     trains "${resnet[@]}" --bn-stats $policy --max-steps 2 --train-dir "$work/$policy"
@@ -58,7 +58,7 @@ trains "${resnet[@]}" --bn-stats synchronized --max-steps 2 --train-dir "$work/p
 cmp "$work/parted/model-2.safetensors" "$work/synchronized/model-2.safetensors" || fail "not the same bits after a resume"
 refuses 'bn_stats was synchronized and is merged; ' "${resnet[@]}" --bn-stats merged --max-steps 3 --train-dir "$work/parted" --resume
 
-# The best checkpoint is the one whose moving averages do best on the sample's 1,000 test images, with that as its metric.
+# The best checkpoint is that with the best moving averages on the sample's 1,000 test images, and its metric is their accuracy.
 sample=(--batch-size 16 --threads-per-device 1 --log-every 0 --ema-decay 0.9)
 trains "${sample[@]}" --max-steps 50 --train-dir "$work/best" --checkpoint-every 10 --keep-best
 python3 - "$work/best/model-best.safetensors" >"$work/kept" <<'END'
@@ -75,13 +75,13 @@ awk '$3 > best { best = $3; step = $1 } $2 > other { other = $2 } END { if (best
     fail "the trained parameters are as good as the averages, and nothing is tested: $(cat "$work/accuracies")"
 diff "$work/best_of_all" "$work/kept" || fail "not the best is kept"
 
-# Which device runs what.
+# The device of each operation.
 trains "${base[@]}" --num-replicas 3 --num-devices 2 --log-device-placement
 grep -q '^placement: conv1 Conv2d<64, 5>: replica 0 on host:0, replica 1 on host:0, replica 2 on host:1$' "$work/output" ||
     grep -q '^placement: conv1 Conv2d<64, 5>: replica 0 on host:0, replica 1 on host:1, replica 2 on host:1$' "$work/output" || fail "not where conv1 runs"
 grep -q '^placement: averaging: ConcatMean, ' "$work/output" || fail "not who averages"
 
-# Data that are there already are not downloaded.
+# Existing data are not downloaded.
 mkdir "$work/fetched"
 cp -r "$work/data" "$work/fetched/cifar-10-batches-bin"
 trains --download --data-dir "$work/fetched" "${base[@]:2}"
@@ -89,16 +89,16 @@ grep -q "^$work/fetched/cifar-10-batches-bin exists already: 96 training and 16 
 
 refuses '--download needs --data-dir, the folder for the images' --download
 
-# A last update that ruins the parameters: no later step would report it.
+# A last update that makes the parameters infinite: no later step would report it.
 refuses 'the loss on the test images is nan, with trained parameters: the training has diverged' "${base[@]}" --learning-rate 1e300
 
-# What the summaries cost is said, and only where there are any.
+# The log has the time of the summaries if there are any.
 trains "${base[@]}" --train-dir "$work/summaries"
 grep -Eq '^summaries took [0-9]+\.[0-9]{2} % of the training.s [0-9.]+ s$' "$work/output" || fail "no message with the time of the summaries"
 trains "${base[@]}" --train-dir "$work/none" --summary-every 0
 ! grep -q '^summaries took' "$work/output" || fail "a cost of no summaries"
 
-# Flags that would do nothing.
+# Flags without an effect.
 for flag in --checkpoint-every --keep-checkpoints --summary-every; do refuses "$flag requires --train-dir" "${base[@]}" $flag 1; done
 refuses '--convolution winograd is for --precision float' "${base[@]}" --convolution winograd --precision bf16
 refuses '--resume needs --train-dir' "${base[@]}" --resume-anyway
@@ -107,7 +107,7 @@ refuses 'has more than 1000000000000 images' "${base[@]:0:2}" --batch-size 10000
 refuses "the folder $work/mistyped does not exist: there is nothing to resume from" "${base[@]}" --train-dir "$work/mistyped" --resume
 [ ! -e "$work/mistyped" ] || fail "a folder was made for a run that does not exist"
 
-# JSON stays JSON whatever a folder is called.
+# The output is JSON for any name of a folder.
 strange=$work/$(printf 'caf\351 "\\')
 cp -r "$work/data" "$strange"
 trains --data-dir "$strange" "${base[@]:2}" --json
@@ -115,7 +115,7 @@ python3 -c 'import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 assert "caf\ufffd \"\\" in lines[0]["message"], lines[0]' "$work/output" || fail "a line that is no JSON"
 
-# On a terminal the progress is written over by whole lines of the log.
+# On a terminal, complete lines of the log overwrite the progress.
 if SHELL=/bin/sh script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     SHELL=/bin/sh script -qec "'$program' ${base[*]:0:6} --max-steps 60 --log-every 1" "$work/terminal" >/dev/null </dev/null || fail "the run on a terminal failed"
     grep -q ' of 60 steps, loss ' "$work/terminal" || fail "no progress on a terminal"

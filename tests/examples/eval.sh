@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: eval.sh CIFAR10_EVAL CIFAR10_TRAIN. The precision of a trained checkpoint, in the tutorial's words: each image once, or
-# as the tutorial counted; predictions and confusions that add up to it; a file for TensorBoard; waiting for a newer checkpoint;
-# and an error message for whatever is missing.
+# Usage: eval.sh CIFAR10_EVAL CIFAR10_TRAIN. Checks the precision of a trained checkpoint in the format of the tutorial, with each image
+# counted once or as in the tutorial; predictions and confusions that add up to it; a file for TensorBoard; waiting for a newer
+# checkpoint; and an error message for each missing file.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 train=$2
 cleanup_evaluator() { [ -z "${evaluator:-}" ] || kill -KILL "$evaluator" 2>/dev/null || true; }
@@ -15,7 +15,7 @@ small="--batch-size 16 --checkpoint-every 10 --summary-every 0 --log-every 0 --t
 precision() { sed -nE 's/^.*precision @ 1 = ([01]\.[0-9]{3})$/\1/p' "$work/output"; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
 
-# The newest checkpoint, in the tutorial's line, and the same precision as the training's own evaluation.
+# The newest checkpoint, in the line of the tutorial, with the same precision as the evaluation by the training.
 trains --train-dir "$work/run" --run-once
 head -n 1 "$work/output" | grep -Eq '^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}: precision @ 1 = [01]\.[0-9]{3}$' ||
     fail "not the tutorial's line"
@@ -47,7 +47,7 @@ twice=$(awk -F, 'NR > 1 && NR <= 25 && $2 == $3' "$work/predictions.csv" | wc -l
 grep -q "^step 20: $((right + twice)) of 1024 images" "$work/output" || fail "not the tutorial's count"
 [ "$(precision)" = "$(ratio $((right + twice)) 1024)" ] || fail "not the tutorial's precision"
 
-# A file that PyTorch saved has parameters alone: they are run, without --no-averages.
+# A file that PyTorch saved has only parameters, which are used even without --no-averages.
 python3 - "$work/run/model-20.safetensors" "$work/saved.safetensors" <<'END'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
@@ -80,7 +80,7 @@ assert sum(map(sum, found["confusion"])) == 1000 and sum(found["confusion"][c][c
 END
 grep -qa 'Precision @ 1' "$work/events"/events.out.tfevents.* || fail "no scalar for TensorBoard"
 
-# On a terminal the images that are done are written over by the result.
+# On a terminal the result overwrites the progress.
 if SHELL=/bin/sh script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     SHELL=/bin/sh script -qec "'$program' --train-dir '$work/run' --run-once" "$work/terminal" >/dev/null </dev/null || fail "the evaluation on a terminal failed"
     grep -qa ' of 1000 images, [0-9]*:[0-9][0-9]:[0-9][0-9] left' "$work/terminal" || fail "no progress on a terminal"
@@ -89,7 +89,7 @@ else
     echo "not tested, for script(1) is missing or makes none here: a terminal"
 fi
 
-# For ever: waits for a checkpoint, evaluates each once, ends on SIGTERM. Lines are waited for, not times.
+# Without --run-once: waits for checkpoints, evaluates each once, and ends on SIGTERM. This test waits for lines, not for times.
 mkdir "$work/later"
 "$program" --train-dir "$work/later" --interval 1 --eval-dir "$work/said" >"$work/output" 2>"$work/errors" &
 evaluator=$!
@@ -112,7 +112,7 @@ wait_for '^step 20: '
 head -c 5000 "$work/run/model-20.safetensors" >"$work/later/new"
 mv "$work/later/new" "$work/later/model-30.safetensors"
 wait_for "^warning: $work/later/model-30.safetensors is truncated"
-# A training that reaches step 20 once more: TensorBoard is told to drop the earlier events of it.
+# A training that reaches step 20 again: TensorBoard must drop the earlier events of that step.
 cp "$work/run/model-20.safetensors" "$work/later/new"
 mv "$work/later/new" "$work/later/model-20.safetensors"
 wait_for '^step 20: ' 2
@@ -129,7 +129,7 @@ assert events.read_bytes().count(b"\x3a\x02\x08\x01") == 2' "$work/said" || fail
 [ "$(grep -c '^warning: ' "$work/output")" = 1 ] || fail "the warning is not printed once"
 checks=$((checks + 1))
 
-# A damaged newest checkpoint is passed over with a warning; with no valid one there is no precision.
+# A damaged newest checkpoint is skipped with a warning; without a valid one there is no precision.
 trains --train-dir "$work/later" --run-once
 grep -q '^step 20: ' "$work/output" && grep -q '^warning: .*model-30.safetensors is truncated' "$work/output" || fail "the damaged file is not passed over"
 refuses "$work/later/model-30.safetensors is truncated" --checkpoint "$work/later/model-30.safetensors"
@@ -141,7 +141,7 @@ refuses "the folder $work/none has no checkpoint" --train-dir "$work/none" --run
 [ "$status" = 1 ] || fail "exit status $status without a checkpoint"
 refuses "the folder $work/nowhere does not exist" --train-dir "$work/nowhere" --run-once
 
-# The other network.
+# ResNet.
 "$train" --model resnet --batch-size 8 --max-steps 1 --summary-every 0 --log-every 0 --train-dir "$work/resnet" >"$work/train.out" 2>&1 ||
     fail "the training failed: $(tail -n 1 "$work/train.out")"
 trains --train-dir "$work/resnet" --run-once --model resnet

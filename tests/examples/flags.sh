@@ -40,7 +40,7 @@ refuses '--seed needs a value' --seed
 refuses '--learning-rte' --learning-rte 0.1
 refuses 'surplus' surplus
 
-# Such a value is refused before the data set is read: here there is none.
+# These values are rejected before the data set is read: here there is none.
 no_data=(--data-dir "$work/none")
 refuses '--optimizer must be sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${no_data[@]}" --optimizer adadelta
 refuses '--schedule must be epochs, historic, resnet, cosine or constant, not steps' "${no_data[@]}" --schedule steps
@@ -52,7 +52,7 @@ refuses "$work/none" "${no_data[@]}" --optimizer adam --schedule cosine --lr-sca
 refuses "$work/none" "${no_data[@]}" --model resnet --bn-stats merged
 [ ! -s "$work/output" ] || fail "something on standard output"
 
-# More than one fault of the sizes together is seen with the data set.
+# Errors of several sizes together are found only with the data set.
 refuses '1 replica of 100000 samples) is larger than the data set' --batch-size 100000
 refuses '3 replicas of 2000 samples) is larger than the data set' --batch-size 2000 --num-replicas 3
 grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not named"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: lessons.sh PROGRAM FOLDER SAMPLE. A lesson of examples/ prints what the comment at its head says, learns what it is given, and
-# is one file of fewer than 60 lines; a full standard output is an error.
+# Usage: lessons.sh PROGRAM FOLDER SAMPLE. Checks that a lesson of examples/ prints what the comment at its head says, learns its task, and
+# is one file of fewer than 60 lines, and that a full disk for standard output is an error.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 folder=$2 sample=$3
 lesson=${program##*/}
 
-# learns FIRST LAST: a line every so many steps, and a loss at the end that is at most so many parts of the first.
+# learns STEPS PART: checks that there is a line at each of these steps, and that the last loss is below this part of the first.
 learns() {
     [ "$(losses | cut -d ' ' -f 1 | xargs)" = "$1" ] || fail "not the lines of steps $1"
     losses | awk -v part="$2" 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < first * part) }' || fail "it does not learn"
 }
-# accuracy_above LEAST: the line, of the data in memory or of TrainingRun.
+# accuracy_above LEAST: checks the accuracy in the line of the program or of TrainingRun.
 accuracy_above() {
     local accuracy
     accuracy=$(sed -nE 's/^(test )?accuracy = ([01]\.[0-9]{3})( \([0-9]+ samples\))?$/\2/p' "$work/output")
@@ -30,7 +30,7 @@ case $lesson in
         grep -qx '5000 training and 1000 test images of 10 classes' "$work/output" || fail "it does not say what was read"
         learns '0 50 100 150 200 250' 0.8
         accuracy_above 0.25
-        # A folder of one's own: the sample, unpacked, with fewer images.
+        # A folder of images: the sample, unpacked, with fewer images.
         mkdir "$work/unpacked"
         (cd "$work/unpacked" && cmake -E tar xf "$sample")
         top=$(dirname "$(find "$work/unpacked" -type d -name train)")

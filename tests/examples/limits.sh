@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: limits.sh CIFAR10_TRAIN. What the machine does not have or cannot store is reported in one message: memory,
-# threads, a full disk, a folder that cannot be created; so is a loss that stops being a number.
+# Usage: limits.sh CIFAR10_TRAIN. Checks that limits of the machine are reported in one message: memory, threads, a full disk, a folder
+# that cannot be created; and also a loss that is not finite.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 
 # With 4 GB of address space the 17.1 GB of 4000 gradients do not fit on any machine.
@@ -11,7 +11,7 @@ refuses '4000 replicas on 1 device do not fit' --num-replicas 4000 --batch-size 
 grep -q '17.1 GB gradients of 4000 replicas' "$work/errors" || fail "the memory needed is not named"
 grep -Eq '[0-9]\.[0-9] GB are available' "$work/errors" || fail "the memory available is not named"
 
-# Stacks of 1 GB: a sixth device finds no room for one.
+# With stacks of 1 GB there is no memory for those of all 8 devices.
 through="$one_processor prlimit --as=6000000000 --stack=1000000000"
 refuses 'of 8 devices could be started: ' --num-replicas 8 --num-devices 8 --batch-size 1
 grep -Eq 'the threads of only [1-7] of 8 devices could be started' "$work/errors" || fail "the threads given are not named"
@@ -29,7 +29,7 @@ mkdir "$work/full"
 ln -s /dev/full "$work/full/train.log"
 refuses 'the log line of step 0 could not be written: No space left on device' --train-dir "$work/full" --batch-size 16
 
-# A pipe in the log's place, read by nobody or by someone: refused, and not waited for.
+# A pipe in place of the log, with or without a reader, is rejected without a wait.
 mkdir "$work/pipe"
 mkfifo "$work/pipe/train.log"
 through='timeout 60'
@@ -39,7 +39,7 @@ refuses "the log $work/pipe/train.log cannot be written: it is a pipe, not a fil
 exec 8>&-
 through=
 
-# Standard output that is full: as soon as something is printed, or at the end of a run that prints no line.
+# A full disk for standard output is an error when something is printed, or at the end of a run that prints no line.
 for every in 1 0; do
     status=0
     "$program" --max-steps 1 --batch-size 16 --log-every $every >/dev/full 2>"$work/errors" || status=$?

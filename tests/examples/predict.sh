@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: predict.sh PREDICT SOURCE CIFAR10_TRAIN CIFAR10_EVAL SAMPLE. The small program names the same class for an image as the
-# evaluation does, is as short as the README says, and reports missing arguments in one message.
+# Usage: predict.sh PREDICT SOURCE CIFAR10_TRAIN CIFAR10_EVAL SAMPLE. Checks that the example predict names the same class for an image as
+# the evaluation, has at most 40 lines of code, and reports missing arguments in one message.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 source_file=$2
 train=$3
@@ -13,9 +13,9 @@ sample=$5
     fail "the training failed: $(tail -n 1 "$work/train.out")"
 checkpoint=$work/run/model-60.safetensors
 mkdir "$work/images"
-(cd "$work/images" && cmake -E tar xf "$sample")  # with no xz beside it
+(cd "$work/images" && cmake -E tar xf "$sample")  # CMake's tar needs no program xz
 
-# The evaluation's order is that of the classes' names and of the files' in them.
+# The evaluation orders images by the names of the classes, then by the names of the files.
 "$evaluate" --checkpoint "$checkpoint" --predictions "$work/predictions.csv" >/dev/null || fail "the evaluation failed"
 cd "$work/images"
 names=(airplane automobile bird cat deer dog frog horse ship truck)

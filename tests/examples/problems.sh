@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: problems.sh PROGRAM FOLDER. An example of a kind of problem prints what the comment at its head says, reaches its result,
-# rejects wrong files with one message, and is one file of at most 80 lines; a full standard output is an error.
+# Usage: problems.sh PROGRAM FOLDER. Checks that an example of a kind of problem prints what the comment at its head says, reaches its
+# result, rejects wrong files with one message, and is one file of at most 80 lines, and that a full disk for standard output is an error.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 folder=$2
 problem=${program##*/}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# says 'LINE': a line of the output.
+# says 'LINE': checks that the output has this line.
 says() { grep -qx -- "$1" "$work/output" || fail "it does not print: $1"; }
-# accuracy_above LEAST: the last line of an accuracy.
+# accuracy_above LEAST: checks the last accuracy in the output.
 accuracy_above() {
     local accuracy
     accuracy=$(sed -nE 's/^(test )?accuracy = ([01]\.[0-9]{3})( \([0-9]+ samples\))?$/\2/p' "$work/output" | tail -n 1)
     awk -v accuracy="${accuracy:-0}" -v least="$1" 'BEGIN { exit !(accuracy > least) }' || fail "accuracy ${accuracy:-is missing}"
 }
-# learns_by_epochs EPOCHS: there is a validation after each of these epochs, and after no other up to the last of them.
+# learns_by_epochs EPOCHS: checks that there is a validation after each of these epochs, and after no other up to the last of them.
 learns_by_epochs() {
     local last=${1##* }
     [ "$(sed -nE 's/^.*, epoch ([0-9]+), loss = [0-9.]+, validation loss = [0-9.]+[ ,].*/\1/p' "$work/output" |
         awk -v last="$last" '$1 <= last' | xargs)" = "$1" ] || fail "not the validations of epochs $1"
 }
-# stops 'WORDS' ARGUMENTS...: one line on standard error that has the words, and exit status 1.
+# stops 'WORDS' ARGUMENTS...: checks that the program prints one line with the words on standard error and ends with status 1.
 stops() {
     local words=$1
     shift
@@ -44,7 +44,7 @@ case $problem in
         trains "$work/run" "$data"
         says 'nothing to train: 500 steps are made, and .max_steps is 500'
         says 'the flower is virginica'
-        # Lengths in another unit than the checkpoint knows, a column too few, a text, another name.
+        # Lengths in another unit than those of the checkpoint, a missing column, a text, another name.
         awk -F, -v OFS=, 'NR > 1 { $4 *= 10 } 1' "$data" >"$work/millimetres.csv"
         stops 'standardization.input.means was 5.8' "$work/run" "$work/millimetres.csv"
         cut -d , -f 2- "$data" >"$work/three.csv"
@@ -84,7 +84,7 @@ case $problem in
         learns_by_epochs '20 40 60 80 100'
         sed -nE 's/^after step [0-9]+00: R squared = (0\.[0-9]{3}), deviation = (0\.[0-9]{3})$/\1 \2/p' "$work/output" |
             awk '{ good = $1 > 0.9 && $2 < 0.1 } END { exit !good }' || fail "R squared or the deviation is not good enough"
-        # The points, and two lines that are close to each other in all of the picture.
+        # The points, and two lines that are close to each other in the whole picture.
         python3 - "$work/fit.svg" <<'PLOT' || fail "the plot is not right"
 import sys
 from xml.etree import ElementTree

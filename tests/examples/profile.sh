@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: profile.sh CIFAR10_TRAIN. --profile prints a table of the step's time for any network and ends without training:
-# each operation forward and backward, what is around them, and the rates that the rooflines are of.
+# Usage: profile.sh CIFAR10_TRAIN. Checks that --profile prints a table of the time of a step for any network and ends without training:
+# each operation forward and backward, the work around them, and the peak rates of the rooflines.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 
 trains --profile --batch-size 8 --threads-per-device 1

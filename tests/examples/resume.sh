@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: resume.sh CIFAR10_TRAIN SAMPLE. N steps are k steps and, in a new process, N - k more, bit for bit: the last
-# checkpoints are the same file. For k around the edge of an epoch (6 steps), with other workers and devices in the second
-# process, for every optimiser, with accumulation, and with a new process for every step.
+# Usage: resume.sh CIFAR10_TRAIN SAMPLE. Checks that N steps give the same bits as k steps and, in a new process, N - k more: the last
+# checkpoints are equal files. For k around the end of an epoch (6 steps), with other workers and devices in the second process, for
+# every optimiser, with accumulation, and with a new process for every step.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
 small_data "$work/data" "$2"
@@ -12,7 +12,7 @@ last=13
 common="--data-dir $work/data --batch-size 8 --threads-per-device 1"
 run_number=0
 
-# whole FLAGS...: the undisturbed run; its last checkpoint is $expected.
+# whole FLAGS...: makes a run without interruption; sets $expected to its last checkpoint.
 whole() {
     run_number=$((run_number + 1))
     flags="$common $*"
@@ -23,7 +23,7 @@ whole() {
     tail -n 1 "$work/output" >"$work/accuracy"
 }
 
-# goes_on FOLDER STEPS FLAGS...: resumes and says where.
+# goes_on FOLDER STEPS FLAGS...: resumes, and checks the message about it.
 goes_on() {
     local folder=$1 steps=$2
     shift 2
@@ -37,7 +37,7 @@ same_end() {
     tail -n 1 "$work/output" | diff - "$work/accuracy" || fail "another accuracy at the end: $2"
 }
 
-# stopped_at K 'FLAGS BEFORE' 'FLAGS AFTER': k steps, stop, the rest.
+# stopped_at K 'FLAGS BEFORE' 'FLAGS AFTER': makes k steps, stops, and makes the rest.
 stopped_at() {
     local folder=$work/stopped
     rm -rf "$folder"
@@ -48,7 +48,7 @@ stopped_at() {
     same_end "$folder" "stopped after $1 steps, $flags, $2, then $3"
 }
 
-# Two replicas of 8: 6 steps per epoch. Any workers, and another number of devices.
+# Two replicas of 8: 6 steps per epoch. Different numbers of workers and of devices.
 whole --num-replicas 2
 of_two_replicas=$work/whole$run_number
 cp "$work/accuracy" "$work/accuracy_of_two_replicas"
@@ -58,7 +58,7 @@ done
 stopped_at 5 '--num-devices 1 --prefetch-workers 0' '--num-devices 2 --prefetch-workers 3'
 stopped_at 6 '--num-devices 2 --prefetch-workers 3' '--num-devices 1 --prefetch-workers 0'
 stopped_at 7 '--num-devices 2 --prefetch-workers 1' '--num-devices 2 --prefetch-workers 0'
-# With moving averages; output and files beside the checkpoints change no bit.
+# With moving averages; output and other files do not change the bits.
 stopped_at 6 '--checkpoint-every 1 --keep-checkpoints 2 --summary-every 2' '--log-parts --log-every 1 --keep-best --summary-every 3'
 # Another seed gives another file: the comparison can fail.
 # shellcheck disable=SC2086
@@ -72,9 +72,9 @@ for ((k = 2; k <= last; ++k)); do goes_on "$work/each" $k --keep-checkpoints 3; 
 same_end "$work/each" 'a process for every step'
 [ "$(checkpoints "$work/each")" = '11 12 13' ] || fail "not the newest 3 checkpoints"
 
-# What an optimiser keeps, and several batches a step; a part that is added up in no order would show.
+# The state of each optimiser, and several batches per step; a sum without a fixed order would be detected.
 whole --num-replicas 2 --optimizer momentum --learning-rate 0.01 --warm-up-steps 8 --lr-scaling linear --clip-norm 1
-stopped_at 7 '--num-devices 2' '--num-devices 1'  # in an epoch, and while the rate still rises
+stopped_at 7 '--num-devices 2' '--num-devices 1'  # inside an epoch, and during the warm-up of the rate
 whole --num-replicas 2 --accumulation 2 --optimizer adam --learning-rate 0.001
 for k in 2 3 4; do stopped_at $k '--num-devices 1 --prefetch-workers 0' '--num-devices 2 --prefetch-workers 3'; done
 for optimizer in nesterov adamw rmsprop lars lamb; do
@@ -82,7 +82,7 @@ for optimizer in nesterov adamw rmsprop lars lamb; do
     stopped_at 6 '--prefetch-workers 0' '--prefetch-workers 1'
 done
 
-# Nothing left to do: the accuracy, and no other file.
+# No steps left: the accuracy is printed, and no file is written.
 expected=$of_two_replicas/model-$last.safetensors
 flags="$common --num-replicas 2"
 cp "$work/accuracy_of_two_replicas" "$work/accuracy"

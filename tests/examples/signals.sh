@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: signals.sh CIFAR10_TRAIN SAMPLE. SIGTERM and Ctrl-C end a run after the step that they come in, with a checkpoint
-# from which it continues with the same bits; a second one ends the process at once, as one in the evaluation does. A run that
-# diverges leaves the parameters before the step.
+# Usage: signals.sh CIFAR10_TRAIN SAMPLE. Checks that SIGTERM and Ctrl-C end a run after the current step, with a checkpoint from which it
+# continues with the same bits; that a second signal, and a signal in the evaluation, ends the process at once; and that a run that
+# diverges stores the parameters before the step.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
 small_data "$work/data" "$2"
 trap '[ -z "${child:-}" ] || kill -9 $child 2>/dev/null || true; rm -rf "$work"' EXIT
 base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1 --log-every 1)
 
-# begin ARGUMENTS...: in the background, as $child. There a shell has Ctrl-C ignored unless told otherwise.
+# begin ARGUMENTS...: starts the program in the background as $child. By default a shell ignores Ctrl-C for such processes.
 begin() {
-    : >"$work/output"  # what the run before wrote is not waited for
+    : >"$work/output"  # the output of the run before must not end a wait
     env --default-signal=INT "$program" "$@" >"$work/output" 2>"$work/errors" </dev/null &
     child=$!
 }
-# ended: waits for it, and sets $status.
+# ended: waits for $child and sets $status.
 ended() {
     status=0
     { wait $child || status=$?; } 2>/dev/null
@@ -25,7 +25,7 @@ ended() {
 }
 stepped() { wait_for "grep -q ': step $1,' '$work/output'"; }
 
-# Stopped twice on its way to the end, under a schedule that knows the end.
+# Stopped twice before the end, with a schedule that depends on the number of steps.
 last=60
 flags=("${base[@]}" --num-replicas 2 --max-steps $last --schedule cosine --optimizer momentum --learning-rate 0.01)
 trains "${flags[@]}" --train-dir "$work/whole"
@@ -49,7 +49,7 @@ done
 trains "${flags[@]}" --train-dir "$work/stopped" --resume
 cmp "$work/stopped/model-$last.safetensors" "$work/whole/model-$last.safetensors" || fail "not the same bits at the end"
 
-# Without a folder nothing is kept, and that is said.
+# Without a folder nothing is kept, and a message says so.
 begin "${base[@]}" --max-steps 100000
 stepped 1
 kill -INT $child
@@ -62,7 +62,7 @@ catches_interrupts() { (($(sed -nE 's/^SigCgt:[[:space:]]*/0x/p' "/proc/$child/s
 for second in INT:2 TERM:15; do
     IFS=: read -r name number <<<"$second"
     begin "${base[@]}" --accumulation 300 --max-steps 3 --train-dir "$work/twice$name"
-    wait_for '[ "$(cat /proc/$child/comm)" = cifar10_train ]'  # before that it is the shell
+    wait_for '[ "$(cat /proc/$child/comm)" = cifar10_train ]'  # until then the process is the shell
     wait_for catches_interrupts
     kill -INT $child
     wait_for '! catches_interrupts'
@@ -74,7 +74,7 @@ for second in INT:2 TERM:15; do
     no_temporary "$work/twice$name" || fail "a half-written checkpoint is left"
 done
 
-# In the evaluation at the end, here of 4,000 images: the training is over and kept, and Ctrl-C ends the process.
+# In the evaluation at the end, here of 4,000 images: the result of the training is stored, and Ctrl-C ends the process.
 cp -r "$work/data" "$work/long"
 for _ in {1..250}; do cat "$work/data/test_batch.bin"; done >"$work/long/test_batch.bin"
 begin --data-dir "$work/long" --batch-size 8 --threads-per-device 1 --max-steps 1 --train-dir "$work/evaluated"
@@ -85,7 +85,7 @@ ended
 [ $status = 130 ] || fail "exit status $status after SIGINT in the evaluation"
 ! grep -q 'accuracy' "$work/output" || fail "the evaluation went on after Ctrl-C"
 
-# A run that diverges: step, replica and layer; the checkpoint is of the parameters before that step.
+# A run that diverges: the message has the step, the replica and the layer; the checkpoint has the parameters before that step.
 diverging=("${base[@]}" --num-replicas 2 --learning-rate 1e9 --train-dir "$work/diverged")
 refuses 'training diverged' "${diverging[@]}" --max-steps 20
 [ $status = 1 ] || fail "exit status $status of a run that diverged"
@@ -95,7 +95,7 @@ step=$(sed -nE 's/.* at step ([0-9]+).*/\1/p' "$work/errors")
 cp "$work/errors" "$work/said"
 [ "$(checkpoints "$work/diverged")" = "$step" ] || fail "not the checkpoint before step $step"
 no_temporary "$work/diverged" || fail "a temporary file is left by a run that diverged"
-# Whether the test images' loss is still a number then is up to the processor.
+# Whether the loss of the test images is then finite depends on the processor.
 run "${base[@]}" --num-replicas 2 --learning-rate 1e9 --train-dir "$work/before" --max-steps "$step"
 cmp "$work/before/model-$step.safetensors" "$work/diverged/model-$step.safetensors" || fail "not the parameters before step $step"
 refuses 'training diverged' "${diverging[@]}" --max-steps 20 --resume

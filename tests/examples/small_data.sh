@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A data set for runs that take half a second, sourced by the tests that make many of them: 96 training and 16 test images
-# as CIFAR-10's binary files. An epoch of it is 6 steps of 16 images.
+# A data set for runs of half a second, sourced by the tests that make many of them: 96 training and 16 test images as
+# CIFAR-10's binary files. An epoch has 6 steps of 16 images.
 
-# small_data FOLDER NOISE: the labels in turn, the pixels from NOISE, a compressed file.
+# small_data FOLDER NOISE: writes the data set. Labels are used in turn; the pixels are bytes of NOISE, a compressed file.
 small_data() {
     local file images i noise
     mkdir -p "$1"
@@ -20,13 +20,13 @@ small_data() {
     exec {noise}<&-
 }
 
-# The steps of the checkpoints in a folder, the oldest first: "5 10".
+# Prints the steps of the checkpoints in a folder, the oldest first: "5 10".
 checkpoints() { find "$1" -name 'model-[0-9]*.safetensors' | sed -E 's|.*/model-([0-9]+)\.safetensors|\1|' | sort -n | xargs; }
 
-# Whether no half-written file is in a folder.
+# Whether a folder has no temporary file.
 no_temporary() { [ -z "$(find "$1" -name '*.partial-*')" ]; }
 
-# wait_for 'CONDITION': until the command succeeds, a minute at most.
+# wait_for 'CONDITION': waits until the command succeeds, at most a minute.
 wait_for() {
     local tries
     for ((tries = 0; tries < 6000; ++tries)); do

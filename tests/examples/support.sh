@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the tests of the example programs share; sourced, with the program as the first argument of the test. Each test has
-# a folder of its own, $work, that goes when it ends.
+# Functions for the tests of the example programs; sourced by a test whose first argument is the program. Each test has a
+# folder of its own, $work, which is removed at its end.
 set -euo pipefail
 export LC_ALL=C
 program=$1
@@ -16,13 +16,14 @@ fail() {
     exit 1
 }
 
-# run ARGUMENTS...: into $work/output, $work/errors and $status. A command in $through (taskset, setpriv) is put before.
+# run ARGUMENTS...: runs the program; sets $work/output, $work/errors and $status. A command in $through (taskset, setpriv) is
+# put before it.
 run() {
     status=0
     ${through:-} "$program" "$@" >"$work/output" 2>"$work/errors" </dev/null || status=$?
 }
 
-# trains ARGUMENTS...: a run that ends well and says nothing on standard error.
+# trains ARGUMENTS...: checks that the run succeeds and prints nothing on standard error.
 trains() {
     run "$@"
     [ "$status" = 0 ] || fail "exit status $status of: $*"
@@ -30,8 +31,8 @@ trains() {
     checks=$((checks + 1))
 }
 
-# refuses 'WORDS' ARGUMENTS...: the run fails, in one line on standard error that begins with the program's name and has
-# the words, and it was not killed by a signal; no accuracy is printed.
+# refuses 'WORDS' ARGUMENTS...: checks that the run fails with one line on standard error that begins with the name of the
+# program and has the words, without a signal and without an accuracy.
 refuses() {
     local words=$1
     shift
@@ -39,7 +40,7 @@ refuses() {
     refused "$words" "$@"
 }
 
-# refused 'WORDS' ARGUMENTS...: that the last run was.
+# refused 'WORDS' ARGUMENTS...: the same check of the last run.
 refused() {
     local words=$1
     shift
@@ -56,8 +57,8 @@ refused() {
     checks=$((checks + 1))
 }
 
-# What the log lines of the last run say, without what differs from run to run: "10 4.66", a step and its loss each.
+# Prints the step and the loss of each line in the log of the last run, "10 4.66": the parts that do not vary between runs.
 losses() { sed -nE 's|^.*: step ([0-9]+), loss = ([0-9.]+) .*|\1 \2|p' "$work/output"; }
 
-# One processor, so that what a run needs does not depend on the machine.
+# One processor, so that the needs of a run do not depend on the machine.
 one_processor="taskset -c $(sed -nE 's/^Cpus_allowed_list:[[:space:]]*([0-9]+).*/\1/p' /proc/self/status)"

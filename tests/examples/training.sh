@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: training.sh CIFAR10_TRAIN SAMPLE. What a good run prints: lines that the parsers of TensorFlow's tutorial take, figures
-# that fit together, the accuracy at the end; and the same losses for any devices and workers.
+# Usage: training.sh CIFAR10_TRAIN SAMPLE. Checks the output of a successful run: lines that the parsers of TensorFlow's tutorial accept,
+# consistent figures, the accuracy at the end; and the same losses for any number of devices and workers.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
 

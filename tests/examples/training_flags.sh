@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: training_flags.sh CIFAR10_TRAIN SAMPLE. What --train-dir, --resume and the flags that take a name refuse, with a
-# message and without harm to what is in the folder: other settings, no checkpoint, a damaged one, a folder in use, a disk
-# that is full. And the lines of the log, as text and as JSON, on standard output and in the folder.
+# Usage: training_flags.sh CIFAR10_TRAIN SAMPLE. Checks what --train-dir, --resume and the flags with a name reject, with a message and
+# without a change in the folder: other settings, no checkpoint, a damaged one, a folder in use, a full disk. Also checks the lines of
+# the log, as text and as JSON, on standard output and in the folder.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
 small_data "$work/data" "$2"
 base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1)
 folder=$work/run
 
-# The message is on standard error alone, and what was there is there as it was.
+# The message is on standard error only, and the folder is unchanged.
 contents() { (cd "$folder" && find . -type f ! -name lock -exec sha256sum {} + | sort); }
 refuses_to_go_on() {
     contents >"$work/before"
@@ -64,7 +64,7 @@ trains "${base[@]}" --train-dir "$folder" --max-steps 4 --checkpoint-every 2
 refuses_to_go_on "$folder has checkpoints, the newest of step 4: --resume continues from it, another --train-dir starts a new run" \
     "${base[@]}" --train-dir "$folder" --max-steps 6
 
-# Other settings: each that has changed is named, and which may change.
+# Other settings: the message names each that has changed, and those that may change.
 goes_on=("${base[@]}" --train-dir "$folder" --max-steps 6 --resume)
 other='is of a run with other settings: '
 refuses_to_go_on "$other""seed was 1 and is 2; --max-steps (but for a cosine), --num-devices " "${goes_on[@]}" --seed 2
@@ -82,10 +82,10 @@ refuses_to_go_on "; accumulation was 1 and is 2; seed was 1 and is 7; " "${goes_
 refuses_to_go_on "continuing from $folder/model-4.safetensors here would not give the same bits: threads_per_device was 1 and is 2" \
     --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$folder" --max-steps 6 --resume
 refuses_to_go_on 'model' "${goes_on[@]}" --model resnet
-# A processor without bfloat16 says that first.
+# On a processor without bfloat16 that is reported first.
 refuses_to_go_on "$(grep -q avx512_bf16 /proc/cpuinfo && echo 'precision was float and is bf16' || echo 'bfloat16 ')" "${goes_on[@]}" --precision bf16
 refuses_to_go_on "data was " --data-dir "$2" "${goes_on[@]:2}"
-# Of the machine: another instruction set, another algorithm for convolutions.
+# Differences of the machine: another instruction set, another algorithm for convolutions.
 through='env ONEDNN_MAX_CPU_ISA=SSE41'
 refuses_to_go_on "here would not give the same bits: " "${goes_on[@]}"
 grep -Eq "isa was .* and is sse41 \(oneDNN\), " "$work/errors" || fail "the instruction set is not named"
@@ -96,7 +96,7 @@ grep -q 'would not give the same bits: convolution was direct and is winograd; '
 cp -r "$folder" "$work/threads"
 trains --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$work/threads" --max-steps 6 --resume-anyway
 grep -q "with other settings: threads_per_device was 1 and is 2$" "$work/output" || fail "--resume-anyway does not say what differs of the machine"
-# What --resume-anyway cannot go on with: another optimiser's state, averages that there are none of.
+# --resume-anyway rejects the state of another optimiser, and moving averages that the checkpoint lacks.
 refuses_to_go_on "$folder/model-4.safetensors cannot be resumed from: this optimiser keeps exp_avg, exp_avg_sq, and the state has none" \
     "${base[@]}" --train-dir "$folder" --max-steps 6 --resume-anyway --optimizer adam
 refuses_to_go_on "$folder/model-4.safetensors cannot be resumed from: this training keeps no moving averages, and the state has them" \
@@ -110,7 +110,7 @@ grep -q "^warning: continuing from $work/anyway/model-4.safetensors with other s
     fail "--resume-anyway does not say what differs"
 [ "$(checkpoints "$work/anyway")" = '2 4 6' ] || fail "--resume-anyway does not go on"
 
-# The best checkpoint of another run is neither compared with nor replaced.
+# The best checkpoint of another run is neither compared nor replaced.
 best=("${base[@]}" --keep-best --checkpoint-every 2)
 trains "${best[@]}" --train-dir "$work/best" --max-steps 2
 cp -r "$work/best" "$work/begins"
@@ -135,7 +135,7 @@ rm "$folder/model-best.safetensors"
 trains "${best[@]}" --train-dir "$folder" --max-steps 4 --resume
 folder=$work/run
 
-# Damage: cut short, or one bit of the middle; the next valid one is taken, and the end is the same.
+# Damage: a truncated file, or one wrong bit in the middle; the next valid checkpoint is used, and the end is the same.
 trains "${base[@]}" --train-dir "$work/whole" --max-steps 6
 cut_short() { truncate -s -1 "$1"; }
 flip_bit() {
@@ -153,7 +153,7 @@ for damage in cut_short flip_bit empty; do
     trains "${base[@]}" --train-dir "$work/damaged" --max-steps 6 --resume
     [ "$(grep -c "^warning: $work/damaged/model-4.safetensors is \(damaged\|truncated\)" "$work/output")" = 1 ] ||
         fail "no warning of the damage $damage"
-    grep -q "^resumed from $work/damaged/model-2.safetensors: step 2 comes next" "$work/output" || fail "not the next sound one after $damage"
+    grep -q "^resumed from $work/damaged/model-2.safetensors: step 2 comes next" "$work/output" || fail "not the next valid one after $damage"
     cmp "$work/damaged/model-6.safetensors" "$work/whole/model-6.safetensors" || fail "not the same bits at the end after $damage"
 done
 cp -r "$folder" "$work/all"
@@ -170,7 +170,7 @@ grep -q "^warning: $work/left/model-9.safetensors.partial-1-0 was removed: a tra
 no_temporary "$work/left" || fail "a half-written file is left"
 rm "$folder/model-9.safetensors.partial-1-0"
 
-# Two trainers on one folder.
+# Two trainings in one folder.
 "$program" "${base[@]}" --train-dir "$work/shared" --max-steps 1000000 --log-every 1 >"$work/first" 2>&1 </dev/null &
 first=$!
 trap 'kill -9 $first 2>/dev/null || true; chmod -R u+rwx "$work"; rm -rf "$work"' EXIT
@@ -184,8 +184,8 @@ kill -TERM $first
 wait $first || true
 trains "${base[@]}" --train-dir "$work/shared" --max-steps 1 --resume
 
-# A disk that fills up, as a limit on the size of files that the newest checkpoint does not fit in any more. Its signal,
-# which ends a process, is left as it is: the program is not ended by it.
+# A full disk, simulated by a limit on the size of files that the newest checkpoint exceeds. The signal of that limit is not
+# ignored here: the program must not be ended by it.
 cp -r "$folder" "$work/small"
 through='prlimit --fsize=4194304'
 run "${base[@]}" --train-dir "$work/small" --max-steps 6 --resume
@@ -199,7 +199,7 @@ cmp "$work/small/model-4.safetensors" "$folder/model-4.safetensors" || fail "the
 trains "${base[@]}" --train-dir "$work/small" --max-steps 6 --resume
 cmp "$work/small/model-6.safetensors" "$work/whole/model-6.safetensors" || fail "not the same bits at the end after a full disk"
 
-# The log: optional parts beside the tutorial's line, and the same in the folder.
+# The log: optional parts after the line of the tutorial, and the same lines in the folder.
 two=("${base[@]}" --num-replicas 2 --max-steps 3 --log-every 1)
 line='^[0-9-]{10} [0-9:.]{15}: step [0-9]+, loss = [0-9]+\.[0-9]{2} \([0-9]+\.[0-9] examples/sec; [0-9]+\.[0-9]{3} sec/batch\)'
 lines() {
@@ -224,7 +224,7 @@ trains "${two[@]}" --log-parts
 lines "(, [a-z0-9_/]+ = $number \(smoothed $number\))+, total_loss = $number \(smoothed $number\)"
 grep -q 'cross_entropy = ' "$work/lines" && grep -q 'weight_decay/local3 = ' "$work/lines" || fail "not every part of the loss is in the line"
 
-# JSON: each line is an object, a step's with everything in it; the smoothed losses go on after a resume.
+# JSON: each line is an object, that of a step has all values; the smoothed losses continue after a resume.
 cat >"$work/json.cmake" <<'END'
 string(JSON steps GET "${line}" step)
 foreach(name IN ITEMS loss learning_rate examples examples_per_second seconds_per_step)
@@ -246,12 +246,12 @@ endforeach()
 string(SUBSTRING "${rate}" 0 6 rate)
 message(NOTICE "${steps} ${replicas} ${rate} ${examples}${values}")
 END
-# What the JSON lines of a run say, without the times.
+# Prints the contents of the JSON lines of a run without the times.
 objects() {
     local object
     while read -r object; do cmake -D line="$object" -P "$work/json.cmake" 2>&1 || fail "not JSON as it should be: $object"; done < <(grep '^{"step":[0-9]*,"loss"' "$1" || true)
 }
-# Every line on standard output is an object; those that are no step's, in their order, with how they begin.
+# Checks that every line on standard output is an object, and the beginnings of those that are not of a step, in order.
 others() {
     python3 - "$work/output" "$@" <<'END' || fail "not the objects that are asked for: $*"
 import json, sys

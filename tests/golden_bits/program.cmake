@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The program golden_bits, compiled for the headers of `tree`, a checkout of Cupola whose targets are there already.
+# The program golden_bits, compiled for the headers of `tree`, a checkout of Cupola whose targets exist already.
 function(cupola_golden_bits tree)
     set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
     string(TOUPPER "${CMAKE_BUILD_TYPE}" config)

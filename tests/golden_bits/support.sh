@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the scripts of this folder share.
+# Functions for the scripts in this folder.
 set -euo pipefail
 golden_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 golden_root=$(cd "$golden_folder/../.." && pwd)
 
-# golden_build FOLDER TREE ARGUMENTS...: golden_bits for the headers of TREE in FOLDER; the arguments go to cmake.
+# golden_build FOLDER TREE ARGUMENTS...: builds golden_bits in FOLDER for the headers of TREE; the arguments are passed to cmake.
 golden_build() {
     local folder=$1 tree=$2
     shift 2

@@ -3,8 +3,8 @@
 # Covers: cupola/compiled.hpp, cupola/compiled_operations.hpp, cupola/compiled_training.hpp
 # Covers: cupola/compiled_training_parts.hpp, cupola/host_operations.hpp, cupola/layers.hpp, cupola/optimizers.hpp
 #
-# Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, or with the
-# compiled library, from nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:
+# Usage: consume.sh WAY FOLDER. Builds and runs a small program that uses Cupola in one of the five ways, or with the compiled library,
+# in an empty folder, and checks that no flag of Cupola's own build reached its compiler. Environment variables:
 #   SOURCE (the checkout), BUILD (its build), PROGRAM (the .cpp file), PREFIX (an installed Cupola), CXX, DNNL_DIR, DNNL_PREFIX.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,7 +13,7 @@ way=$1 folder=$2
 rm -rf "$folder"
 mkdir -p "$folder"
 
-# Everything that a compile command may hold; -O2 is the consumer's own.
+# All flags that a compile command may contain; -O2 is that of the user's project.
 check_flags() {
     local word skip=
     for word in "$@"; do
@@ -51,12 +51,12 @@ case $way in
         read -ra link <<<"$(pkg-config "$onednn" --libs cupola-host)"
         check_flags "${compile[@]}" "${link[@]}"
         "$CXX" -O2 "${compile[@]}" "$PROGRAM" "${link[@]}" -o "$folder/consumer"
-        # Nothing that is installed knows where it was built, but for the compiled library's debugging information.
+        # No installed file contains a path of the build, except the debugging information of the compiled library.
         if grep -rlF --exclude='*.a' -e "$SOURCE/" -e "$BUILD/" "$PREFIX"; then
             echo "these installed files have paths into the checkout or the build"
             exit 1
         fi
-        # The core alone asks for none of the backend's libraries.
+        # The component core alone needs none of the backend's libraries.
         if pkg-config --cflags --libs cupola | grep -E 'dnnl|openmp( |$)'; then exit 1; fi
         ;;
     plain)
@@ -64,7 +64,7 @@ case $way in
             "$PROGRAM" -L "$DNNL_PREFIX/lib" -ldnnl -Wl,-rpath,"$DNNL_PREFIX/lib" -o "$folder/consumer"
         ;;
     ops)
-        # The library, compiled quickly, for one instruction set; installed; and a program that links to it.
+        # The library, compiled without optimisation for one instruction set and installed, and a program that links to it.
         cmake -S "$SOURCE" -B "$folder/library" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_BUILD_TYPE=None \
             -DCUPOLA_BUILD_OPS=ON -DCUPOLA_OPS_ISAS=x86-64 -DCUPOLA_BUILD_TESTS=OFF -DCUPOLA_BUILD_EXAMPLES=OFF \
             -DCUPOLA_ENABLE_DATA=OFF -DCUPOLA_ENABLE_TENSORBOARD=OFF -DDNNL_DIR="$DNNL_DIR"
@@ -74,12 +74,12 @@ case $way in
             -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DCMAKE_PREFIX_PATH="$folder/prefix" -DDNNL_DIR="$DNNL_DIR"
         cmake --build "$folder"
         object=$folder/CMakeFiles/consumer.dir/consumer.cpp.o
-        # No kernel, no plan and no worker is compiled with the program.
+        # No kernels, plans and workers are compiled with the program.
         if nm -C --defined-only "$object" | grep -v '::operation<' | grep -E ' [WTV] cupola::[a-z0-9_]*::(ops::[A-Za-z]*<.*>::|Plan<.*>::(Plan|args_of|forward)|impl::DeviceWorker<.*>::start|impl::(OperationNode|ReducingNode)<.*ops::)'; then
             echo "this is compiled with the program, and should be in the library"
             exit 1
         fi
-        # Each function that linking to the library takes out of the headers is in it: its header is reached from functions.cpp.
+        # The library contains each function that the headers leave out for programs that link to it: functions.cpp includes its header.
         reached=$("$CXX" -std=c++20 -fopenmp -M -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" "$SOURCE/cmake/ops/functions.cpp")
         while IFS= read -r header; do
             case $reached in
@@ -89,8 +89,8 @@ case $way in
         done < <(grep -rl --include='*.hpp' '^CUPOLA_INLINE\|^\[\[.*\]\] CUPOLA_INLINE' "$SOURCE/include")
         ;;
     examples)
-        # Not optimised: that it builds is what counts, and it costs half. cifar10_train has the libraries of the others, and
-        # takes as long as all of them.
+        # Without optimisation, which halves the time: only the build is checked. cifar10_train needs the same libraries as these
+        # and takes as long as all of them together, so it is left out.
         cmake -S "$SOURCE/examples" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_PREFIX_PATH="$PREFIX" \
             -DDNNL_DIR="$DNNL_DIR" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
             "-DCUPOLA_EXAMPLES=cifar10_download;cifar10_eval;predict;1_data_in_memory;2_image_folder;3_own_layer;4_replicas_and_policy;5_checkpoint_resume_predict"

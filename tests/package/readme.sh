@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: readme.sh FOLDER. What docs/how-to/install.md says of a project's set-up, word for word, in a clean folder: pip unpacks oneDNN's
-# wheels, Cupola is installed, and a project finds both. pip is the one of each Python here, for Debian's has folders of its own.
-# The wheels are made of the oneDNN in the checkout, so that nothing is fetched. From the environment: SOURCE (the checkout), CXX.
-# Exits with 77 where there is no such oneDNN or no pip.
+# Usage: readme.sh FOLDER. Runs the commands of docs/how-to/install.md word for word in an empty folder: pip unpacks oneDNN's wheels, Cupola
+# is installed, and a project finds both. Every Python here with a pip is tried, because Debian's uses other folders. The wheels are
+# made from the oneDNN in the checkout, so that nothing is fetched. Environment variables: SOURCE (the checkout), CXX. Exits with 77 if
+# there is no such oneDNN or no pip.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1
@@ -12,11 +12,11 @@ rm -rf "$folder"
 mkdir -p "$folder/cupola" "$folder/wheels"
 cd "$folder"
 [ -e "$SOURCE/.deps/onednn/lib/libdnnl.so.3.2" ] || { echo "the checkout has no oneDNN of its own"; exit 77; }
-# The commands take CMake's default generator, and the tests' own machines may have Ninja alone.
+# The commands use CMake's default generator, but a machine that runs the tests may have only Ninja.
 command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
 cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
 
-# The line of the page that this expression matches; there is one.
+# Prints the only line of the page that matches the expression.
 word_for_word() {
     local lines
     lines=$(grep -E -e "$1" "$SOURCE/docs/how-to/install.md") || { echo "docs/how-to/install.md does not say: $1" >&2; exit 1; }
@@ -29,7 +29,7 @@ install=$(word_for_word '^cmake --install ')
 configure=$(word_for_word '^cmake -B build ')
 build=$(word_for_word '^cmake --build build$')
 
-# Wheels of the names and with the folders of oneDNN's: the library under three names, headers and CMake's files.
+# Wheels with the names and folders of oneDNN's wheels: the library under three names, headers and CMake's files.
 python3 - "$SOURCE/.deps/onednn" $(sed -nE 's/^([a-z-]+)==([0-9.]+) .*/\1==\2/p' "$SOURCE/cmake/onednn.txt") <<'END'
 import pathlib, sys, zipfile
 onednn = pathlib.Path(sys.argv[1])
@@ -64,7 +64,7 @@ for python in $({ type -ap python3; echo /usr/bin/python3; } | xargs -n 1 readli
 done
 [ -n "$tried" ] || { echo "no Python here has pip"; exit 77; }
 
-# Without Ninja, as a reader who has the Debian package `cmake` alone.
+# Without Ninja, as for a reader who has only the Debian package `cmake`.
 export CXX
 bash -euxc "$prepare
 $install"
@@ -76,6 +76,6 @@ cp "$here/consumer.cpp" program.cpp
 bash -euxc "$configure
 $build"
 build/program
-rm -r wheels  # three copies of a large library
+rm -r wheels  # saves the space of three copies of a large library
 ldd build/program | grep -F "$PWD/onednn/lib/" || { echo "the program runs on another oneDNN"; exit 1; }
 echo "tried with$tried"

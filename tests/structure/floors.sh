@@ -21,7 +21,7 @@ while IFS= read -r line; do
     included=${included%%>*}
     folder=${header%%/*}
     checked=$((checked + 1))
-    # Only one that stands there itself may include another from above all floors.
+    # Only a header above all floors may include another one from there.
     if [ "$included" = "${included#*/}" ]; then
         if [ "$folder" = "$header" ]; then continue; fi
         error "$header includes $included, which stands above all floors"
@@ -35,7 +35,7 @@ while IFS= read -r line; do
     elif [ "$folder" != "$header" ] && [ "${floor[$target]}" -gt "${floor[$folder]}" ]; then
         error "$header (floor ${floor[$folder]}) includes $included (floor ${floor[$target]})"
     fi
-    # Only the folder that holds an impl/ may reach into it.
+    # Only the headers of the same folder may include from its impl/.
     if [[ $included == */impl/* || $included == impl/* ]]; then
         owner=${included%%/impl/*}
         case $header in "$owner"/*) ;; *) error "$header includes $included, an internal part of $owner/" ;; esac

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# headers_have_tests.sh accepts each way in which a header can have a test, and refuses a header without one.
+# headers_have_tests.sh accepts each way in which a header can have a test, and rejects a header without one.
 set -euo pipefail
 script=$(dirname "${BASH_SOURCE[0]}")/headers_have_tests.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-# expect accepted|refused HEADER TEST_FILE LINE: beside a header that has a test, this header and this line in this file.
+# expect accepted|refused HEADER TEST_FILE LINE: adds this header and this line in this file to a header that has a test.
 expect() {
     rm -rf "$tree/include" "$tree/tests"
     mkdir -p "$tree/include/cupola/train" "$tree/tests/train" "$(dirname "$tree/include/cupola/$2")" "$(dirname "$tree/tests/$3")"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: include_graph.sh COMPILER FLAGS... . Fails if cupola.hpp or host.hpp reaches a header that costs every user's
-# compilation something that only a few need, and names the way there.
+# Usage: include_graph.sh COMPILER FLAGS... . Fails if cupola.hpp or host.hpp includes, directly or not, a header that few programs need
+# and that makes every compilation slower. Prints the chain of includes.
 set -euo pipefail
 
 forbidden='/(iostream|random|filesystem|regex|archive\.h|jpeglib\.h|doctest\.h|cxxopts\.hpp)$|/nlohmann/|/CLI/|/protozero/'
@@ -13,7 +13,7 @@ grep -q '^\.* .*cupola/host\.hpp$' <<<"$list" || {
     head -n 20 <<<"$list"
     exit 1
 }
-# "-H" prints one dot a level: with each offender, print the includes above it.
+# "-H" prints one dot per level: with each such header, print the includes above it.
 awk -v forbidden="$forbidden" '
     /^\.+ / {
         depth = length($1); way[depth] = $2

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: tidy.sh SOURCE_DIR FLAGS... . Fails with what clang-tidy-16 finds, by the checks of .clang-tidy, in the headers that need no CUDA
-# (all in one unit: most of its time goes to the standard library's) and in the tutorial's training, where their templates are instantiated.
+# (all in one unit, because most of the time is that of the standard library) and in a training of the tutorial's network, which
+# instantiates their templates.
 set -euo pipefail
 cd "$1"
 shift
@@ -16,7 +17,7 @@ template int cifar10::run_network<cifar10::Model::tutorial, cifar10::Precision::
 END
 headers=$(find include/cupola -name '*.hpp' | sort)
 cuda=$(grep -lE '#include <(cuda|cudnn|cublas|nccl|cupti)' $headers || true)
-# What includes such a header needs CUDA too.
+# A header that includes such a header needs CUDA too.
 while :; do
     names=$(sed -E 's|^include/(.*)$|<\1>|' <<<"$cuda")
     more=$(grep -lF "$names" $headers | cat - <(echo "$cuda") | sort -u)

@@ -3,9 +3,9 @@
 #
 #   check.sh FOLDER COMPILER FLAGS...
 #
-# The inline namespace says which instructions a file is compiled for: its name for each kind of flags; two units, for AVX-512 and for
-# AVX-512 with BF16, that share no function of Cupola in one program, and share all of them where both link to a cupola::ops without
-# BF16; and one error for a file whose instructions that library does not have. Nothing of it is run.
+# The name of the inline namespace depends on the instruction set. Checks its name for each kind of flags; that two units, for AVX-512
+# and for AVX-512 with BF16, share no function of Cupola in one program, and share all of them if both link to a cupola::ops without
+# BF16; and that a file for instructions which the library does not have gives one error. Nothing is run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1
@@ -18,9 +18,9 @@ problem() {
     problems=$((problems + 1))
 }
 
-# name FLAGS...: the name of the inline namespace.
+# name FLAGS...: prints the name of the inline namespace.
 name() { "${compiler[@]}" "$@" -E -P -x c++ - <<<$'#include <cupola/core/abi.hpp>\nCUPOLA_ABI' | tail -n 1; }
-# named NAME FLAGS...
+# named NAME FLAGS...: checks that name.
 named() {
     local wanted=$1 found
     shift
@@ -43,7 +43,7 @@ named v0_1_avx512 -march=x86-64-v4
 named v0_1_avx512 -march=icelake-server
 named v0_1_avx512_bf16 -march=cooperlake
 named v0_1_avx512_bf16 -march=sapphirerapids
-# Those who link to cupola::ops have one of its names.
+# A file of a program that links to cupola::ops has one of the names of the library.
 named v0_1 -DCUPOLA_OPS -march=sandybridge
 named v0_1_avx2 -DCUPOLA_OPS -march=x86-64-v3 -mavx512f
 named v0_1_avx512 -DCUPOLA_OPS -march=sapphirerapids
@@ -56,7 +56,7 @@ for has in 1 2 8; do
         $(wc -l <<<"$errors") -eq 1 ]] || problem "a library for $has, linked to a file for x86-64-v4: errors '$errors'"
 done
 
-# compiled UNIT FLAGS...: prints the file with the names of the functions of Cupola that the unit holds.
+# compiled UNIT FLAGS...: prints the path of a file with the names of Cupola's functions in the unit.
 compiled() {
     local unit=$1
     shift
@@ -65,7 +65,7 @@ compiled() {
     grep -q narrowed "$folder/$unit.names" || problem "$unit holds no copy of narrowed()"
 }
 rounds_by_instruction() { objdump -d "$folder/$1.o" | grep -q vcvtneps2bf16; }
-# In the program, the linker takes one copy of each name.
+# In the program, the linker keeps one copy per name.
 copies() {
     "${compiler[@]}" -shared "$folder/$1.o" "$folder/$2.o" -o "$folder/both.so"
     nm --defined-only "$folder/both.so" | grep -c narrowed || true
