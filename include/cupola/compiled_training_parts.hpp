@@ -25,6 +25,7 @@ CUPOLA_TEMPLATE class impl::StepUpdate<Host, CUPOLA_ELEMENT, impl::RowsAgreement
 CUPOLA_TEMPLATE class impl::StepEngine<Host, CUPOLA_ELEMENT, ConcatMean>;
 CUPOLA_TEMPLATE class impl::Evaluator<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::StateTransfer<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE struct ops::MeasurePeakRates<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE void impl::queue_check(impl::ReplicaSet<Host, CUPOLA_ELEMENT>&, int);
 CUPOLA_TEMPLATE void impl::check_agreement(impl::ReplicaSet<Host, CUPOLA_ELEMENT>&, std::int64_t, bool, std::span<const float>);
 #else

@@ -12,7 +12,11 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// Seconds as h:mm:ss, rounded down; "-:--:--" for a value below 0, a NaN, or a million hours and more.
-[[nodiscard]] inline std::string duration_text(double seconds) {
+[[nodiscard]] std::string duration_text(double seconds);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::string duration_text(double seconds) {
     constexpr double too_long = 3600e6;
     if (!(seconds >= 0 && seconds < too_long)) return "-:--:--";
     const auto whole = static_cast<std::int64_t>(seconds);
@@ -21,5 +25,7 @@ namespace cupola::inline CUPOLA_ABI {
                   static_cast<int>(whole / 60 % 60), static_cast<int>(whole % 60));
     return digits;
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

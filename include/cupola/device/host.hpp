@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#if defined(__SSE__)
+#if !defined(CUPOLA_OPS) && defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 

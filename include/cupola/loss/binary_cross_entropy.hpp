@@ -54,10 +54,7 @@ struct ChannelBinaryCrossEntropyFormula {
     }
 };
 
-inline void require_positive_weight(float weight) {
-    require(weight > 0.0F && std::isfinite(weight),
-            "the weight of positives of a binary cross-entropy is finite and above 0, not ", weight);
-}
+void require_positive_weight(float weight);
 
 }  // namespace impl
 
@@ -114,5 +111,18 @@ struct WeightedBinaryCrossEntropy {
                                                                                     positive_weights);
     }
 };
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE void require_positive_weight(float weight) {
+    require(weight > 0.0F && std::isfinite(weight),
+            "the weight of positives of a binary cross-entropy is finite and above 0, not ", weight);
+}
+
+}  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -17,7 +17,18 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// The columns that a network reads: "input", and those of each FromInput in the order of the list.
-[[nodiscard, gnu::cold]] inline FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers) {
+[[nodiscard, gnu::cold]] FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers);
+
+/// The first value of a column in host memory that is infinite or not a number, in words: "sample 2 is nan at [0, 5]" for
+/// the column "input", and "column age of sample 2 is nan at [3]" for others. Empty if all are finite.
+[[nodiscard, gnu::cold]] std::string non_finite_input(const ColumnSpec& column, std::span<const float> values);
+
+/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, and their values are finite.
+[[gnu::cold]] void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers) {
     FixedArray<RequiredColumn> result(count_inputs(layers));
     result[0] = required_input(layers.front().input);
     std::size_t count = 1;
@@ -28,15 +39,12 @@ namespace cupola::inline CUPOLA_ABI {
     return result;
 }
 
-/// The first value of a column in host memory that is infinite or not a number, in words: "sample 2 is nan at [0, 5]" for
-/// the column "input", and "column age of sample 2 is nan at [3]" for others. Empty if all are finite.
-[[nodiscard, gnu::cold]] inline std::string non_finite_input(const ColumnSpec& column, std::span<const float> values) {
+CUPOLA_INLINE std::string non_finite_input(const ColumnSpec& column, std::span<const float> values) {
     std::string found = non_finite_sample(column.shape, values);
     return found.empty() || column.name == input_column ? found : text("column ", column.name, " of ", found);
 }
 
-/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, and their values are finite.
-[[gnu::cold]] inline void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs) {
+CUPOLA_INLINE void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs) {
     require_batch(batch, inputs);
     for (const RequiredColumn& each : inputs) {
         const std::span values(batch.data<float>(each.column.name),
@@ -46,5 +54,7 @@ namespace cupola::inline CUPOLA_ABI {
                                   non_finite_input(each.column, values));
     }
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -16,10 +16,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-[[nodiscard]] inline std::span<const float> part_of_arena(std::span<const float> arena, std::int64_t offset,
-                                                          const Shape& shape) {
-    return arena.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(shape.size()));
-}
+[[nodiscard]] std::span<const float> part_of_arena(std::span<const float> arena, std::int64_t offset,
+                                                   const Shape& shape);
 
 }  // namespace impl
 
@@ -27,8 +25,25 @@ namespace impl {
 /// at [0]", with indices in the network's own layout. Empty if all are finite; the padding between the parameters is
 /// not checked. `arena` has `arena_elements(layers)` values: parameters, their averages, their gradients, or an
 /// optimiser's state. It may also have `trained_elements(layers)` values, which leave out the frozen parameters.
-[[nodiscard, gnu::cold]] inline std::string non_finite_parameter(std::span<const LayerInfo> layers,
-                                                                 std::span<const float> arena) {
+[[nodiscard, gnu::cold]] std::string non_finite_parameter(std::span<const LayerInfo> layers,
+                                                          std::span<const float> arena);
+
+/// Describes the first value in the array of all buffers that is infinite, not a number, or a variance below 0:
+/// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(layers)` values.
+[[nodiscard, gnu::cold]] std::string invalid_buffer(std::span<const LayerInfo> layers, std::span<const float> buffers);
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE std::span<const float> part_of_arena(std::span<const float> arena, std::int64_t offset,
+                                                   const Shape& shape) {
+    return arena.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(shape.size()));
+}
+
+}  // namespace impl
+
+CUPOLA_INLINE std::string non_finite_parameter(std::span<const LayerInfo> layers, std::span<const float> arena) {
     for (std::size_t row = 0; row < layers.size(); ++row) {
         for (std::size_t p = 0; p < layers[row].parameters.count; ++p) {
             if (layers[row].offsets[p] >= static_cast<std::int64_t>(arena.size())) continue;
@@ -40,10 +55,7 @@ namespace impl {
     return {};
 }
 
-/// Describes the first value in the array of all buffers that is infinite, not a number, or a variance below 0:
-/// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(layers)` values.
-[[nodiscard, gnu::cold]] inline std::string invalid_buffer(std::span<const LayerInfo> layers,
-                                                           std::span<const float> buffers) {
+CUPOLA_INLINE std::string invalid_buffer(std::span<const LayerInfo> layers, std::span<const float> buffers) {
     for (std::size_t row = 0; row < layers.size(); ++row) {
         for (std::size_t b = 0; b < layers[row].buffers.count; ++b) {
             const Shape& shape = layers[row].buffers.list[b].shape;
@@ -61,5 +73,7 @@ namespace impl {
     }
     return {};
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -15,14 +15,42 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// "1,068,298".
-[[nodiscard]] inline std::string grouped(std::int64_t number) {
+[[nodiscard]] std::string grouped(std::int64_t number);
+
+/// ", frozen" or ", bias frozen" after a layer's description; empty if it is trained.
+[[nodiscard, gnu::cold]] std::string frozen_text(const LayerInfo& layer);
+
+/// "8,896 of 9,546 parameters are frozen; frozen batch normalisations use their running statistics"; empty without frozen
+/// parameters.
+[[nodiscard, gnu::cold]] std::string frozen_line(std::span<const LayerInfo> layers);
+
+/// Columns padded to their widest cell; the first two are left-aligned, numbers right-aligned.
+[[nodiscard]] std::string aligned_table(const std::vector<std::vector<std::string>>& cells);
+
+[[nodiscard]] std::string summary(std::span<const LayerInfo> layers, const Shape& input, bool fusion,
+                                  std::int64_t batch, std::size_t activation_arena, std::size_t element_bytes);
+
+}  // namespace impl
+
+/// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
+/// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations use.
+template <Network Net>
+[[nodiscard]] std::string summary(std::int64_t batch) {
+    return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
+                         sizeof(typename Net::Precision::Activation));
+}
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE std::string grouped(std::int64_t number) {
     std::string digits = text(number);
     for (std::size_t i = digits.size(); i > 3;) digits.insert(i -= 3, 1, ',');
     return digits;
 }
 
-/// ", frozen" or ", bias frozen" after a layer's description; empty if it is trained.
-[[nodiscard, gnu::cold]] inline std::string frozen_text(const LayerInfo& layer) {
+CUPOLA_INLINE std::string frozen_text(const LayerInfo& layer) {
     if (layer.trained_parameters() == layer.parameters.count) return {};
     if (layer.trained_parameters() == 0) return ", frozen";
     std::string names;
@@ -32,9 +60,7 @@ namespace impl {
     return names + " frozen";
 }
 
-/// "8,896 of 9,546 parameters are frozen; frozen batch normalisations use their running statistics"; empty without frozen
-/// parameters.
-[[nodiscard, gnu::cold]] inline std::string frozen_line(std::span<const LayerInfo> layers) {
+CUPOLA_INLINE std::string frozen_line(std::span<const LayerInfo> layers) {
     std::int64_t frozen = 0;
     bool running = false, batch = false;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -51,8 +77,7 @@ namespace impl {
     return line + '\n';
 }
 
-/// Columns padded to their widest cell; the first two are left-aligned, numbers right-aligned.
-[[nodiscard]] inline std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
+CUPOLA_INLINE std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
     std::vector<std::size_t> widths;
     for (const auto& row : cells) {
         widths.resize(std::max(widths.size(), row.size()));
@@ -72,8 +97,8 @@ namespace impl {
     return result;
 }
 
-[[nodiscard]] inline std::string summary(std::span<const LayerInfo> layers, const Shape& input, bool fusion,
-                                         std::int64_t batch, std::size_t activation_arena, std::size_t element_bytes) {
+CUPOLA_INLINE std::string summary(std::span<const LayerInfo> layers, const Shape& input, bool fusion,
+                                  std::int64_t batch, std::size_t activation_arena, std::size_t element_bytes) {
     std::vector<NodeInfo> nodes(layers.size());
     nodes.resize(fuse(layers, fusion, nodes));
     std::vector<std::vector<std::string>> cells{
@@ -117,12 +142,6 @@ namespace impl {
 
 }  // namespace impl
 
-/// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
-/// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations use.
-template <Network Net>
-[[nodiscard]] std::string summary(std::int64_t batch) {
-    return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
-                         sizeof(typename Net::Precision::Activation));
-}
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

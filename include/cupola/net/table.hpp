@@ -213,10 +213,8 @@ constexpr void lay_out_parameters(std::span<LayerInfo> layers) {
 
 namespace impl {
 
-[[nodiscard, gnu::cold]] inline std::string name_in_layer(std::span<const LayerInfo> layers, std::size_t layer,
-                                                          const char* name) {
-    return text(layers[layer].name.empty() ? text(layer) : std::string(layers[layer].name), '.', name);
-}
+[[nodiscard, gnu::cold]] std::string name_in_layer(std::span<const LayerInfo> layers, std::size_t layer,
+                                                   const char* name);
 
 }  // namespace impl
 
@@ -224,16 +222,12 @@ namespace impl {
 [[nodiscard]] std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name);
 
 /// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name.
-[[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
-                                                           std::size_t parameter) {
-    return impl::name_in_layer(layers, layer, layers[layer].parameters.list[parameter].name);
-}
+[[nodiscard, gnu::cold]] std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
+                                                    std::size_t parameter);
 
 /// A buffer's full name: "bn1.running_mean".
-[[nodiscard, gnu::cold]] inline std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer,
-                                                        std::size_t buffer) {
-    return impl::name_in_layer(layers, layer, layers[layer].buffers.list[buffer].name);
-}
+[[nodiscard, gnu::cold]] std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer,
+                                                 std::size_t buffer);
 
 /// The values of the buffers before the first step.
 [[nodiscard, gnu::cold]] std::vector<float> initial_buffers(std::span<const LayerInfo> layers);
@@ -292,6 +286,22 @@ CUPOLA_INLINE FixedArray<RunningStatistics> running_statistics(std::span<const L
     }
     result.keep_first(count);
     return result;
+}
+
+namespace impl {
+
+CUPOLA_INLINE std::string name_in_layer(std::span<const LayerInfo> layers, std::size_t layer, const char* name) {
+    return text(layers[layer].name.empty() ? text(layer) : std::string(layers[layer].name), '.', name);
+}
+
+}  // namespace impl
+
+CUPOLA_INLINE std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t parameter) {
+    return impl::name_in_layer(layers, layer, layers[layer].parameters.list[parameter].name);
+}
+
+CUPOLA_INLINE std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t buffer) {
+    return impl::name_in_layer(layers, layer, layers[layer].buffers.list[buffer].name);
 }
 
 #endif

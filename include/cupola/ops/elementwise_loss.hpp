@@ -93,13 +93,8 @@ template <class Formula>
 }
 
 /// Converts a report. Throws InvalidArgument for an invalid target; `accepted` says what targets are.
-[[nodiscard, gnu::cold]] inline LossResult result_of_elements(const LossReport& report, std::int64_t elements,
-                                                              std::string_view accepted) {
-    require(report.bad_target < 0, "sample ", report.bad_target / elements, " of the batch has target ",
-            __builtin_bit_cast(float, report.bad_value), " at element ", report.bad_target % elements,
-            ", but the loss expects targets that are ", accepted);
-    return result_of(report);
-}
+[[nodiscard, gnu::cold]] LossResult result_of_elements(const LossReport& report, std::int64_t elements,
+                                                       std::string_view accepted);
 
 }  // namespace impl
 
@@ -119,5 +114,21 @@ template <class Device, class Formula>
 class ElementwiseLoss;
 
 }  // namespace ops
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE LossResult result_of_elements(const LossReport& report, std::int64_t elements,
+                                            std::string_view accepted) {
+    require(report.bad_target < 0, "sample ", report.bad_target / elements, " of the batch has target ",
+            __builtin_bit_cast(float, report.bad_value), " at element ", report.bad_target % elements,
+            ", but the loss expects targets that are ", accepted);
+    return result_of(report);
+}
+
+}  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -45,15 +45,7 @@ struct CrossEntropySettings {
 namespace impl {
 
 /// Throws InvalidArgument for weights of classes of which one is negative or not finite, or all are 0.
-[[gnu::cold]] inline void require_class_weights(std::span<const float> weights) {
-    double sum = 0;
-    for (std::size_t c = 0; c < weights.size(); ++c) {
-        require(weights[c] >= 0.0F && std::isfinite(weights[c]), "the weight of class ", c, " is ", weights[c],
-                ", but a weight is finite and not negative");
-        sum += static_cast<double>(weights[c]);
-    }
-    require(sum > 0, "the weights of all ", weights.size(), " classes are 0");
-}
+[[gnu::cold]] void require_class_weights(std::span<const float> weights);
 
 /// The targets of rows: what the loops of a device read of them. Weights is a pointer on the host, and an array inside
 /// of the arguments of a kernel.
@@ -244,5 +236,23 @@ template <class Device, class T, class Targets = impl::LabelTargets>
 class SoftmaxCrossEntropy;
 
 }  // namespace ops
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE void require_class_weights(std::span<const float> weights) {
+    double sum = 0;
+    for (std::size_t c = 0; c < weights.size(); ++c) {
+        require(weights[c] >= 0.0F && std::isfinite(weights[c]), "the weight of class ", c, " is ", weights[c],
+                ", but a weight is finite and not negative");
+        sum += static_cast<double>(weights[c]);
+    }
+    require(sum > 0, "the weights of all ", weights.size(), " classes are 0");
+}
+
+}  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -19,17 +19,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// The whole steps of `batch` images in `epochs` epochs of `images`: 136718 in 350 epochs of 50000 in batches of 128.
 /// A result that is below a whole number only because of rounding is that number: 0.29 epochs of 50000 in batches of 100
 /// are 145 steps, though the double nearest to 0.29 is less than 0.29.
-[[nodiscard]] inline std::int64_t steps_in_epochs(double epochs, std::int64_t images, std::int64_t batch) {
-    require(images > 0 && batch > 0, "an epoch of ", images, " images in batches of ", batch, " has no steps");
-    double steps = epochs * static_cast<double>(images) / static_cast<double>(batch);
-    // The number of epochs, the product and the quotient are each rounded by at most half an ulp.
-    constexpr double rounding = 1.5 * std::numeric_limits<double>::epsilon();
-    const double nearest = std::round(steps);
-    if (nearest > steps && nearest - steps <= rounding * nearest) steps = nearest;
-    require(std::isfinite(epochs) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images,
-            " images in batches of ", batch, " are ", steps, " steps, and a schedule needs 1 or more");
-    return static_cast<std::int64_t>(steps);
-}
+[[nodiscard]] std::int64_t steps_in_epochs(double epochs, std::int64_t images, std::int64_t batch);
 
 /// rate, multiplied by `factor` after every `epochs` epochs of images: the tutorial's 0.1 and 350 epochs.
 [[nodiscard]] Schedule epochs_decay(double rate, std::int64_t images, std::int64_t global_batch, double epochs = 350,
@@ -47,10 +37,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and
 /// 300 epochs of 45,000 images.
-[[nodiscard]] inline Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000) {
-    // Divided, because 0.1 / 10 is 0.01 and 0.1 * 0.1 is not: the description shows every digit.
-    return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate / 10, rate / 100, rate / 500});
-}
+[[nodiscard]] Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000);
 
 #ifndef CUPOLA_OPS
 
@@ -81,6 +68,23 @@ CUPOLA_INLINE Schedule piecewise_epochs(std::int64_t images, std::int64_t global
     const Schedule schedule = piecewise(std::move(edges), std::move(values));
     return schedule.described(text(schedule.description(), ": epochs of ", steps, " steps, ", images, " images, ",
                                    global_batch, " per step"));
+}
+
+CUPOLA_INLINE std::int64_t steps_in_epochs(double epochs, std::int64_t images, std::int64_t batch) {
+    require(images > 0 && batch > 0, "an epoch of ", images, " images in batches of ", batch, " has no steps");
+    double steps = epochs * static_cast<double>(images) / static_cast<double>(batch);
+    // The number of epochs, the product and the quotient are each rounded by at most half an ulp.
+    constexpr double rounding = 1.5 * std::numeric_limits<double>::epsilon();
+    const double nearest = std::round(steps);
+    if (nearest > steps && nearest - steps <= rounding * nearest) steps = nearest;
+    require(std::isfinite(epochs) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images,
+            " images in batches of ", batch, " are ", steps, " steps, and a schedule needs 1 or more");
+    return static_cast<std::int64_t>(steps);
+}
+
+CUPOLA_INLINE Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images) {
+    // Divided, because 0.1 / 10 is 0.01 and 0.1 * 0.1 is not: the description shows every digit.
+    return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate / 10, rate / 100, rate / 500});
 }
 
 #endif

@@ -34,8 +34,11 @@ template <class State>
 /// The first part of a state of the network `layers` that is infinite, not a number, or a running variance below 0:
 /// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
 /// arenas have the network's sizes.
-[[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const LayerInfo> layers,
-                                                            const TrainingState& state) {
+[[nodiscard, gnu::cold]] std::string non_finite_part(std::span<const LayerInfo> layers, const TrainingState& state);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::string non_finite_part(std::span<const LayerInfo> layers, const TrainingState& state) {
     std::string found = impl::non_finite_arena(layers, state);
     for (std::size_t r = 0; found.empty() && r < state.other_replicas.size(); ++r) {
         found = impl::non_finite_arena(layers, state.other_replicas[r]);
@@ -45,5 +48,7 @@ template <class State>
     found = invalid_buffer(layers, state.buffers);
     return found.empty() ? found : text("running statistic ", found);
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

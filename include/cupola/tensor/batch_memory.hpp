@@ -12,14 +12,20 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// The bytes of a batch of `size` samples.
-[[nodiscard]] inline std::size_t batch_bytes(const Columns& columns, std::int64_t size) {
+[[nodiscard]] std::size_t batch_bytes(const Columns& columns, std::int64_t size);
+
+/// A batch of at most `size` samples in `memory`, which has batch_bytes(columns, size). `columns` must outlive the result.
+[[nodiscard]] BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::size_t batch_bytes(const Columns& columns, std::int64_t size) {
     std::size_t bytes = 0;
     for (const ColumnSpec& each : columns) bytes += aligned(static_cast<std::size_t>(size) * each.bytes());
     return bytes;
 }
 
-/// A batch of at most `size` samples in `memory`, which has batch_bytes(columns, size). `columns` must outlive the result.
-[[nodiscard]] inline BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size) {
+CUPOLA_INLINE BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size) {
     BatchSpan batch(columns);
     for (std::size_t i = 0; i < columns.size(); ++i) {
         batch.set_data(i, memory);
@@ -27,5 +33,7 @@ namespace cupola::inline CUPOLA_ABI {
     }
     return batch;
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

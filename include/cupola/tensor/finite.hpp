@@ -36,8 +36,24 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// "conv1.weight is nan at [0, 2, 1, 5]": the element number `place` of a tensor, with one index per extent.
-[[nodiscard, gnu::cold]] inline std::string element_text(std::string_view name, const Shape& shape, std::size_t place,
-                                                         float value) {
+[[nodiscard, gnu::cold]] std::string element_text(std::string_view name, const Shape& shape, std::size_t place,
+                                                  float value);
+
+}  // namespace impl
+
+/// The first value of a tensor that is infinite or not a number, in words: "conv1.weight is nan at [0, 2, 1, 5]", with
+/// one index per extent of `shape`. Empty if all are finite.
+[[nodiscard, gnu::cold]] std::string non_finite_element(std::string_view name, const Shape& shape,
+                                                        std::span<const float> values);
+
+/// The same of samples of `shape` that lie one after another: "sample 2 is nan at [0, 5, 2]".
+[[nodiscard, gnu::cold]] std::string non_finite_sample(const Shape& shape, std::span<const float> samples);
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE std::string element_text(std::string_view name, const Shape& shape, std::size_t place, float value) {
     std::string indices;
     auto rest = static_cast<std::int64_t>(place);
     for (std::size_t i = shape.rank; i-- > 0;) {
@@ -49,23 +65,21 @@ namespace impl {
 
 }  // namespace impl
 
-/// The first value of a tensor that is infinite or not a number, in words: "conv1.weight is nan at [0, 2, 1, 5]", with
-/// one index per extent of `shape`. Empty if all are finite.
-[[nodiscard, gnu::cold]] inline std::string non_finite_element(std::string_view name, const Shape& shape,
-                                                               std::span<const float> values) {
+CUPOLA_INLINE std::string non_finite_element(std::string_view name, const Shape& shape, std::span<const float> values) {
     if (all_finite(values)) return {};
     std::size_t place = 0;
     while (all_finite(values.subspan(place, 1))) ++place;
     return impl::element_text(name, shape, place, values[place]);
 }
 
-/// The same of samples of `shape` that lie one after another: "sample 2 is nan at [0, 5, 2]".
-[[nodiscard, gnu::cold]] inline std::string non_finite_sample(const Shape& shape, std::span<const float> samples) {
+CUPOLA_INLINE std::string non_finite_sample(const Shape& shape, std::span<const float> samples) {
     if (all_finite(samples)) return {};
     const auto size = static_cast<std::size_t>(shape.size());
     std::size_t sample = 0;
     while (all_finite(samples.subspan(sample * size, size))) ++sample;
     return non_finite_element(text("sample ", sample), shape, samples.subspan(sample * size, size));
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -67,12 +67,18 @@ private:
     std::array<float, count> values_{};
 };
 
-inline void require_label_smoothing(float label_smoothing) {
+void require_label_smoothing(float label_smoothing);
+
+/// The number of positions of an output.
+[[nodiscard]] constexpr std::int64_t positions_of(const Shape& output) { return output.size() / output.channels(); }
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void require_label_smoothing(float label_smoothing) {
     require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing must be in [0, 1), not ",
             label_smoothing);
 }
 
-/// The number of positions of an output.
-[[nodiscard]] constexpr std::int64_t positions_of(const Shape& output) { return output.size() / output.channels(); }
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI::impl

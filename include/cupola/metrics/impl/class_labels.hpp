@@ -47,7 +47,19 @@ void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>&
 }
 
 /// The class of the largest logit, the first of equal ones; the number of logits if one of them is NaN.
-[[nodiscard]] inline std::size_t largest_of(std::span<const float> logits) {
+[[nodiscard]] std::size_t largest_of(std::span<const float> logits);
+
+/// How many logits come before that of the label, from the largest on, the first of equal ones first; the number of logits
+/// if one of them is NaN.
+[[nodiscard]] std::int64_t rank_of(std::span<const float> logits, std::size_t label);
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE std::size_t largest_of(std::span<const float> logits) {
     std::size_t largest = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
         if (logits[c] != logits[c]) return logits.size();
@@ -56,9 +68,7 @@ void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>&
     return largest;
 }
 
-/// How many logits come before that of the label, from the largest on, the first of equal ones first; the number of logits
-/// if one of them is NaN.
-[[nodiscard]] inline std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
+CUPOLA_INLINE std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
     std::int64_t rank = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
         if (logits[c] != logits[c]) return static_cast<std::int64_t>(logits.size());
@@ -68,5 +78,7 @@ void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>&
 }
 
 }  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

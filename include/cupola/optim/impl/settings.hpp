@@ -13,22 +13,36 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-[[gnu::cold]] inline void require_not_negative(std::string_view what, double value) {
+[[gnu::cold]] void require_not_negative(std::string_view what, double value);
+
+/// Requires a value above 0 as a float too: a smaller one would be 0 there, or the processor could treat it as 0.
+[[gnu::cold]] void require_positive(std::string_view what, double value);
+
+/// Requires a value of at least 0 and less than 1: the fraction of an average that is kept at each step.
+[[gnu::cold]] void require_fraction(std::string_view what, double value);
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE void require_not_negative(std::string_view what, double value) {
     require(std::isfinite(value) && value >= 0, what, " must be at least 0, not ", value);
 }
 
-/// Requires a value above 0 as a float too: a smaller one would be 0 there, or the processor could treat it as 0.
-[[gnu::cold]] inline void require_positive(std::string_view what, double value) {
+CUPOLA_INLINE void require_positive(std::string_view what, double value) {
     require(std::isfinite(value) && value > 0, what, " must be more than 0, not ", value);
     constexpr double smallest = std::numeric_limits<float>::min();
     require(value >= smallest, what, " must be at least ", smallest, ", not ", value);
 }
 
-/// Requires a value of at least 0 and less than 1: the fraction of an average that is kept at each step.
-[[gnu::cold]] inline void require_fraction(std::string_view what, double value) {
+CUPOLA_INLINE void require_fraction(std::string_view what, double value) {
     require(value >= 0 && value < 1, what, " must be at least 0 and less than 1, not ", value);
 }
 
 }  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -33,11 +33,7 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
     ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, StatusBlock::parameters_finite(block));
 }
 
-[[noreturn, gnu::cold]] inline void throw_update_diverged(std::int64_t step, const std::string& found) {
-    throw DivergedError(text("after step ", step, " the ", found,
-                             ": training diverged in this step or one since the last check; restore an earlier state"),
-                        step, -1);
-}
+[[noreturn, gnu::cold]] void throw_update_diverged(std::int64_t step, const std::string& found);
 
 /// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or a
 /// DivergedError that names the first parameter or statistic that is not finite. `equal` says whether the devices'
@@ -68,5 +64,19 @@ template <class D, class T>
 }
 
 }  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE void throw_update_diverged(std::int64_t step, const std::string& found) {
+    throw DivergedError(text("after step ", step, " the ", found,
+                             ": training diverged in this step or one since the last check; restore an earlier state"),
+                        step, -1);
+}
+
+}  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

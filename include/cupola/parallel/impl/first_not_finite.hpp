@@ -22,19 +22,11 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// Throws the error of a training whose loss or gradient is not finite, as `what` says; `where` is the search's result.
-[[noreturn, gnu::cold]] inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where,
-                                                   int replica) {
-    throw DivergedError(
-        text(what, " at step ", step, where.empty() ? "" : ": ", where,
-             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
-             "before the step"),
-        step, replica);
-}
+[[noreturn, gnu::cold]] void throw_diverged(std::int64_t step, const std::string& what, const std::string& where,
+                                            int replica);
 
 /// A result of `first_not_finite` for a message.
-[[nodiscard, gnu::cold]] inline std::string shown_origin(std::string found) {
-    return found.empty() ? "every layer's output is finite" : std::move(found);
-}
+[[nodiscard, gnu::cold]] std::string shown_origin(std::string found);
 
 /// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or the like; empty if
 /// everything is finite. The device's context provides `all_finite`.
@@ -67,5 +59,25 @@ template <class Device, class T>
 }
 
 }  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {
+    throw DivergedError(
+        text(what, " at step ", step, where.empty() ? "" : ": ", where,
+             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
+             "before the step"),
+        step, replica);
+}
+
+CUPOLA_INLINE std::string shown_origin(std::string found) {
+    return found.empty() ? "every layer's output is finite" : std::move(found);
+}
+
+}  // namespace impl
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -4,11 +4,11 @@
 // do.
 #pragma once
 
-#if defined(__SSE__)
+#include <cupola/core/abi.hpp>
+
+#if !defined(CUPOLA_OPS) && defined(__SSE__)
 #include <xmmintrin.h>
 #endif
-
-#include <cupola/core/abi.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -16,18 +16,24 @@ namespace impl {
 
 class FlushedDenormals {
 public:
-#if defined(__SSE__)
-    FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
-    ~FlushedDenormals() { _mm_setcsr(before_); }
-#else
-    FlushedDenormals() = default;
-#endif
+    FlushedDenormals();
     FlushedDenormals(const FlushedDenormals&) = delete;
     FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+    ~FlushedDenormals();
 
 private:
     [[maybe_unused]] unsigned before_ = 0;
 };
+
+#ifndef CUPOLA_OPS
+#if defined(__SSE__)
+CUPOLA_INLINE FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
+CUPOLA_INLINE FlushedDenormals::~FlushedDenormals() { _mm_setcsr(before_); }
+#else
+CUPOLA_INLINE FlushedDenormals::FlushedDenormals() = default;
+CUPOLA_INLINE FlushedDenormals::~FlushedDenormals() = default;
+#endif
+#endif
 
 }  // namespace impl
 
