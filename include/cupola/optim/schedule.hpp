@@ -35,6 +35,12 @@ public:
         : rate_(static_cast<const Rate*>(new RateOf<Function>(std::move(function)))),
           description_(std::move(description)) {}
 
+    Schedule(const Schedule& other);
+    Schedule(Schedule&& other) noexcept;
+    Schedule& operator=(const Schedule& other);
+    Schedule& operator=(Schedule&& other) noexcept;
+    ~Schedule();
+
     [[nodiscard]] double operator()(std::int64_t step) const { return rate_->at(step); }
     [[nodiscard]] const std::string& description() const { return description_; }
     /// The same rates with another description.
@@ -85,6 +91,12 @@ CUPOLA_INLINE Schedule::Schedule(double rate)
     : Schedule([rate](std::int64_t) { return rate; }, text("constant ", exact_text(rate))) {
     impl::require_rate(rate);
 }
+
+CUPOLA_INLINE Schedule::Schedule(const Schedule& other) = default;
+CUPOLA_INLINE Schedule::Schedule(Schedule&& other) noexcept = default;
+CUPOLA_INLINE Schedule& Schedule::operator=(const Schedule& other) = default;
+CUPOLA_INLINE Schedule& Schedule::operator=(Schedule&& other) noexcept = default;
+CUPOLA_INLINE Schedule::~Schedule() = default;
 
 CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase) {
     impl::require_rate(rate);

@@ -51,6 +51,13 @@ struct HistoryRecord {
 };
 
 struct History {
+    History();
+    History(const History& other);
+    History(History&& other) noexcept;
+    History& operator=(const History& other);
+    History& operator=(History&& other) noexcept;
+    ~History();
+
     /// The steps that this call of fit() made.
     std::int64_t steps = 0;
     std::vector<HistoryRecord> records{};
@@ -86,6 +93,13 @@ CUPOLA_INLINE double HistoryRecord::metric(std::string_view name) const {
     require(found != nullptr, "this record has no metric ", name);
     return found->value;
 }
+
+CUPOLA_INLINE History::History() = default;
+CUPOLA_INLINE History::History(const History& other) = default;
+CUPOLA_INLINE History::History(History&& other) noexcept = default;
+CUPOLA_INLINE History& History::operator=(const History& other) = default;
+CUPOLA_INLINE History& History::operator=(History&& other) noexcept = default;
+CUPOLA_INLINE History::~History() = default;
 
 [[gnu::cold]] CUPOLA_INLINE void History::write_csv(const std::string& path) const {
     const std::vector<MetricValue> names = records.empty() ? std::vector<MetricValue>() : records.front().metrics;

@@ -25,6 +25,11 @@ public:
     };
 
     explicit LossAverages(double decay = 0.9);
+    LossAverages(const LossAverages& other);
+    LossAverages(LossAverages&& other) noexcept;
+    LossAverages& operator=(const LossAverages& other);
+    LossAverages& operator=(LossAverages&& other) noexcept;
+    ~LossAverages();
 
     [[gnu::cold]] void update(const StepReport& report);
 
@@ -51,6 +56,12 @@ CUPOLA_INLINE LossAverages::LossAverages(double decay) : decay_(decay) {
     require(decay >= 0 && decay < 1, "the decay of the losses' averages must be at least 0 and less than 1, not ",
             decay);
 }
+
+CUPOLA_INLINE LossAverages::LossAverages(const LossAverages& other) = default;
+CUPOLA_INLINE LossAverages::LossAverages(LossAverages&& other) noexcept = default;
+CUPOLA_INLINE LossAverages& LossAverages::operator=(const LossAverages& other) = default;
+CUPOLA_INLINE LossAverages& LossAverages::operator=(LossAverages&& other) noexcept = default;
+CUPOLA_INLINE LossAverages::~LossAverages() = default;
 
 CUPOLA_INLINE void LossAverages::update(const StepReport& report) {
     for (Entry& entry : entries_) entry.raw = 0;

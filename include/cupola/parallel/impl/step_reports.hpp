@@ -24,15 +24,10 @@ template <class D, class T>
 class StepReports {
 public:
     [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
-                              std::span<const RegularizedParameter> regularized)
-        : set_(set),
-          counts_(counts),
-          functions_(functions),
-          regularized_(regularized),
-          regularization_(regularized.size()) {
-        for (StepReportBuilder& each : builders_)
-            each = StepReportBuilder(set.replicas(), functions.losses, regularized);
-    }
+                              std::span<const RegularizedParameter> regularized);
+    StepReports(const StepReports&) = delete;
+    StepReports& operator=(const StepReports&) = delete;
+    ~StepReports();
 
     [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
     [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
@@ -63,6 +58,20 @@ private:
     FixedArray<double> regularization_;
     std::array<StepReportBuilder, static_cast<std::size_t>(D::max_steps_in_flight)> builders_;
 };
+
+template <class D, class T>
+StepReports<D, T>::StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
+                               std::span<const RegularizedParameter> regularized)
+    : set_(set),
+      counts_(counts),
+      functions_(functions),
+      regularized_(regularized),
+      regularization_(regularized.size()) {
+    for (StepReportBuilder& each : builders_) each = StepReportBuilder(set.replicas(), functions.losses, regularized);
+}
+
+template <class D, class T>
+StepReports<D, T>::~StepReports() = default;
 
 template <class D, class T>
 bool StepReports<D, T>::read(std::int64_t step) {
