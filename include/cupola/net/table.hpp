@@ -211,13 +211,6 @@ constexpr void lay_out_parameters(std::span<LayerInfo> layers) {
     return count;
 }
 
-namespace impl {
-
-[[nodiscard, gnu::cold]] std::string name_in_layer(std::span<const LayerInfo> layers, std::size_t layer,
-                                                   const char* name);
-
-}  // namespace impl
-
 /// The number of the output of that name. Throws InvalidArgument, with the names that there are, if there is none.
 [[nodiscard]] std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name);
 
@@ -289,19 +282,17 @@ CUPOLA_INLINE FixedArray<RunningStatistics> running_statistics(std::span<const L
 }
 
 namespace impl {
-
-CUPOLA_INLINE std::string name_in_layer(std::span<const LayerInfo> layers, std::size_t layer, const char* name) {
-    return text(layers[layer].name.empty() ? text(layer) : std::string(layers[layer].name), '.', name);
+[[gnu::cold]] CUPOLA_INLINE std::string name_in_layer(const LayerInfo& layer, std::size_t number, const char* name) {
+    return text(layer.name.empty() ? text(number) : std::string(layer.name), '.', name);
 }
-
 }  // namespace impl
 
 CUPOLA_INLINE std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t parameter) {
-    return impl::name_in_layer(layers, layer, layers[layer].parameters.list[parameter].name);
+    return impl::name_in_layer(layers[layer], layer, layers[layer].parameters.list[parameter].name);
 }
 
 CUPOLA_INLINE std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t buffer) {
-    return impl::name_in_layer(layers, layer, layers[layer].buffers.list[buffer].name);
+    return impl::name_in_layer(layers[layer], layer, layers[layer].buffers.list[buffer].name);
 }
 
 #endif
