@@ -65,7 +65,7 @@ TEST_CASE("a file that is not a readable JPEG image is rejected with its name") 
     CHECK(message_of<DataError>([&] { (void)read_image(path); }) == path + " does not exist");
     CHECK(message_of<DataError>([&] { (void)read_image(folder.path()); }) == folder.path() + " is not a regular file");
     folder.write("a.jpg", Bytes{});
-    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }), path + " is not a readable JPEG image: "));
+    CHECK(message_of<DataError>([&] { (void)read_image(path); }) == path + " is empty");
     Bytes cut = jpeg(32, 32, 1, 2, 3, true);
     cut.resize(cut.size() / 2);
     folder.write("a.jpg", cut);

@@ -218,7 +218,12 @@ TEST_CASE("an invalid target or a loss that is not finite at one output is repor
         training.step(all);
     };
     samples.kinds[3] = 3;
-    CHECK(contains(message_of<InvalidArgument>(step), "sample 3 of the batch has label 3"));
+    const std::string message =
+        "the loss of the output kind: sample 3 of the batch has label 3, but the loss has classes 0 to 2";
+    CHECK(message_of<InvalidArgument>(step) == message);
+    CHECK(message_of<InvalidArgument>([&] {
+              training.evaluate([&](std::int64_t, int, HostContext&) { return samples.view(0, count); }, 1);
+          }) == message);
     samples.kinds[3] = 0;
     samples.boxes[5] = std::numeric_limits<float>::quiet_NaN();
     CHECK(contains(message_of<DivergedError>(step), "the loss of replica 0 is nan at step 0"));

@@ -64,8 +64,10 @@ inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, Imag
     return nullptr;
 }
 
-/// The format whose signature the file has; if there is none, the one of the name's ending, for its error message.
+/// The format whose signature the file has; if there is none, the one of the name's ending, for its error message. Throws
+/// DataError for an empty file.
 [[nodiscard]] inline const ImageFormat& format_of(const std::string& name, std::span<const std::uint8_t> bytes) {
+    require<DataError>(!bytes.empty(), name, " is empty");
     for (const ImageEnding& each : image_endings) {
         const std::string_view signature = each.format.signature;
         const bool same = bytes.size() >= signature.size() &&

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
@@ -124,13 +125,13 @@ public:
     }
     [[nodiscard]] LossResult result_of_loss(std::size_t k, const LossReport& report) const override {
         LossResult result;
-        with_loss(k, [&]<std::size_t number>() { result = impl::result_of_loss(operation<number>(), report); });
+        with_named_loss(k, [&]<std::size_t number>() { result = impl::result_of_loss(operation<number>(), report); });
         return result;
     }
     [[nodiscard]] LossResult loss_of(Context& context, std::size_t k, const float* outputs,
                                      const BatchView& batch) const override {
         LossResult result;
-        with_loss(k, [&]<std::size_t number>() {
+        with_named_loss(k, [&]<std::size_t number>() {
             result = operation<number>().forward(context, outputs, targets<number>(batch), batch.size, nullptr);
         });
         return result;
@@ -157,6 +158,20 @@ private:
             [&]<std::size_t... number>(std::index_sequence<number...>) {
                 ((k == number ? f.template operator()<number>() : void()), ...);
             }(std::make_index_sequence<Collection::loss_count>{});
+        }
+    }
+    /// The same; where there are several losses, an error of one begins with its output.
+    template <class F>
+    static void with_named_loss(std::size_t k, F&& f) {
+        if constexpr (Collection::loss_count == 1) {
+            with_loss(k, f);
+        } else {
+            try {
+                with_loss(k, f);
+            } catch (const InvalidArgument& error) {
+                throw InvalidArgument(
+                    text("the loss of the output ", Collection::losses[k].output, ": ", error.what()));
+            }
         }
     }
     template <std::size_t k>
