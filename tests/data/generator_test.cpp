@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -134,6 +136,23 @@ TEST_CASE("an exception of the function comes from the batch that needed the sam
         Prefetch batches(Generator(columns(), fails, {.batch_size = 4}), {.workers = workers});
         CHECK(batches(0, 0, context).size == 4);
         CHECK(message_of<DataError>([&] { batches(1, 0, context); }) == "sample 6 cannot be made");
+    }
+}
+
+TEST_CASE("what the function does not write is a NaN or the lowest integer, not a value of another batch") {
+    const auto first = [](std::int64_t index, const RandomStream&, const BatchSpan& sample) {
+        sample.inputs()[0] = static_cast<float>(index);
+        if (index < 4) sample.data<std::int32_t>("index")[0] = 7;
+    };
+    FirstBatches batches(Generator(columns(), first, {.batch_size = 4}), 2);
+    SerialContext context;
+    for (const std::int64_t index : {0, 1, 0}) {
+        const BatchView batch = batches(index, 0, context);
+        for (std::int64_t i = 0; i < 4; ++i) {
+            CHECK(batch.inputs()[3 * i] == static_cast<float>(4 * index + i));
+            CHECK(std::isnan(batch.inputs()[3 * i + 1]));
+            CHECK(batch.data<std::int32_t>("index")[i] == (index == 0 ? 7 : std::numeric_limits<std::int32_t>::min()));
+        }
     }
 }
 

@@ -37,7 +37,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Writes sample `index` to the columns of `sample`, a batch of one. Several threads call it at the same time, so it may only
+/// Writes sample `index` to the columns of `sample`, a batch of one; what it does not write is a NaN, or the lowest int32,
+/// which losses reject. Several threads call it at the same time, so it may only
 /// read what it refers to; its random numbers are `random`, which belongs to the sample.
 template <class F>
 concept SampleFunction = requires(const F& function, std::int64_t index, const RandomStream& random,
@@ -86,13 +87,27 @@ public:
         BatchSpan sample(columns_);
         for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t index = index_at(first + i);
-            for (std::size_t c = 0; c < columns_.size(); ++c) sample.set_data(c, batch.at(c, i));
+            for (std::size_t c = 0; c < columns_.size(); ++c) {
+                sample.set_data(c, batch.at(c, i));
+                poison(columns_[c], batch.at(c, i));
+            }
             function_(index, RandomStream(options_.seed, RngDomain::user, 0, static_cast<std::uint64_t>(index)),
                       sample);
         }
     }
 
 private:
+    /// Else what the function does not write would be that of another batch.
+    static void poison(const ColumnSpec& column, std::byte* to) {
+        const auto count = static_cast<std::size_t>(column.shape.size());
+        if (column.type == ElementType::float32) {
+            std::fill_n(reinterpret_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN());
+        } else if (column.type == ElementType::int32) {
+            std::fill_n(reinterpret_cast<std::int32_t*>(to), count, std::numeric_limits<std::int32_t>::min());
+        } else {
+            std::fill_n(to, column.bytes(), std::byte{0xFF});
+        }
+    }
     [[nodiscard]] std::int64_t index_at(std::int64_t position) const {
         if (!order_) return position;
         std::array<SampleOfEpoch, 1> place;
