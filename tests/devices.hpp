@@ -35,7 +35,7 @@ struct DeviceAndElement {
 using DevicesAndElements =
     std::tuple<DeviceAndElement<cupola::Cuda, float>, DeviceAndElement<cupola::Cuda, cupola::BFloat16>,
                DeviceAndElement<cupola::Cuda, cupola::Float16>>;
-/// Those of less than a float.
+/// The element types that are narrower than float.
 using NarrowElements = std::tuple<cupola::BFloat16, cupola::Float16>;
 #else
 using DevicesAndElements =

@@ -30,7 +30,7 @@ struct Images {
     std::vector<float> pixels;
     std::vector<std::int32_t> labels;
 
-    /// Of one direction of eight, which is the label; or of two, labelled by whether they cross at a right angle.
+    /// Stripes of one direction of eight, which is the label; or of two directions, labelled by whether they cross at a right angle.
     Images(std::uint64_t seed, std::uint64_t count, bool two) {
         for (std::uint64_t i = 0; i < count; ++i) {
             const RandomStream random(seed, RngDomain::user, 0, i);

@@ -104,7 +104,7 @@ public:
     }
     void predict(const BatchView& samples, std::span<const NamedOutput> outputs) const {
         const std::size_t count = count_of(samples);
-        require(!outputs.empty(), "no output is given to predict");
+        require(!outputs.empty(), "predict needs at least one output");
         Places places{};
         for (const NamedOutput& each : outputs) {
             const std::size_t k = output_of_name(Net::outputs, each.name);

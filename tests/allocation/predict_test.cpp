@@ -23,7 +23,7 @@ TEST_CASE("predicting allocates nothing, for any size of batch and from several 
     const std::vector<float> samples(16 * static_cast<std::size_t>(tutorial::Net::input_shape.size()), 0.5F);
     std::vector<std::vector<float>> outputs(4, std::vector<float>(160));
     const bool avx512 = Host::library_isa().starts_with("avx512");
-    // What libstdc++ allocates for oneDNN then would count as ours.
+    // Allocations of libstdc++ for oneDNN would then count as ours.
     if (!avx512) predictor.predict(std::span(samples).first(7 * samples.size() / 16), std::span(outputs[0]).first(70));
     if (!avx512) predictor.predict(samples, outputs[0]);
     std::barrier edge(5);

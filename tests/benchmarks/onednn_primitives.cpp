@@ -203,7 +203,7 @@ void relu_backward(const std::string& name, std::int64_t elements) {
         {{DNNL_ARG_DST, tensor(vector)}, {DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, gradient}});
 }
 
-// What backward reads of forward: random bytes for a workspace would point outside a window, for a variance below zero.
+// Backward reads results of forward: a workspace of random bytes would point outside a window, and a variance could be negative.
 void run_last() {
     const Part& part = parts.back();
     check(

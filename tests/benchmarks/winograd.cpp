@@ -83,7 +83,7 @@ public:
     const BackwardArgs<Host>& args() { return args_; }
     Direct pack_forward, pack_data, unpack, forward, data, weights;
 
-    /// Of the forward output before its ReLU, the input gradient and the weights' gradient, by what ran last.
+    /// The errors of the last forward output before its ReLU, input gradient and weight gradient.
     void errors(double (&to)[3]) {
         reference::Convolution first = reference_;
         first.batch = 1;

@@ -28,7 +28,7 @@ using namespace cupola;
 
 namespace {
 
-/// What holds after all starts, beside the file.
+/// What must be true after all starts, besides the contents of the file.
 class Recorder final : public SummarySink {
 public:
     explicit Recorder(const std::string& folder) : folder_(folder), events_(new EventFile(folder)) {}

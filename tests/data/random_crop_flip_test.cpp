@@ -96,7 +96,7 @@ TEST_CASE("images with other than three channels are padded, cropped and flipped
 }
 
 TEST_CASE("every position of the crop and both orientations are equally frequent") {
-    // Of an image of one pixel with a padding of 1, what is cut out is the pixel in one of nine places.
+    // For an image of one pixel and a padding of 1, each crop has one of nine positions.
     std::vector<std::uint8_t> wide(3 * 3 * 3, 128);  // 128 becomes 0
     wide[4 * 3] = 255;                               // the middle pixel
     const Shape shape{3, 3, 3};

@@ -139,7 +139,7 @@ TEST_CASE("a run's description contains the constants exactly, and others differ
     info.set("standardization.input.means", "1 2");
     CHECK(refusal(info) == "a.safetensors: a standardization has 2 means and 3 deviations");
     info.set("standardization.input.means", "1 inf 2");
-    CHECK(refusal(info) == "a.safetensors: the mean of column 1 of a standardization is inf");
+    CHECK(refusal(info) == "a.safetensors: the mean of column 1 of a standardization must be finite, not inf");
 }
 
 TEST_CASE("constants and samples that do not fit are rejected") {
@@ -147,9 +147,10 @@ TEST_CASE("constants and samples that do not fit are rejected") {
         return message_of<InvalidArgument>([&] { Standardization(std::move(means), std::move(deviations)); });
     };
     CHECK(refusal({}, {}) == "a standardization has 0 means and 0 deviations");
-    CHECK(refusal({1, 2}, {1, -1}) == "the deviation of column 1 of a standardization is -1");
+    CHECK(refusal({1, 2}, {1, -1}) ==
+          "the deviation of column 1 of a standardization must be finite and at least 0, not -1");
     CHECK(refusal({1}, {std::numeric_limits<double>::quiet_NaN()}) ==
-          "the deviation of column 0 of a standardization is nan");
+          "the deviation of column 0 of a standardization must be finite and at least 0, not nan");
     CHECK(refusal({1}, {1e-320}) ==
           "the deviation of column 0 of a standardization is 9.99989e-321, which is too small to divide by");
     const Standardization three({0, 0, 0}, {1, 1, 1});

@@ -165,7 +165,7 @@ TEST_CASE(
     CHECK(std::abs(counts[0] - counts[1]) < 5 * std::sqrt(1400.0));
     const std::vector<double> five(5, 1.0);
     CHECK(message_of<DataError>([&] { TrainingBatches(data, IdentityTransform{}, options, WeightedOrder(five, 1)); }) ==
-          "the order of the samples is of 5, and the data set in memory has 6");
+          "the order is for 5 samples, and the data set in memory has 6");
 }
 
 TEST_CASE("weights that are negative, not finite, all 0 or none are rejected") {

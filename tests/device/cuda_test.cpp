@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the messages of
+// The messages of Cuda without a driver or a GPU, and about ordinals. Each test holds on any machine; the messages of
 // one without a GPU are compared where that is the case.
 #include <algorithm>
 #include <cstddef>

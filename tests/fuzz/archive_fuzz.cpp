@@ -20,7 +20,7 @@ constexpr cupola::ImageFolderOptions limits{.files = 64,
                                             .total_bytes = 1 << 20,
                                             .dictionary_bytes = 1 << 24};
 
-/// What the libraries take for themselves beside a dictionary: blocks, the coefficients of a progressive image, and
+/// The memory that the libraries use besides a dictionary: blocks, the coefficients of a progressive image, and
 /// zstd's window, which has a limit of its own.
 constexpr std::size_t of_the_libraries = std::size_t{160} << 20;
 

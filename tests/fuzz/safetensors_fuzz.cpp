@@ -35,7 +35,7 @@ impl::FileBytes copy_of(const std::uint8_t* data, std::size_t size) {
     return file;
 }
 
-/// What our reader accepted is JSON for the other one too, with the same names and texts.
+/// A header that our reader accepts is JSON for the other one too, with the same names and texts.
 void check_against_nlohmann(const SafetensorsFile& file, std::string_view header) {
     const auto json = nlohmann::json::parse(header, nullptr, false);
     if (!json.is_object()) fuzz::fail("nlohmann-json refuses", header);

@@ -27,7 +27,7 @@ Case resnet_case(const std::string& name, const Setting& setting) {
             setting.by_teams};
 }
 
-/// What each policy is run with: more replicas than devices, several batches per step, and an empty batch.
+/// The cases of each policy: more replicas than devices, several batches per step, and an empty batch.
 template <class Statistics, bool by_teams = false>
 void add_policy(std::vector<Case>& cases, const std::string& name) {
     cases.push_back(

@@ -41,7 +41,7 @@ struct Setting {
 };
 
 struct Hashes {
-    /// Of the parameters, and of the whole state: parameters, their averages, the optimizer's arenas, statistics.
+    /// The hashes of the parameters and of the whole state: parameters, averages, the optimizer's arenas, statistics.
     std::uint64_t parameters = 0, state = 0;
     bool operator==(const Hashes&) const = default;
 };

@@ -15,7 +15,7 @@ namespace {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-/// What `write` writes.
+/// The text that `write` writes.
 template <class Write>
 std::string written(bool json, Write&& write) {
     const File file(std::tmpfile(), &std::fclose);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What makes a file last beyond a power failure, which no killed process shows: its bytes are synced before it gets its
+// The order of calls that preserves a file after a power failure, which a killed process cannot test: its bytes are synced before it gets its
 // name, and the folder after. This program's own fsync, rename and unlink stand before the system's and keep a
 // list.
 #include <cstddef>

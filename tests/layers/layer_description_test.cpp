@@ -28,7 +28,7 @@ static_assert(description_of<BatchNorm2d<1e-3, 0.99>>() == "BatchNorm2d");
 static_assert(description_of<Dropout<0.25>>() == "Dropout 0.25");
 static_assert(description_of<OptionAShortcut<32, 2>>() == "OptionAShortcut 32, stride 2");
 static_assert(description_of<impl::OffloadedLayer<Host, Linear<5>>>() == "Linear 5", "wherever it runs");
-// What has nothing to add to its name says nothing.
+// A layer without sizes has no description beyond its name.
 static_assert(!DescribesItself<ReLU> && description_of<ReLU>() == "ReLU" && description_of<Flatten>() == "Flatten");
 
 static_assert(std::string_view(LayerDescription("n ", std::numeric_limits<std::int64_t>::min(), " ", -10, " ", 0, " ",

@@ -235,11 +235,12 @@ TEST_CASE_TEMPLATE_DEFINE("a target that is not one is reported with its sample,
     CHECK(message(WeightedCrossEntropy<3>{}, {3}, Labels{255}) ==
           "sample 0 of the batch has label 255, but the loss has classes 0 to 2");
     CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, 0, 1, 0, not_a_number, 1, -1, 0, 0}) ==
-          "sample 1 of the batch has target nan for class 1, but a target is finite and not negative");
-    CHECK(message(SoftCrossEntropy<3>{}, {2, 3}, Floats{0, 0, 1, 0, 1, -0.5F}) ==
-          "sample 0 of the batch has target -0.5 for class 2 at position 1, but a target is finite and not negative");
+          "sample 1 of the batch has target nan for class 1, but a target must be finite and not negative");
+    CHECK(
+        message(SoftCrossEntropy<3>{}, {2, 3}, Floats{0, 0, 1, 0, 1, -0.5F}) ==
+        "sample 0 of the batch has target -0.5 for class 2 at position 1, but a target must be finite and not negative");
     CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, infinity, 1}) ==
-          "sample 0 of the batch has target inf for class 1, but a target is finite and not negative");
+          "sample 0 of the batch has target inf for class 1, but a target must be finite and not negative");
 }
 TEST_CASE_TEMPLATE_APPLY(cross_entropy_targets, Devices);
 
@@ -252,9 +253,9 @@ TEST_CASE_TEMPLATE_DEFINE("weights of classes that are negative, not finite or a
         CHECK(message_of<InvalidArgument>([&] { (void)soft.template operation<D>(); }) == one);
         return one;
     };
-    CHECK(message({1, -0.5F, 1}) == "the weight of class 1 is -0.5, but a weight is finite and not negative");
-    CHECK(message({1, 1, not_a_number}) == "the weight of class 2 is nan, but a weight is finite and not negative");
-    CHECK(message({infinity, 1, 1}) == "the weight of class 0 is inf, but a weight is finite and not negative");
+    CHECK(message({1, -0.5F, 1}) == "the weight of class 1 must be finite and at least 0, not -0.5");
+    CHECK(message({1, 1, not_a_number}) == "the weight of class 2 must be finite and at least 0, not nan");
+    CHECK(message({infinity, 1, 1}) == "the weight of class 0 must be finite and at least 0, not inf");
     CHECK(message({0, 0, 0}) == "the weights of all 3 classes are 0");
 }
 TEST_CASE_TEMPLATE_APPLY(cross_entropy_weights, Devices);

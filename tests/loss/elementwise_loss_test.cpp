@@ -272,7 +272,7 @@ TEST_CASE_TEMPLATE_DEFINE("a weight of positives that is not above 0 is rejected
         CHECK(message_of<InvalidArgument>([&] { (void)of_channels.template operation<D>({3}); }) ==
               message_of<InvalidArgument>([&] { (void)loss.template operation<D>({1}); }));
         CHECK(message_of<InvalidArgument>([&] { (void)loss.template operation<D>({1}); }) ==
-              text("the weight of positives of a binary cross-entropy is finite and above 0, not ", weight));
+              text("the weight of positives of a binary cross-entropy must be finite and above 0, not ", weight));
     }
 }
 TEST_CASE_TEMPLATE_APPLY(elements_weight, Devices);

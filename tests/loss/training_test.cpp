@@ -189,9 +189,9 @@ TEST_CASE("options of a loss are checked when the training is made") {
     CHECK(message(CrossEntropy<3>{.label_smoothing = 1.0F}) == "label smoothing must be in [0, 1), not 1");
     CHECK(message(WeightedCrossEntropy<3>{.class_weights = {0, 0, 0}}) == "the weights of all 3 classes are 0");
     CHECK(message(SoftCrossEntropy<3>{.class_weights = {1, -1, 0}}) ==
-          "the weight of class 1 is -1, but a weight is finite and not negative");
+          "the weight of class 1 must be finite and at least 0, not -1");
     CHECK(message(BinaryCrossEntropy{.positive_weight = 0}) ==
-          "the weight of positives of a binary cross-entropy is finite and above 0, not 0");
+          "the weight of positives of a binary cross-entropy must be finite and above 0, not 0");
 }
 
 TEST_CASE("a batch whose targets are not the loss's is rejected before the step") {

@@ -57,7 +57,7 @@ TEST_CASE("top-k counts labels with one of the k largest logits") {
     CHECK(result_of(top_2, {3}, logits, {1}, labels) == doctest::Approx(3.0 / 5));
     CHECK(result_of(top_3, {3}, logits, {1}, labels) == doctest::Approx(4.0 / 5));  // never with a NaN
     CHECK(values_of(top_2)[0].name == "top_2_accuracy");
-    // Of equal logits the first are taken, so exactly k classes are.
+    // With equal logits the first are taken, so that exactly k classes count.
     metrics::TopK<2> of_equal;
     CHECK(result_of(of_equal, {4}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {1}, std::vector<std::int32_t>{0, 1, 2}) ==
           doctest::Approx(2.0 / 3));

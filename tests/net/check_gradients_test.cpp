@@ -18,7 +18,7 @@ using namespace cupola;
 
 namespace {
 
-/// What is wrong with a layer y = scale[c] x.
+/// The errors that a layer y = scale[c] x can have.
 enum class Wrong {
     nothing,
     parameter_sign,

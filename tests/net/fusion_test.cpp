@@ -64,7 +64,7 @@ TEST_CASE(
     CHECK(first.output == Shape{12, 12, 64});
     CHECK(first.applies_relu_mask_of_previous);
     CHECK(nodes[0].relu_mask_applied_by_next);
-    // What its backward reads it has saved, so the convolution's output is not kept.
+    // It saves what its backward reads, so the output of the convolution is not kept.
     CHECK_FALSE(first.backward_reads_input);
     CHECK_FALSE(first.backward_reads_output);
     CHECK_FALSE(nodes[0].backward_reads_output);
@@ -84,7 +84,7 @@ TEST_CASE(
     std::array<NodeInfo, 6> each{};
     REQUIRE(fuse(Apart::layers, true, each) == 6);
     for (const NodeInfo& node : each) CHECK(node.pattern == no_pattern);
-    // Of three in a row the first two are a pair.
+    // The first two of three in a row are a pair.
     struct Three : Sequential<Input<8, 8, 4>, LocalResponseNorm<1>, MaxPool2d<2>, LocalResponseNorm<1>> {};
     std::array<NodeInfo, 3> three{};
     REQUIRE(fuse(Three::layers, true, three) == 2);

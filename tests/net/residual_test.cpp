@@ -67,7 +67,7 @@ struct Odd
     : Sequential<Input<4, 4, 3>, Residual<Projection<Conv2d<3, 3>, ReLU>, ReLU, MaxPool2d<3, 1>>,
                  Residual<Identity, ReLU, Conv2d<3, 3>>,
                  Residual<Projection<AvgPool2d<2, 1>>, Conv2d<3, 1>, ReLU, MaxPool2d<2, 1>>, Flatten, Linear<3>> {};
-/// Nothing in the first block has parameters.
+/// The first block has no parameters.
 struct Bare
     : Sequential<Input<4, 4, 3>, Residual<Projection<AvgPool2d<3, 1>>, ReLU>, Conv2d<3, 3>, ReLU, Flatten, Linear<3>> {
 };
@@ -92,7 +92,7 @@ std::vector<float> parameters_of_net(std::uint64_t seed) {
     return values;
 }
 
-/// What a plan computes; memory starts as not a number.
+/// Runs a plan, whose memory is filled with NaN first.
 template <class Net>
 struct Ran {
     std::vector<float> output, gradients, input_gradient, statistics;

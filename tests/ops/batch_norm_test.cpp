@@ -86,7 +86,7 @@ TEST_CASE_TEMPLATE_DEFINE(
                 const auto reference = oracle(c, activation);
                 const auto moments = reference.moments(problem.x);
                 const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
-                // What a ReLU leaves may be next to nothing.
+                // The part that a ReLU passes may be almost empty.
                 CHECK(reference::distance_at(oracle(c).forward(problem.x, weight, bias, moments), outcome.output,
                                              reference.forward(problem.x, weight, bias, moments)) < tolerance<D>);
                 CHECK(distance(outcome.statistics[0], moments.mean) < reference::tolerance);

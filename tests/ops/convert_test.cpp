@@ -29,7 +29,7 @@ void rounds_and_comes_back() {
             INFO(count, " elements, ", threads, " threads, seed ", seed);
             const auto size = static_cast<std::size_t>(count);
             reference::Floats from = reference::Random(seed).normal(count);
-            // What loops of vector instructions may get wrong: not numbers, infinities, and what lies between two.
+            // Values that vector loops may convert wrongly: NaN, infinities, and values halfway between two others.
             const std::vector<float> special{std::numeric_limits<float>::quiet_NaN(),
                                              -std::numeric_limits<float>::infinity(),
                                              std::bit_cast<float>(0x3F80'8000U),

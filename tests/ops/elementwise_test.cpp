@@ -23,7 +23,7 @@ using reference::Floats;
 
 namespace {
 
-/// What an optimiser does: two values change, one is read.
+/// The pattern of an optimiser: two values change, one is read.
 struct Momentum {
     float rate;
 
@@ -70,7 +70,7 @@ TEST_CASE_TEMPLATE_DEFINE("a formula is computed once per element, and nothing e
     static_assert(ComputesElements<DeviceOf<D>, T>);
     for (const std::int64_t count : counts) {
         for (const int threads : thread_counts<D>()) {
-            // Of arrays that are aligned to 16 bytes and of others.
+            // With arrays that are aligned to 16 bytes, and with others.
             for (const std::size_t skipped : {std::size_t{0}, std::size_t{1}}) {
                 const std::uint64_t seed = reference::fresh_seed();
                 INFO(count, " elements, ", threads, " threads, ", skipped, " skipped, seed ", seed);

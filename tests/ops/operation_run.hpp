@@ -34,7 +34,7 @@ template <class D>
     return values;
 }
 
-/// What a result in the element type of `D` may differ from the oracle. BFloat16 has 8 bits: rounding alone is a norm
+/// The tolerance of a result in the element type of `D`. BFloat16 has 8 bits: rounding alone is a norm
 /// of 1.2e-3, and some results are rounded twice. Float16 has 11.
 template <class D>
 inline constexpr double tolerance = std::same_as<ElementOf<D>, float>             ? reference::tolerance
@@ -107,7 +107,7 @@ private:
     typename D::Arena arena_;
 };
 
-/// What an operation is run on.
+/// The input of a run of an operation.
 struct Problem {
     cupola::Shape input, output;
     std::int64_t batch = 1;
@@ -115,10 +115,10 @@ struct Problem {
     std::uint32_t layer = 0;
     cupola::Activation activation = cupola::Activation::none;
     bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
-    /// Whether backward is asked for the gradient of the input: the site says so, and the pass.
+    /// Whether the gradient of the input is needed, in the BuildContext and in the pass.
     bool made_for_input_gradient = true;
     bool input_gradient = true;
-    /// Whether backward exists for the site, and whether this is a pass of training.
+    /// Whether the operation is made for training, and whether this is a pass of training.
     bool made_for_training = true;
     bool training = true;
     bool accumulate = false;
@@ -127,13 +127,13 @@ struct Problem {
     std::int64_t first_sample = 0;
     Floats x, dy;
     std::vector<Floats> parameters;
-    /// Running statistics; where there are any, the pass has a place for the batch's.
+    /// Running statistics; if there are any, the pass also writes those of the batch.
     std::vector<Floats> buffers;
-    /// What the parameters' gradients hold before backward, where it accumulates.
+    /// The gradients of the parameters before backward, if it accumulates.
     std::vector<Floats> gradients_before;
 };
 
-/// What came out.
+/// The results of a run.
 struct Outcome {
     cupola::MemoryNeeds needs;
     Floats output, input_gradient;

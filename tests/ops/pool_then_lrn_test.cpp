@@ -103,7 +103,7 @@ Outcome run(const Case& c, Order order, const Problem& problem) {
         problem, [&](const auto& build) { return ops::LrnThenPool<DeviceOf<D>, ElementOf<D>>(build, norm, pool); });
 }
 
-/// What the operation's own normalisation makes of x, in the element type: a window of one pixel leaves it as it is.
+/// The result of the operation's normalisation alone, in the element type: a pooling window of one pixel changes nothing.
 template <class D>
 Floats normalised(const Case& c, const Problem& problem) {
     Case alone = c;

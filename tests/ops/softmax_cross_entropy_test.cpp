@@ -69,7 +69,7 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy, its gradient and its count agr
                     const double expected = r.loss_sum(z, labels);
                     CHECK(std::abs(outcome.result.sum - expected) <= reference::tolerance * std::abs(expected) + 1e-12);
                     CHECK(outcome.result.correct == r.correct(z, labels));
-                    // Of two classes both differences from the targets are small together.
+                    // With two classes, both differences from the targets are small at the same time.
                     const reference::Doubles gradient = r.gradient(z, labels);
                     const auto terms = [&] {
                         reference::Doubles sums = gradient;

@@ -36,7 +36,7 @@ template <std::size_t T, std::size_t K>
 struct Tiles {
     static constexpr std::size_t tile = T, kernel = K;
 };
-/// Those that are chosen, and the one for comparison.
+/// The chosen algorithms, and the one for comparison.
 using AllTiles = std::tuple<Tiles<4, 5>, Tiles<4, 3>, Tiles<2, 5>>;
 
 struct Case {

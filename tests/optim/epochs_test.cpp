@@ -48,7 +48,7 @@ TEST_CASE("a number of steps just below a whole number is rounded to it") {
         REQUIRE(steps_in_epochs(epochs, 50'000, 100) == hundredths * 5);
         REQUIRE(steps_in_epochs(epochs, 1'281'167, 96) == hundredths * 1'281'167 / 9600);
     }
-    // What is below it by more is not rounded up.
+    // A value that is further below is not rounded up.
     CHECK(steps_in_epochs(0.2899999999999, 50'000, 100) == 144);
     CHECK(steps_in_epochs(1 - 1e-15, 1'000'000, 1) == 999'999);
 }

@@ -2,7 +2,7 @@
 // Covers: cupola/optim/constants_writer.hpp, cupola/ops/element_update.hpp, cupola/ops/host/element_update.hpp, cupola/optim/adam.hpp
 // Covers: cupola/optim/adam_w.hpp, cupola/optim/rms_prop.hpp, cupola/optim/update_parameters.hpp
 //
-// What holds of every optimiser: PyTorch's results, padding that is not written, and the same bits from any team of
+// The properties of every optimiser: PyTorch's results, padding that is not written, and the same bits from any team of
 // threads.
 #include <cupola/optim/optimizer.hpp>
 

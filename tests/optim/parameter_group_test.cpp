@@ -73,9 +73,9 @@ TEST_CASE("a group that does nothing, a factor that is none, and groups that fre
           "the parameter group 'head.*' matches only parameters of the groups before it, and the first group that "
           "matches counts");
     CHECK(error_of({{.pattern = "*", .rate = -1}}) ==
-          "the rate of the parameter group '*' is a factor of at least 0, not -1");
+          "the rate of the parameter group '*' must be a factor of at least 0, not -1");
     CHECK(error_of({{.pattern = "*", .decay = std::numeric_limits<double>::quiet_NaN()}}) ==
-          "the decay of the parameter group '*' is a factor of at least 0, not nan");
+          "the decay of the parameter group '*' must be a factor of at least 0, not nan");
     CHECK(error_of({{.pattern = "head.*", .frozen = true}, {.pattern = "*", .frozen = true}}) ==
           "the parameter groups freeze every parameter, so there is nothing to train: head.*: frozen; *: frozen");
 }

@@ -18,7 +18,7 @@ using namespace cupola;
 
 namespace {
 
-/// What happened on the one device, in order: "mark 0", "give 0".
+/// The events on the only device, in order: "mark 0", "give 0".
 std::vector<std::string>& events() {
     static std::vector<std::string> list;
     return list;
@@ -124,7 +124,7 @@ TEST_CASE("a bucket that backward marks as final has its last value, and the res
         CHECK(k == called++);
         const auto [begin, end] = plan.buckets()[k];
         CHECK(std::equal(gradients.begin() + end, gradients.end(), whole.begin() + end));
-        // Of this bucket every parameter is there; padding stays what it was.
+        // Every parameter of this bucket has its final gradient; the padding is unchanged.
         const auto first = gradients.begin() + begin;
         CHECK(std::count(first, gradients.begin() + end, 7.0F) < 32);
         if (begin > 0) CHECK(std::count(gradients.begin(), first, 7.0F) == begin);

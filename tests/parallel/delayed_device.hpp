@@ -23,7 +23,7 @@ struct Delayed : cupola::Host {
     using Queue = DelayedQueue;
 };
 
-/// What of `Host`'s queue is not there at once, later.
+/// Delays the results of `Host`'s queue.
 class DelayedQueue : public cupola::HostQueue {
 public:
     DelayedQueue(cupola::HostContext& context, const cupola::QueueSizes& sizes)

@@ -49,7 +49,7 @@ struct Seen {
     }
 };
 
-/// What an inspector sees of a step of one replica with this batch.
+/// The values of an inspection of a step of one replica with this batch.
 template <class Training>
 Seen alone(const Batch& batch) {
     Training training({.batch_size = size, .seed = 3});

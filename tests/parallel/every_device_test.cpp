@@ -98,7 +98,7 @@ typename T::Options options_for(int devices) {
             .moving_average = {.decay = 0.9}};
 }
 
-/// Of all replicas that have parameters of their own, one after another.
+/// The parameters of all replicas that have their own, one after another.
 std::vector<float> parameters_of_all(auto& training) {
     const TrainingState state = training.state();
     std::vector<float> all = state.parameters;

@@ -39,12 +39,12 @@ using impl::NcclWork;
 
 namespace {
 
-/// What ends the process elsewhere.
+/// Replaces the function that ends the process.
 struct Ended : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// What the fake NCCL does, and what was called of it, in order.
+/// The behavior of the fake NCCL, and its calls in order.
 struct Script {
     std::vector<std::string> calls;
     std::map<ncclComm_t, int> in_progress;         // how often a rank is still in progress

@@ -43,7 +43,7 @@ std::string fresh_path(const std::string& name) {
     return path;
 }
 
-/// What has been called since it was made.
+/// Counts the calls since its construction.
 class Calls {
 public:
     [[nodiscard]] emulator::NcclCallCounts now() const {
@@ -207,7 +207,7 @@ TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
 }
 
 TEST_CASE("one process has a rank on each of its devices, and needs no file and no environment") {
-    // Of another training.
+    // A file of another training.
     setenv(NcclAllReduce::id_variable, "00", 1);
     for (const int devices : {1, 2, 4}) {
         for (const int in_progress : {0, 3}) {
@@ -264,7 +264,7 @@ TEST_CASE(
         "replica 3 (rank 1 of 2) in the sum of the gradients of step 2: an illegal memory access was encountered";
     CHECK(waiting == message);
     CHECK(message_of<DeviceError>([&] { sums(group, devices, 1, 1, 2, 2); }) == message);
-    // What was queued ends with the sums.
+    // The queued work ends with the sums.
     group.wait_for_broken_off(0, devices[0].event);
     CHECK(cudaEventQuery(devices[0].event) == cudaSuccess);
 }
@@ -492,7 +492,7 @@ TEST_CASE("a process without the other one ends at its deadline, and removes its
           "started, or is on another machine");
     CHECK_FALSE(there(id_file));
     CHECK_FALSE(there(id_file + ".heartbeats"));
-    // So the same name serves the next start.
+    // The same name can therefore be used for the next start.
     OtherProcess other(1, 1, id_file);
     policy = of_two(0, id_file);
     Devices here(1);

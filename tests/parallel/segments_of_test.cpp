@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an optimiser gets for each parameter: its offset, and what the regularisers add to its gradient.
+// The segments for an optimiser: the offset of each parameter, and the part of the regularisers in its gradient.
 #include <cupola/parallel/impl/segments_of.hpp>
 
 #include <vector>

@@ -313,7 +313,7 @@ TEST_CASE("the samples of all processes must have a weight, not those of each") 
         TrainingOf<Net, true, SumOfTwoProcesses, D> weighted(
             {.replicas = 2, .devices = 2, .batch_size = 3, .seed = 2, .averaging = {2}});
         CHECK(weighted.step(first).weight == 0);
-        // What is not finite and has a weight elsewhere is not a matter of the weights here.
+        // A loss that is not finite is reported as such, even if the weights here are 0.
         TrainingOf<Net, true, SumOfTwoProcesses, D> infinite(
             {.replicas = 2, .devices = 2, .batch_size = 3, .seed = 2, .averaging = {std::nanf("")}});
         CHECK(

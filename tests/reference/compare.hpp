@@ -22,7 +22,7 @@ namespace reference {
 using Doubles = std::vector<double>;
 using Floats = std::vector<float>;
 
-/// What a result may differ from the oracle: the norm of the difference over the norm of the reference, in float.
+/// The tolerance of a result in float: the norm of the difference over the norm of the reference.
 inline constexpr double tolerance = 1e-5;
 
 [[nodiscard]] inline Doubles widen(std::span<const float> values) { return {values.begin(), values.end()}; }
@@ -54,7 +54,7 @@ inline constexpr double tolerance = 1e-5;
     return distance(result, widen(expected));
 }
 
-/// What rounding may change a sum in float by, per sum of its terms' magnitudes. Each product and each addition rounds by
+/// The rounding error of a sum in float, relative to the sum of the magnitudes of its terms. Each product and each addition rounds by
 /// at most 2^-24 of that: 8 terms never pass this bound. The roundings of n terms of both signs have a deviation of at
 /// most 0.6 times 2^-24, whatever n is; terms of one sign do not cancel.
 inline constexpr double rounding_of_sums = 8 * 0x1p-24;

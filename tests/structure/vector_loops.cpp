@@ -50,7 +50,7 @@ void functions(const HostContext& context, std::int64_t count, const T* x, T* y)
 template void functions(const HostContext&, std::int64_t, const float*, float*);
 template void functions(const HostContext&, std::int64_t, const BFloat16*, BFloat16*);
 
-// And with those of layers.
+// The same with the formulas of layers.
 #define CUPOLA_NODES_OF(L)                                                                                 \
     template std::unique_ptr<PlanNode<Host>> cupola::make_node<L, Host, float>(const BuildContext<Host>&); \
     template std::unique_ptr<PlanNode<Host, BFloat16>> cupola::make_node<L, Host>(const BuildContext<Host, BFloat16>&);

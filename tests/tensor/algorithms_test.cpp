@@ -46,7 +46,7 @@ std::vector<float> spread_values(std::int64_t count) {
     return values;
 }
 
-/// What `f` returns in a thread that may run on one processor only.
+/// The result of `f` in a thread that may run on one processor only.
 template <class Function>
 auto on_one_processor(Function f) {
     decltype(f()) result{};

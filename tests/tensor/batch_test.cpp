@@ -64,7 +64,7 @@ TEST_CASE("two columns of one name, and more columns than there may be, are reje
               Columns{{"a"}, {"b"}, {"a"}};
           }) == "a batch has two columns with the name a");
     CHECK(message_of<InvalidArgument>([] { Columns{{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"7"}, {"8"}, {"9"}}; }) ==
-          "a batch has at most 8 columns");
+          "a batch can have at most 8 columns");
 }
 
 TEST_CASE("the memory of a batch is written by column name or number") {

@@ -66,7 +66,7 @@ struct Runs {
                     .optimizer = {.learning_rate = rate, .momentum = 0.9}}) {}
 };
 
-/// What fit() tells its callbacks.
+/// Records the calls of fit() to its callbacks.
 struct Told {
     std::vector<std::string> calls;
     std::vector<HistoryRecord> records;
@@ -318,12 +318,12 @@ TEST_CASE("options of a run that do not fit together are rejected before it begi
     CHECK(refusal({.epochs = -2}) == "a run must have 0 or more epochs, not -2");
     CHECK(refusal({.epochs = 200'000'000'000'000'000}) ==
           "200000000000000000 epochs of 64 samples are too many to count");
-    CHECK(refusal({.steps = 1, .every = -1}) == ".every is 0 or more steps, not -1");
-    CHECK(refusal({.epochs = 1, .every = -1}) == ".every is 0 or more epochs, not -1");
+    CHECK(refusal({.steps = 1, .every = -1}) == ".every must be 0 or more steps, not -1");
+    CHECK(refusal({.epochs = 1, .every = -1}) == ".every must be 0 or more epochs, not -1");
     CHECK(refusal({.epochs = 1, .patience = -1}) ==
-          ".patience is 0 (the run is not ended early) or more records, not -1");
-    CHECK(refusal({.epochs = 1, .min_delta = -0.5}) == ".min_delta is 0 or more, not -0.5");
-    CHECK(refusal({.epochs = 1, .min_delta = std::nan("")}) == ".min_delta is 0 or more, not nan");
+          ".patience must be 0 (the run is not ended early) or more records, not -1");
+    CHECK(refusal({.epochs = 1, .min_delta = -0.5}) == ".min_delta must be 0 or more, not -0.5");
+    CHECK(refusal({.epochs = 1, .min_delta = std::nan("")}) == ".min_delta must be 0 or more, not nan");
     CHECK(refusal({.steps = 9, .patience = 1}) ==
           ".patience of a run by steps needs .every, the steps between two records");
     CHECK(refusal({.steps = 9, .restore_best = true}) ==

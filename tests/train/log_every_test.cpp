@@ -35,7 +35,7 @@ StepReport report_of(std::int64_t step, double first = 1.5) {
             .replicas = {replica(first), replica(3.5)}};
 }
 
-/// What a log with these options writes of the steps from 0, with every date and time as T.
+/// The output of a log with these options for the steps from 0, with T for every date and time.
 template <class Set>
 std::string log_of(LogOptions options, int steps, Set&& set) {
     options.file = std::tmpfile();

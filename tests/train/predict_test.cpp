@@ -354,7 +354,7 @@ TEST_CASE("the outputs of a network with several are predicted by their names") 
     CHECK(refusal({{"kinds", kinds}}) == "the network has no output \"kinds\"; its outputs are: kind, box");
     CHECK(refusal({{"kind", boxes}}) == "the output kind of 7 samples is 21 values, and there is room for 14");
     CHECK(refusal({{"kind", kinds}, {"kind", kinds}}) == "the output kind is given twice");
-    CHECK(refusal({}) == "no output is given to predict");
+    CHECK(refusal({}) == "predict needs at least one output");
     CHECK(message_of<InvalidArgument>([&] { (void)training.predict(view, "kinds"); }) ==
           "the network has no output \"kinds\"; its outputs are: kind, box");
     Trained trained;

@@ -10,7 +10,7 @@ using namespace cupola;
 
 namespace {
 
-/// What `use` does with a line on a terminal, or on none.
+/// The output of `use` with a line on a terminal, or on none.
 template <class Use>
 std::string shown(bool terminal, Use&& use) {
     std::FILE* const file = std::tmpfile();

@@ -54,7 +54,7 @@ struct Fixture {
         EvaluationBatches test(data(), IdentityTransform{}, 4);
         return run.train(whole, batches, test, callbacks...);
     }
-    /// What was said since it was asked for the last time.
+    /// The output since the last call.
     std::string said() {
         std::fflush(output.get());
         std::fseek(output.get(), read_, SEEK_SET);
@@ -211,12 +211,13 @@ TEST_CASE("a number that is too small is rejected before a folder is made") {
         return message_of<InvalidArgument>([&] { TrainingRun run(options); });
     };
     for (const std::string& path : {std::string(), folder.path("run")}) {
-        CHECK(refusal({.folder = path, .log = {.every = -1}}) == ".log.every is 0 (no lines) or more steps, not -1");
+        CHECK(refusal({.folder = path, .log = {.every = -1}}) ==
+              ".log.every must be 0 (no lines) or more steps, not -1");
         CHECK(refusal({.folder = path, .checkpoint_every = -2}) ==
-              ".checkpoint_every is 0 (one checkpoint at the end) or more steps, not -2");
+              ".checkpoint_every must be 0 (one checkpoint at the end) or more steps, not -2");
         CHECK(refusal({.folder = path, .keep_checkpoints = 0}) == ".keep_checkpoints is 1 or more, not 0");
         CHECK(refusal({.folder = path, .summary_every = -3}) ==
-              ".summary_every is 0 (no summaries) or more steps, not -3");
+              ".summary_every must be 0 (no summaries) or more steps, not -3");
     }
     CHECK(folder.names().empty());
     Fixture f;

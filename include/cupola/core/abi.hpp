@@ -20,7 +20,7 @@
 #define CUPOLA_ISA_AVX512 4
 #define CUPOLA_ISA_AVX512_BF16 8
 
-// Those that the linked cupola::ops has, as a sum: its target defines it; this is what it has unless it is told otherwise.
+// The instruction sets of the linked cupola::ops, as a sum. The library's target defines it; this is the default.
 #if defined(CUPOLA_OPS) && !defined(CUPOLA_OPS_HAS)
 #define CUPOLA_OPS_HAS (CUPOLA_ISA_BASELINE + CUPOLA_ISA_AVX2 + CUPOLA_ISA_AVX512)
 #endif

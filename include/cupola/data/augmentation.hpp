@@ -28,7 +28,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What is done to one image: where it is cut, and steps 2 to 5 with their numbers drawn.
+/// The augmentation of one image: the place of the crop, and the numbers drawn for steps 2 to 5.
 struct DrawnAugmentation {
     std::int64_t y = 0, x = 0;
     bool flip = false;
@@ -108,7 +108,7 @@ inline void write_augmented(std::span<const std::uint8_t> image, const Shape& sh
     return {height, width, input.channels()};
 }
 
-/// What a trained network is evaluated on: the centre of the image, standardized, and nothing random.
+/// The transform for evaluations: the centre of the image, standardized, without random changes.
 struct CenterCrop {
     std::int64_t height = 24, width = 24;
     bool standardize = true;

@@ -141,8 +141,8 @@ TrainingBatches<Data, Transform, Order>::TrainingBatches(const Data& data, Trans
     require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
     require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
     impl::require_global_batch(options);
-    require<DataError>(order_.size() == data.size(), "the order of the samples is of ", order_.size(),
-                       ", and the data set ", data.name(), " has ", data.size());
+    require<DataError>(order_.size() == data.size(), "the order is for ", order_.size(), " samples, and the data set ",
+                       data.name(), " has ", data.size());
 }
 
 template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>

@@ -52,7 +52,7 @@ struct CsvOptions {
     std::vector<std::string> targets{};
     /// Several targets, for a network with several outputs.
     std::vector<CsvTarget> named_targets{};
-    /// What parts the fields: one character, no quote and no line end.
+    /// The character between fields; not a quote or a line end.
     char separator = ',';
 };
 
@@ -76,7 +76,7 @@ public:
 
     /// The names of all columns of the file.
     [[nodiscard]] const std::vector<std::string>& header() const { return header_.names(); }
-    /// What the table was read with: every input by its name, and every target as one of `named_targets`.
+    /// The options of the table, with every input by its name and every target in `named_targets`.
     [[nodiscard]] const CsvOptions& options() const { return options_; }
     /// The texts of the classes of a target: class k is the k-th. Empty for numbers. Throws InvalidArgument for a name that
     /// no target has.

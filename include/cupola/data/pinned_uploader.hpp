@@ -33,7 +33,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What a host's batches are asked for with: they are made by the thread that asks, where no workers make them.
+/// The context with which batches of the host are requested: without workers, the requesting thread makes them.
 struct CallingThread {
     template <class Function>
     friend void parallel_for(const CallingThread&, std::int64_t count, Function&& f) {

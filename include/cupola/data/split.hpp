@@ -117,7 +117,7 @@ struct SplitGroup {
     std::size_t passed = 0, taken = 0;
     for (std::size_t g = 0; g < groups.size(); ++g) {
         std::vector<std::uint32_t>& group = groups[g].samples;
-        // What is lost by rounding in one group comes to the next.
+        // The rounding error of one group is carried over to the next.
         passed += group.size();
         const std::size_t wanted = g + 1 == groups.size() ? total : std::min(total, rounded(passed));
         const std::size_t count = std::min(group.size(), wanted - std::min(wanted, taken));

@@ -42,9 +42,10 @@ public:
         require(!means_.empty() && means_.size() == deviations_.size(), "a standardization has ", means_.size(),
                 " means and ", deviations_.size(), " deviations");
         for (std::size_t c = 0; c < means_.size(); ++c) {
-            require(std::isfinite(means_[c]), "the mean of column ", c, " of a standardization is ", means_[c]);
+            require(std::isfinite(means_[c]), "the mean of column ", c, " of a standardization must be finite, not ",
+                    means_[c]);
             require(std::isfinite(deviations_[c]) && deviations_[c] >= 0, "the deviation of column ", c,
-                    " of a standardization is ", deviations_[c]);
+                    " of a standardization must be finite and at least 0, not ", deviations_[c]);
             require(deviations_[c] == 0 || std::isfinite(1 / deviations_[c]), "the deviation of column ", c,
                     " of a standardization is ", deviations_[c], ", which is too small to divide by");
             scales_.push_back(deviations_[c] > 0 ? 1 / deviations_[c] : 1);

@@ -39,7 +39,7 @@ namespace cupola::inline CUPOLA_ABI {
 struct CheckpointDirectoryOptions {
     /// The newest checkpoints that are kept.
     int keep = 5;
-    /// Beside them the one with the largest metric, as model-best.safetensors.
+    /// Whether the checkpoint with the largest metric is kept too, as model-best.safetensors.
     bool keep_best = false;
 };
 

@@ -28,7 +28,7 @@ struct CheckpointFile {
     bool operator==(const CheckpointFile&) const = default;
 };
 
-/// What `newest_valid_checkpoint` found: no checkpoint if the folder has no valid one.
+/// The result of `newest_valid_checkpoint`: no checkpoint if the folder has no valid one.
 struct FoundCheckpoint {
     std::optional<Checkpoint> checkpoint;
     std::string path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint stores about the run that wrote it, as names and texts in a fixed order: seed, schedule, optimiser,
+// The information in a checkpoint about the run that wrote it, as names and texts in a fixed order: seed, schedule, optimiser,
 // batch size, processor. A run that resumes compares its own: `differences(checkpoint.info, mine)`.
 #pragma once
 

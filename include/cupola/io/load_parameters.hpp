@@ -32,7 +32,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct LoadOptions {
-    /// What is loaded: parameters and running statistics whose full names match one of these.
+    /// Patterns: parameters and running statistics whose full names match one of them are loaded.
     std::vector<std::string> patterns{"*"};
     /// The beginning of the names in the file: with "backbone.", body.weight is the file's backbone.body.weight.
     std::string file_prefix{};

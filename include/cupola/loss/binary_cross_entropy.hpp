@@ -118,7 +118,7 @@ namespace impl {
 
 CUPOLA_INLINE void require_positive_weight(float weight) {
     require(weight > 0.0F && std::isfinite(weight),
-            "the weight of positives of a binary cross-entropy is finite and above 0, not ", weight);
+            "the weight of positives of a binary cross-entropy must be finite and above 0, not ", weight);
 }
 
 }  // namespace impl

@@ -73,7 +73,7 @@ struct ElementwiseLoss {
                   Formula{static_cast<float>(constants)..., impl::AnyValue()};
               };
 
-    /// What `Formula` lacks, or nothing.
+    /// The members that `Formula` lacks; empty if it is complete.
     static consteval CompileTimeMessage formula_diagnostic() {
         CompileTimeMessage message;
         if constexpr (!LossFormula<Formula>) {

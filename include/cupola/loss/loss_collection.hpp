@@ -68,7 +68,7 @@ inline constexpr bool loss_has_weights<L> = true;
 template <class L, class Device>
 concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasTarget<L> && HasLossOperation<L, Device>;
 
-/// What `L` lacks as a loss of the data on `Device`, or nothing.
+/// The members that `L` lacks as a loss of the data on `Device`; empty if it is complete.
 template <class L, class Device>
 [[nodiscard]] consteval CompileTimeMessage data_loss_diagnostic() {
     CompileTimeMessage message;

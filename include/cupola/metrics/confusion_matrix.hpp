@@ -39,7 +39,7 @@ struct ConfusionMatrix {
     std::int64_t classes = 0;
     /// `classes` rows, one per class of the labels, of `classes` numbers each, one per predicted class.
     std::vector<std::int64_t> counts{};
-    /// The labels whose logits hold a NaN, so that there is no prediction; in no row. Of all classes, and of each.
+    /// The number of labels whose logits contain a NaN, so that there is no prediction: of all classes, and per class. They are in no row.
     std::int64_t without_prediction = 0;
     std::vector<std::int64_t> unpredicted{};
 

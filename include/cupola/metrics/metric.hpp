@@ -42,7 +42,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a metric is computed of.
+/// The network and the targets that a metric is computed from.
 struct MetricTask {
     /// The extents of the network's output for one sample; of several outputs, of the last.
     Shape output{};

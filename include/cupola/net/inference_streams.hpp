@@ -194,7 +194,7 @@ private:
 
     std::unique_ptr<Shared> shared_;
     FixedArray<RequiredColumn> inputs_;
-    /// Those of the network.
+    /// The outputs of the network.
     std::span<const NetworkOutput> outputs_;
     std::size_t bytes_ = 0;
 };

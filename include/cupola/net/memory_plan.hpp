@@ -214,7 +214,7 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         if (backward && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
         if (backward && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
     }
-    // What is outside reads the ends after the last node, and then writes their gradients.
+    // The caller reads the ends after the last node, and then writes their gradients.
     read(count, count);
     for (std::size_t i = 0; i < count; ++i) {
         if (nodes[i].is_output) read(i + 1, count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a plan is made with, what its passes take, and what it says of itself.
+// The options of a plan, the arguments of its passes, and its description by bytes and buckets.
 #pragma once
 
 #include <cstddef>

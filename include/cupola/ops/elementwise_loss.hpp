@@ -70,7 +70,7 @@ template <class Formula>
     }
 }
 
-/// What the targets of a formula are, for an error.
+/// The targets that a formula accepts, for messages.
 template <class Formula>
 [[nodiscard]] constexpr std::string_view accepted_targets() {
     if constexpr (requires { Formula::accepted; }) {

@@ -210,9 +210,9 @@ template <class Targets>
     const std::int64_t row = report.bad_target / (Targets::sums_targets ? s.classes : 1);
     const std::string at = s.positions == 1 ? std::string() : text(" at position ", row % s.positions);
     if constexpr (Targets::sums_targets) {
-        throw_joined<InvalidArgument>({"sample ", row / s.positions, " of the batch has target ",
-                                       __builtin_bit_cast(float, report.bad_value), " for class ",
-                                       report.bad_target % s.classes, at, ", but a target is finite and not negative"});
+        throw_joined<InvalidArgument>(
+            {"sample ", row / s.positions, " of the batch has target ", __builtin_bit_cast(float, report.bad_value),
+             " for class ", report.bad_target % s.classes, at, ", but a target must be finite and not negative"});
     } else {
         throw_joined<InvalidArgument>({"sample ", row / s.positions, " of the batch has label ", report.bad_value, at,
                                        ", but the loss has classes 0 to ", s.classes - 1,
@@ -244,8 +244,8 @@ namespace impl {
 CUPOLA_INLINE void require_class_weights(std::span<const float> weights) {
     double sum = 0;
     for (std::size_t c = 0; c < weights.size(); ++c) {
-        require(weights[c] >= 0.0F && std::isfinite(weights[c]), "the weight of class ", c, " is ", weights[c],
-                ", but a weight is finite and not negative");
+        require(weights[c] >= 0.0F && std::isfinite(weights[c]), "the weight of class ", c,
+                " must be finite and at least 0, not ", weights[c]);
         sum += static_cast<double>(weights[c]);
     }
     require(sum > 0, "the weights of all ", weights.size(), " classes are 0");

@@ -85,7 +85,7 @@ CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, 
         const ParameterGroup& group = groups[g];
         for (const auto& [what, factor] : {std::pair{"rate", group.rate}, std::pair{"decay", group.decay}}) {
             require(std::isfinite(factor) && factor >= 0, "the ", what, " of the parameter group '", group.pattern,
-                    "' is a factor of at least 0, not ", factor);
+                    "' must be a factor of at least 0, not ", factor);
         }
         if (members[g] > 0) continue;
         bool matches = false;

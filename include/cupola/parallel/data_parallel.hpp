@@ -19,6 +19,7 @@
 // throws InvalidArgument.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -140,8 +141,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
     }
-    /// What evaluate() checks before it begins: throws InvalidArgument for other columns, batches that are too large, and moving
-    /// averages that the training does not keep.
+    /// The checks of evaluate(), which it makes first: throws InvalidArgument for other columns, batches that are too large, and
+    /// moving averages that the training does not keep.
     template <class Batches>
     void require_evaluable(const Batches& batches, std::int64_t count, Weights weights) const {
         require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
@@ -151,8 +152,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
     }
-    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate(). Of
-    /// several outputs, those of the last. Throws InvalidArgument for samples that hold a NaN or an infinity.
+    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
+    /// With several outputs, those of the last. Throws InvalidArgument for samples that hold a NaN or an infinity.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
         return predict_output(view_of(samples), Net::outputs.size() - 1, weights);

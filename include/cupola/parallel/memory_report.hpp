@@ -37,7 +37,7 @@ CUPOLA_INLINE std::size_t MemoryReport::total() const {
 
 CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
     std::string result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices, " x (");
-    // What every training has, and what some have.
+    // The parts of every training, and those of some trainings.
     const auto add = [&](std::size_t bytes, const char* what) { result += text(ByteCount{bytes}, what); };
     const auto add_any = [&](std::size_t bytes, const char* what) {
         if (bytes != 0) add(bytes, what);

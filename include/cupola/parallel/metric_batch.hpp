@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a metric sees of an evaluation: the outputs of the network and the target columns of one batch, in host memory.
+// The data of an evaluation for a metric: the outputs of the network and the target columns of one batch, in host memory.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ inline constexpr std::string_view input_column = "input", target_column = "targe
 /// The maximum number of columns of a batch.
 inline constexpr std::size_t max_columns = 8;
 
-/// What a column holds per sample. The name is not copied.
+/// The name of a column, and the type and extents of its values per sample. The name is not copied.
 struct ColumnSpec {
     std::string_view name{};
     ElementType type = ElementType::float32;
@@ -176,7 +176,7 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE void Columns::push_back(const ColumnSpec& column) {
-    require(size_ < max_columns, "a batch has at most ", max_columns, " columns");
+    require(size_ < max_columns, "a batch can have at most ", max_columns, " columns");
     require(find(column.name) == nullptr, "a batch has two columns with the name ", column.name);
     list_[size_++] = column;
 }

@@ -37,10 +37,10 @@ struct HistoryRecord {
     double loss = 0;
     /// The mean loss of the data on the validation batches; none without them.
     std::optional<double> validation_loss{};
-    /// The results of the metrics in the validation. Of a network with several outputs, first the loss of each, without its
-    /// factor: "kind/loss".
+    /// The results of the metrics in the validation. For a network with several outputs, the loss of each comes
+    /// first, without its factor: "kind/loss".
     std::vector<MetricValue> metrics{};
-    /// Of the last step.
+    /// The learning rate of the last step.
     double learning_rate = 0;
     /// Since the beginning of the run, validations included; and of this validation.
     double seconds = 0;
@@ -61,7 +61,7 @@ struct History {
     /// The steps that this call of fit() made.
     std::int64_t steps = 0;
     std::vector<HistoryRecord> records{};
-    /// What `best` was chosen by: "loss", "validation_loss" or the name of a metric's result.
+    /// The quantity by which `best` was chosen: "loss", "validation_loss" or the name of a metric's result.
     std::string quantity{};
     /// The index of the record with the best finite value of `quantity`, the first of equal ones; none if there is none.
     std::optional<std::size_t> best{};

@@ -72,11 +72,11 @@ struct TrainingRunOptions {
     const RunOptionNames& names = options.names;
     const bool has_folder = !options.folder.empty();
     require(options.max_steps >= 0, "a run must have 0 or more steps, not ", options.max_steps);
-    require(options.log.every >= 0, ".log.every is 0 (no lines) or more steps, not ", options.log.every);
-    require(options.checkpoint_every >= 0, ".checkpoint_every is 0 (one checkpoint at the end) or more steps, not ",
-            options.checkpoint_every);
+    require(options.log.every >= 0, ".log.every must be 0 (no lines) or more steps, not ", options.log.every);
+    require(options.checkpoint_every >= 0,
+            ".checkpoint_every must be 0 (one checkpoint at the end) or more steps, not ", options.checkpoint_every);
     require(options.keep_checkpoints >= 1, ".keep_checkpoints is 1 or more, not ", options.keep_checkpoints);
-    require(options.summary_every >= 0, ".summary_every is 0 (no summaries) or more steps, not ",
+    require(options.summary_every >= 0, ".summary_every must be 0 (no summaries) or more steps, not ",
             options.summary_every);
     require(has_folder || !must_resume(options), names.resume, " needs ", names.folder, ", the folder to resume from");
     require(has_folder || !options.keep_best, names.keep_best, " needs ", names.folder, ", the folder to keep it in");

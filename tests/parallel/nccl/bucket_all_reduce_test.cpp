@@ -42,7 +42,7 @@ constexpr std::int64_t elements = 41;
 const std::vector<std::vector<GradientBucket>> splits{
     {{0, 41}}, {{20, 41}, {0, 20}}, {{40, 41}, {17, 40}, {16, 17}, {3, 16}, {0, 3}}};
 
-/// What a rank's local sum is, and its weight: none for rank 1 in every third step.
+/// The local sum of a rank and its weight: none for rank 1 in every third step.
 float local(int rank, std::int64_t step, std::int64_t i) {
     return (rank % 2 == 0 ? 1e-3F : 3.7F) * static_cast<float>((rank + 1) * 7919 + step * 104729 + i * 31);
 }

@@ -27,7 +27,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
     for (const char c : text.substr(0, longest)) {
         result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
     }
-    // Not in the middle of a character of UTF-8.
+    // A shortened text must not end inside a character of UTF-8.
     if (text.size() > longest) {
         while (result.size() > 1 && (static_cast<unsigned char>(result.back()) & 0xC0) == 0x80) result.pop_back();
         if (static_cast<unsigned char>(result.back()) >= 0xC0) result.pop_back();

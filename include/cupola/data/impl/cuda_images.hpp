@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The images of a data set in the memory of each GPU that asks for them.
+// The images of a data set in the memory of each GPU that uses them.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class CudaImages {
 public:
     explicit CudaImages(const ImageSet& images) : images_(&images) {}
 
-    /// Those on the context's GPU. The first call for a GPU copies them there, and waits. Throws OutOfMemory.
+    /// The images on the context's GPU. The first call for a GPU copies them there and waits. Throws OutOfMemory.
     [[nodiscard]] ImagesOnDevice on(CudaContext& context) {
         const std::scoped_lock lock(mutex_);
         const auto ordinal = static_cast<std::size_t>(context.ordinal());

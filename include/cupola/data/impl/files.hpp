@@ -31,7 +31,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 
 enum class PathKind { missing, file, folder, other };
 
-/// What lies at `path`; throws DataError if that cannot be found out.
+/// The kind of `path`. Throws DataError if it cannot be determined.
 [[nodiscard]] inline PathKind path_kind_of(const std::string& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) {

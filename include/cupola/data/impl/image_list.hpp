@@ -15,19 +15,19 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// How a folder or an archive of images is read, and what is accepted: a file made to fill the memory ends in an error.
+/// How a folder or an archive of images is read, and limits, so that a file made to fill the memory is an error.
 struct ImageFolderOptions {
     /// 3 for red, green and blue, 1 for grey; images of the other kind are converted.
     int channels = 3;
     std::size_t files = 2'000'000;
     std::size_t bytes_per_file = std::size_t{1} << 25;
     std::int64_t pixels_per_image = std::int64_t{1} << 24;
-    /// Of all files as they are stored, and again of all images as they are decoded.
+    /// The limit of the bytes of all files as stored, and of those of all images as decoded.
     std::size_t total_bytes = std::size_t{1} << 33;
-    /// Of a file packed by xz or lzma. zstd's own limit is 128 MiB; the others need less.
+    /// The limit of the dictionary of a file packed by xz or lzma. zstd's own limit is 128 MiB; others need less.
     std::uint64_t dictionary_bytes = std::uint64_t{1} << 27;
 
-    /// Of a tar as a whole: with what stands around its files, and what is passed over.
+    /// The limit of the bytes of a whole tar, with headers and files that are skipped.
     [[nodiscard]] constexpr std::uint64_t stream_bytes() const {
         constexpr std::uint64_t overhead_per_file = 4096;
         return total_bytes + files * overhead_per_file;

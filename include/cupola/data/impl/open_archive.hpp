@@ -2,7 +2,7 @@
 //
 // Opens an archive, by libarchive: a tar, plain or packed by xz, gzip, bzip2, zstd or lzma, or a zip.
 //
-// A small file can ask for much: for a dictionary of 4 GiB, for hours of unpacking what is then passed over. So only
+// A small file can need much: a dictionary of 4 GiB, or hours of unpacking files that are then skipped. So only
 // one packing is unpacked, chosen by the file's first bytes; its dictionary is limited before it is allocated; all that
 // it unpacks to is counted; and of a zip only what its two usual methods pack is read.
 #pragma once
@@ -97,7 +97,7 @@ public:
     [[nodiscard]] bool too_large() const { return count_ > limit_; }
     [[nodiscard]] std::uint64_t limit() const { return limit_; }
 
-    /// What libarchive calls for the next bytes.
+    /// The callback of libarchive that reads the next bytes.
     static la_ssize_t read(archive* reader, void* self, const void** bytes) {
         auto& file = *static_cast<UnpackedFile*>(self);
         if (file.ended_) return 0;
@@ -125,7 +125,7 @@ private:
 };
 
 struct OpenArchive {
-    /// What the handle of a tar reads from; null for a zip.
+    /// The stream that the handle of a tar reads; null for a zip.
     std::unique_ptr<UnpackedFile> file;
     Archive handle;
     bool packed = false;
@@ -161,7 +161,7 @@ struct OpenArchive {
     return result;
 }
 
-/// Of a zip's methods only deflate and none at all: the others may ask for gigabytes.
+/// Accepts deflated and uncompressed files of a zip only: other methods may need gigabytes.
 inline void check_method(const std::string& path, const std::string& name, archive* handle) {
     const char* format = archive_format_name(handle);
     if ((archive_format(handle) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_ZIP || format == nullptr) return;

@@ -22,7 +22,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What a transform has to say for a kernel to do the same: what it draws for an image of these extents.
+/// A transform that a kernel can compute too: it has a function that draws its numbers for an image of these extents.
 template <class T, class Drawn>
 concept Draws = requires(const T& transform, std::int64_t height, std::int64_t width, const RandomStream& random) {
     { transform.draw(height, width, random) } -> std::same_as<Drawn>;
@@ -204,7 +204,7 @@ private:
         shared.values[thread] = sum;
         shared.squares[thread] = squares;
     }
-    /// What this thread adds to, none of the others reads, and what it reads, none writes.
+    /// No other thread reads what this thread adds to, and none writes what it reads.
     CUPOLA_HOST_DEVICE void add_four(int thread, int step, Shared& shared) const {
         for (int k = 1; k < 4; ++k) {
             shared.values[thread] += shared.values[thread + k * step];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The largest dictionary that a file packed by xz or lzma asks its reader to allocate. libarchive sets no limit, and a
-// file of a hundred bytes may ask for 4 GiB.
+// file of a hundred bytes may need 4 GiB.
 //
 // An xz file is walked from block to block and chunk to chunk by the sizes that it states, without unpacking. Where
 // they contradict each other the walk ends; unpacking then stops at the same place with an error.
@@ -22,7 +22,7 @@ class XzWalk {
 public:
     explicit XzWalk(const std::string& path) : file_(path) {}
 
-    /// Of all blocks of all streams.
+    /// The largest dictionary of all blocks of all streams.
     [[nodiscard]] std::uint64_t largest_dictionary() {
         // Streams may follow one another, with zeros between them.
         while (!ended_) {

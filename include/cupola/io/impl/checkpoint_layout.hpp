@@ -57,7 +57,7 @@ struct StoredTensors {
 
 [[nodiscard]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
     StoredTensors tensors;
-    // What each value (see LayerInfo::reads) was before a Flatten, as long as every feature has kept its place since.
+    // The extents of each value (see LayerInfo::reads) before a Flatten, as long as every feature has kept its place since.
     std::vector<Shape> unflattened(layers.size() + 1);
     for (std::size_t r = 0; r < layers.size(); ++r) {
         const LayerInfo& layer = layers[r];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint has no tensor for, as texts in the file's `__metadata__`, and back.
+// The parts of a checkpoint that are not tensors, as texts in the file's `__metadata__`, and back.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
                                   optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas",
                                   frozen_key = "cupola.frozen";
 
-/// What an optimiser's state may be called: its name becomes part of the tensors'.
+/// Whether an optimiser's state may have this name, which becomes a part of the names of tensors.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
     constexpr std::size_t longest = 64;
     return !name.empty() && name.size() <= longest && std::ranges::all_of(name, [](char c) {

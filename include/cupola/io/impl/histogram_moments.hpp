@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The least and the largest of many floats, their sum, the sum of their squares, and how many are zero, in one pass of
-// vector instructions. One value that is not finite spoils the sums.
+// vector instructions. One value that is not finite makes the sums not finite.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
-/// Of the values given so far.
+/// The sums and the extremes of the values so far.
 struct HistogramMoments {
     std::int64_t zeros = 0;
     float minimum = std::numeric_limits<float>::infinity(), maximum = -minimum;

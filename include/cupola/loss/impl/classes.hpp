@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the cross-entropies of several classes share: their extents, messages and weights.
+// Shared by the cross-entropies of several classes: extents, messages and weights.
 #pragma once
 
 #include <algorithm>

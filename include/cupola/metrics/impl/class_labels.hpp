@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the metrics of classes have in common: rows of logits, one per label.
+// Shared by the metrics of classes: rows of logits, one per label.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the metrics of numbers have in common: a target for each element of the output.
+// Shared by the metrics of numbers: a target for each element of the output.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Offsets in bytes, the weight's being 0; the size is 0 for a node without a folded normalisation.
+/// Offsets in bytes; that of the weight is 0. The size is 0 for a node without a folded normalisation.
 struct FoldedNormPlaces {
     std::size_t bias = 0, bytes = 0;
 };

@@ -51,7 +51,7 @@ private:
     MetricFunction see_;
     NetworkOutputs network_;
     bool with_input_;
-    /// Of each device, where its memory is not the host's.
+    /// Host memory for the outputs of each device whose memory the host cannot read.
     std::vector<Memory> memory_;
     std::mutex mutex_;
     std::condition_variable turn_;

@@ -52,7 +52,7 @@ private:
 template <class D, class T>
 SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
     : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)), rows_(set.replicas()) {
-    // Those of frozen norms stay as they are.
+    // The statistics of frozen norms are not updated.
     std::size_t kept = 0;
     for (const RunningStatistics& each : layers_) {
         if (!set.network().layers[each.layer].uses_running_statistics) layers_[kept++] = each;

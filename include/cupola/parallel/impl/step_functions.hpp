@@ -45,7 +45,7 @@ public:
     StepFunctions(const StepFunctions&) = delete;
     StepFunctions& operator=(const StepFunctions&) = delete;
 
-    // As in TrainingOptions.
+    // These have the meaning of the members of TrainingOptions.
     std::int64_t batch_size = 0;
     int gradient_accumulation_steps = 1;
     std::uint64_t seed = 0;
@@ -82,7 +82,7 @@ protected:
     ~StepFunctions() = default;
 };
 
-/// Those of `options`, which must outlive the object. Options is a TrainingOptions.
+/// The functions of `options`, which must outlive the object. Options is a TrainingOptions.
 template <class D, class Options>
 class StepFunctionsOf final : public StepFunctions<D> {
     using Kernels = typename D::Kernels;

@@ -65,7 +65,7 @@ private:
     /// Since the last record.
     bool has_steps_ = false;
     double weight_ = 0, sum_ = 0;
-    /// Of the last report.
+    /// The step and the learning rate of the last report.
     std::int64_t step_ = 0;
     double learning_rate_ = 0;
     /// The quantity that has to be undercut by min_delta, and the records since that happened.
@@ -85,9 +85,10 @@ private:
     require(!plan.epochs || epochs.samples > 0,
             ".epochs needs batches with samples_per_epoch(), as those of a data set; ", source,
             " has none: use .steps");
-    require(plan.every >= 0, ".every is 0 or more ", plan.steps ? "steps" : "epochs", ", not ", plan.every);
-    require(plan.patience >= 0, ".patience is 0 (the run is not ended early) or more records, not ", plan.patience);
-    require(plan.min_delta >= 0, ".min_delta is 0 or more, not ", plan.min_delta);
+    require(plan.every >= 0, ".every must be 0 or more ", plan.steps ? "steps" : "epochs", ", not ", plan.every);
+    require(plan.patience >= 0, ".patience must be 0 (the run is not ended early) or more records, not ",
+            plan.patience);
+    require(plan.min_delta >= 0, ".min_delta must be 0 or more, not ", plan.min_delta);
     require(plan.patience == 0 || plan.epochs || plan.every > 0,
             ".patience of a run by steps needs .every, the steps between two records");
     require(!plan.restores || plan.epochs || plan.every > 0,
