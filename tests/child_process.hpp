@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs one test case of this executable again in its own process, with other environment variables: variables that a
+// Tests in other processes. `run_in_child` runs one test case of this executable again in its own process, with other environment variables: variables that a
 // runtime reads only once, when it starts (OMP_THREAD_LIMIT, ONEDNN_MAX_CPU_ISA), cannot be tested otherwise. The case
 // is marked `doctest::skip()`, so that only the child runs it.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,5 +70,27 @@ struct ChildResult {
         summary != std::string::npos &&
         std::sscanf(result.output.c_str() + summary, "test cases: %d | %d passed", &cases, &passed) == 2;
     result.passed = WIFEXITED(status) && WEXITSTATUS(status) == 0 && counted && cases == 1 && passed == 1;
+    return result;
+}
+
+/// The result of `f` in a process of its own, with its own limits and signals.
+inline std::string in_child(const std::function<std::string()>& f) {
+    int ends[2];
+    if (pipe(ends) != 0) return "(no pipe)";
+    std::fflush(nullptr);  // or the child would print again what is waiting here
+    const pid_t child = fork();
+    if (child == 0) {
+        const std::string result = f();
+        const ssize_t written = write(ends[1], result.data(), result.size());
+        _exit(written < 0 ? 1 : 0);
+    }
+    close(ends[1]);
+    std::string result;
+    char buffer[256];
+    for (ssize_t got = read(ends[0], buffer, sizeof buffer); got > 0; got = read(ends[0], buffer, sizeof buffer)) {
+        result.append(buffer, static_cast<std::size_t>(got));
+    }
+    close(ends[0]);
+    waitpid(child, nullptr, 0);
     return result;
 }

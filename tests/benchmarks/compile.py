@@ -12,7 +12,6 @@ import os
 import pathlib
 import shlex
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
@@ -137,16 +136,6 @@ def deep_network(layers):
     return text.replace('"local3", "local4"', '"conv1", "conv2"')
 
 
-def middle(samples):
-    clock, processor, memory = zip(*samples)
-    return {
-        "seconds": statistics.median(clock),
-        "processor_seconds": statistics.median(processor),
-        "megabytes": statistics.median(memory),
-        "seconds_range": [min(clock), max(clock)],
-    }
-
-
 def take_turns(commands, rounds, folder):
     samples = {name: [] for name in commands}
     busiest = 0.0
@@ -163,7 +152,7 @@ def take_turns(commands, rounds, folder):
                 f"round {number + 1}: {name}: {sample[0]:.2f} s, {sample[2]:.0f} MB, others used {others:.0%} of the machine",
                 flush=True,
             )
-    return {name: middle(s) for name, s in samples.items()}, busiest
+    return {name: machine.middle(s) for name, s in samples.items()}, busiest
 
 
 def options_of(words=None):

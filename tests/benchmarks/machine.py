@@ -6,6 +6,7 @@ import os
 import pathlib
 import platform
 import re
+import statistics
 import subprocess
 import time
 
@@ -93,6 +94,17 @@ def process_seconds(pid):
 def peak_bytes(pid):
     """The peak memory of a process."""
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
+def middle(samples):
+    """The medians of runs of a process, each (elapsed seconds, CPU seconds, peak MB), and the range of the elapsed seconds."""
+    clock, processor, memory = zip(*samples)
+    return {
+        "seconds": statistics.median(clock),
+        "processor_seconds": statistics.median(processor),
+        "megabytes": statistics.median(memory),
+        "seconds_range": [min(clock), max(clock)],
+    }
 
 
 def table(header, rows):

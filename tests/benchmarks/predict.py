@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -34,16 +33,6 @@ def run_once(command):
     if process.returncode != 0:
         raise SystemExit(f"{command[0]} failed: {message}")
     return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
-
-
-def middle(samples):
-    clock, processor, memory = zip(*samples)
-    return {
-        "seconds": statistics.median(clock),
-        "processor_seconds": statistics.median(processor),
-        "megabytes": statistics.median(memory),
-        "seconds_range": [min(clock), max(clock)],
-    }
 
 
 def sizes_of(program, folder):
@@ -103,7 +92,7 @@ def main():
                 if sample[0] > 0.5:
                     busiest = max(busiest, others)
                 samples[key].append(sample)
-    figures = {key: middle(values) for key, values in samples.items()}
+    figures = {key: machine.middle(values) for key, values in samples.items()}
     for peer in ("Cupola", "PyTorch"):
         few, many = figures[f"{peer}, one image"], figures[f"{peer}, {1 + MORE_IMAGES} images"]
         figures[peer] = {"ms_per_further_image": 1e3 * (many["seconds"] - few["seconds"]) / MORE_IMAGES}

@@ -15,12 +15,13 @@
 #include <string>
 #include <vector>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <archive.h>
 #include <archive_entry.h>
 #include <jpeglib.h>
+
+#include "../child_process.hpp"
 
 namespace cupola_tests {
 
@@ -154,29 +155,14 @@ inline void write_archive(const std::string& path, const std::map<std::string, B
     write_archive(path, std::vector<std::pair<std::string, Bytes>>(files.begin(), files.end()), packing);
 }
 
-/// What f returns when it is run by a user who owns nothing: root may read everything, so a test of rights that runs as
-/// root takes another process.
+/// What f returns when it is run by a user who owns nothing. Root may read everything, so a test of rights that runs as root
+/// uses another process.
 inline std::string as_nobody(const std::function<std::string()>& f) {
     if (geteuid() != 0) return f();
-    int ends[2];
-    if (pipe(ends) != 0) return "(no pipe)";
-    std::fflush(nullptr);  // or the child would print again what is waiting here
-    const pid_t child = fork();
-    if (child == 0) {
+    return in_child([&] {
         constexpr uid_t nobody = 65534;
-        const std::string result = setuid(nobody) == 0 ? f() : "(setuid failed)";
-        const ssize_t written = write(ends[1], result.data(), result.size());
-        _exit(written < 0 ? 1 : 0);
-    }
-    close(ends[1]);
-    std::string result;
-    char buffer[256];
-    for (ssize_t got = read(ends[0], buffer, sizeof buffer); got > 0; got = read(ends[0], buffer, sizeof buffer)) {
-        result.append(buffer, static_cast<std::size_t>(got));
-    }
-    close(ends[0]);
-    waitpid(child, nullptr, 0);
-    return result;
+        return setuid(nobody) == 0 ? f() : std::string("(setuid failed)");
+    });
 }
 
 }  // namespace cupola_tests

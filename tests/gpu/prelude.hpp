@@ -94,6 +94,7 @@
 #include "../loss/loss_run.hpp"
 #include "../net/graph_run.hpp"
 #include "../ops/convolution_problem.hpp"
+#include "../ops/fused_relu.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/batch_norm.hpp"
 #include "../reference/compare.hpp"

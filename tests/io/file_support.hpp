@@ -17,10 +17,9 @@
 #include <set>
 #include <string>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cupola/io/impl/whole_file.hpp>
+
+#include "../child_process.hpp"
 
 namespace io_tests {
 
@@ -82,27 +81,7 @@ inline std::string safetensors(const std::string& header, const std::string& dat
     return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
 }
 
-/// What `f` returns in a process of its own, with its limits and its signals.
-inline std::string in_child(const std::function<std::string()>& f) {
-    int ends[2];
-    if (pipe(ends) != 0) return "(no pipe)";
-    std::fflush(nullptr);  // or the child would print again what is waiting here
-    const pid_t child = fork();
-    if (child == 0) {
-        const std::string result = f();
-        const ssize_t written = write(ends[1], result.data(), result.size());
-        _exit(written < 0 ? 1 : 0);
-    }
-    close(ends[1]);
-    std::string result;
-    char buffer[256];
-    for (ssize_t got = read(ends[0], buffer, sizeof buffer); got > 0; got = read(ends[0], buffer, sizeof buffer)) {
-        result.append(buffer, static_cast<std::size_t>(got));
-    }
-    close(ends[0]);
-    waitpid(child, nullptr, 0);
-    return result;
-}
+using ::in_child;
 
 /// The most bytes that operator new had given out at one time while `f` ran, beside those before it.
 std::size_t peak_bytes(const std::function<void()>& f);

@@ -18,6 +18,7 @@
 #include "../reference/linear.hpp"
 #include "../reference/relu.hpp"
 #include "../throws_with.hpp"
+#include "fused_relu.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -154,20 +155,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of th
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of<D>(c, seed, 2);
-        Outcome apart = run<D>(c, problem);
-        problem.activation = Activation::relu;
-        const Outcome fused = run<D>(c, problem);
-        for (float& value : apart.output) value = value < 0.0F ? 0.0F : value;
-        CHECK(reference::same_bits_but_zeros_sign(fused.output, apart.output));
-
-        problem.activation = Activation::none;
-        problem.dy = reference::relu_mask(fused.output, problem.dy);
-        apart = run<D>(c, problem);
-        CHECK(reference::same_bits(fused.input_gradient, apart.input_gradient));
-        for (std::size_t i = 0; i < apart.parameter_gradients.size(); ++i) {
-            CHECK(reference::same_bits(fused.parameter_gradients[i], apart.parameter_gradients[i]));
-        }
+        fused_relu::check_bits(problem_of<D>(c, seed, 2), [&](const Problem& problem) { return run<D>(c, problem); });
     }
 }
 TEST_CASE_TEMPLATE_APPLY(linear_relu_bits, DevicesAndElements);
@@ -177,23 +165,8 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU mask is applied by the next
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of<D>(c, seed, 2);
-        problem.activation = Activation::relu;
-        const Outcome itself = run<D>(c, problem);
-        problem.relu_mask_applied_by_next = true;
-        problem.dy = reference::relu_mask(itself.output, problem.dy);
-        const Outcome masked = run<D>(c, problem);
-        CHECK(reference::same_bits(masked.output, itself.output));
-        CHECK(reference::same_bits(masked.input_gradient, itself.input_gradient));
-        for (std::size_t i = 0; i < itself.parameter_gradients.size(); ++i) {
-            CHECK(reference::same_bits(masked.parameter_gradients[i], itself.parameter_gradients[i]));
-        }
-        // And what is not masked stays so.
-        problem.dy = problem_of<D>(c, seed, 2).dy;
-        const Outcome unmasked = run<D>(c, problem);
-        problem.activation = Activation::none;
-        problem.relu_mask_applied_by_next = false;
-        CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
+        fused_relu::check_mask_applied_by_next(problem_of<D>(c, seed, 2),
+                                               [&](const Problem& problem) { return run<D>(c, problem); });
     }
 }
 TEST_CASE_TEMPLATE_APPLY(linear_masked, DevicesAndElements);

@@ -67,6 +67,51 @@ constexpr void describe_branch(CompileTimeMessage& message, std::size_t place) {
     }
 }
 
+/// A block of branches in messages: its type, its name, and the layer that its branches read.
+struct BlockInfo {
+    const char* type;
+    std::string_view name;
+    std::size_t forked;
+};
+
+/// Begins the message about a block that has this number of layers beyond those so far; 0 if they are not known yet.
+template <std::size_t layer_count>
+constexpr void begin_block_diagnostic(Walk<layer_count>& walk, const BlockInfo& block, std::size_t layers_to_come) {
+    walk.diagnostic << "the " << block.type << (layers_to_come != 0 ? " of layers " : " that begins at layer ")
+                    << static_cast<std::int64_t>(block.forked);
+    if (layers_to_come != 0) walk.diagnostic << " to " << static_cast<std::int64_t>(walk.count + layers_to_come);
+    if (!block.name.empty()) walk.diagnostic << " (" << block.name << ")";
+}
+
+/// Joins the ends of the branches by layers `Joint`, the last of which has the block's name.
+template <class Joint, bool residual, std::size_t layer_count>
+constexpr void join_branches(Walk<layer_count>& walk, const BlockInfo& block, std::span<const BranchEnd> ends) {
+    constexpr bool concatenates = std::same_as<Joint, Concatenation>;
+    const std::size_t count = ends.size();
+    walk.value = ends[0].value;
+    walk.shape = ends[0].shape;
+    for (std::size_t k = 1; k < count; ++k) {
+        const BranchEnd& end = ends[k];
+        if (!fits<Joint>(walk.shape, end.shape)) {
+            begin_block_diagnostic(walk, block, count - k);
+            walk.diagnostic << (concatenates ? " cannot concatenate along channels: " : " cannot add: ");
+            describe_branch<residual>(walk.diagnostic, 0);
+            walk.diagnostic << " is " << ends[0].shape << " from ";
+            describe_source(walk.diagnostic, walk.layers, ends[0].value);
+            describe_branch<residual>(walk.diagnostic << ", and ", k);
+            walk.diagnostic << " is " << end.shape << " from ";
+            describe_source(walk.diagnostic, walk.layers, end.value);
+            return;
+        }
+        add_layer<Joint>(walk, k + 1 == count ? block.name : std::string_view{});
+        also_read<Joint>(walk, end.value, end.shape, end.aside);
+        if constexpr (concatenates) {
+            LayerInfo& joint = walk.layers[walk.count - 1];
+            joint.type = joint.description = block.type;
+        }
+    }
+}
+
 /// The layers of a block of branches, of which the last has the block's name: net/branches.hpp.
 template <class Prefix, class Module, class... Branches, std::size_t layer_count>
 constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
@@ -75,28 +120,22 @@ constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
     constexpr bool residual = IsResidual<Module>, concatenates = std::same_as<Joint, Concatenation>;
     constexpr std::size_t count = sizeof...(Branches);
     constexpr const char* type = residual ? "Residual" : concatenates ? "Concat" : "Add";
-    const std::string_view name = name_of<Prefix, Module>();
 
     add_layer<Fork>(walk, {});
     const std::size_t forked = walk.value;
-    const auto begin_diagnostic = [&](std::size_t layers_to_come) {
-        walk.diagnostic << "the " << type << (layers_to_come != 0 ? " of layers " : " that begins at layer ")
-                        << static_cast<std::int64_t>(forked);
-        if (layers_to_come != 0) walk.diagnostic << " to " << static_cast<std::int64_t>(walk.count + layers_to_come);
-        if (!name.empty()) walk.diagnostic << " (" << name << ")";
-    };
+    const BlockInfo block{type, name_of<Prefix, Module>(), forked};
     if constexpr (residual) {
         using Shortcut = typename Module::ResidualShortcut;
         if constexpr (!IsShortcut<Shortcut>) {
             const std::string_view first = short_type_name<typename Unnamed<Shortcut>::Type>();
-            begin_diagnostic(0);
+            begin_block_diagnostic(walk, block, 0);
             walk.diagnostic << " has " << first << " in place of its shortcut: write Identity before it, or Projection<"
                             << first << "> if it is the shortcut";
             return;
         }
     }
     if (count < 2) {
-        begin_diagnostic(0);
+        begin_block_diagnostic(walk, block, 0);
         walk.diagnostic << " has " << (count == 0 ? "no branch" : "one branch") << ": it needs two or more";
         return;
     }
@@ -109,7 +148,7 @@ constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
     constexpr bool identities[] = {false, std::same_as<Branches, Identity>...};
     for (std::size_t k = 0; k < count; ++k) {
         if (ends[k].value != forked || (identities[k + 1] && !(residual && k == 0))) continue;
-        begin_diagnostic(count - 1);
+        begin_block_diagnostic(walk, block, count - 1);
         if (!residual) {
             walk.diagnostic << " has no layers in branch " << static_cast<std::int64_t>(k + 1) << ": use Identity";
         } else {
@@ -118,25 +157,7 @@ constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
         }
         return;
     }
-    walk.value = ends[0].value;
-    walk.shape = ends[0].shape;
-    for (std::size_t k = 1; k < count; ++k) {
-        const BranchEnd& end = ends[k];
-        if (!fits<Joint>(walk.shape, end.shape)) {
-            begin_diagnostic(count - k);
-            walk.diagnostic << (concatenates ? " cannot concatenate along channels: " : " cannot add: ");
-            describe_branch<residual>(walk.diagnostic, 0);
-            walk.diagnostic << " is " << ends[0].shape << " from ";
-            describe_source(walk.diagnostic, walk.layers, ends[0].value);
-            describe_branch<residual>(walk.diagnostic << ", and ", k);
-            walk.diagnostic << " is " << end.shape << " from ";
-            describe_source(walk.diagnostic, walk.layers, end.value);
-            return;
-        }
-        add_layer<Joint>(walk, k + 1 == count ? name : std::string_view{});
-        also_read<Joint>(walk, end.value, end.shape, end.aside);
-        if constexpr (concatenates) walk.layers[walk.count - 1].type = walk.layers[walk.count - 1].description = type;
-    }
+    join_branches<Joint, residual>(walk, block, ends);
 }
 
 }  // namespace impl
