@@ -7,7 +7,7 @@
 #include <exception>
 #include <string>
 
-/// The text of the exception of type `Exception` that `f` throws; a text that says so where it throws none, or another.
+/// The text of the exception of type `Exception` that `f` throws; a text about it if `f` throws none, or another.
 template <class Exception, class Function>
 [[nodiscard]] std::string message_of(Function&& f) {
     try {

@@ -108,7 +108,7 @@ void* mmap(void* address, std::size_t bytes, int protection, int flags, int file
 }
 }
 
-// libstdc++'s own operator new would call malloc from its text and hide who asked.
+// libstdc++'s own operator new would call malloc from its own code and hide the caller.
 void* operator new(std::size_t bytes) {
     CUPOLA_TEST_COUNT(bytes);
     return allocated(__libc_malloc(bytes));

@@ -93,7 +93,7 @@ std::size_t peak_bytes() { return impl::number_in_file("/proc/self/status", "VmH
 
 TEST_CASE("trains for its footprint") {
     const char* const batch_text = std::getenv("CUPOLA_TEST_FOOTPRINT");
-    if (batch_text == nullptr) return;  // only the test below asks for it, in a process of its own
+    if (batch_text == nullptr) return;  // only the test below sets it, for a process of its own
     const std::int64_t batch = std::atoll(batch_text);
     std::vector<float> images(static_cast<std::size_t>(batch) * 24 * 24 * 3, 0.5F);
     std::vector<std::int32_t> labels(static_cast<std::size_t>(batch), 3);

@@ -40,7 +40,7 @@ dnnl_engine_t engine;
 dnnl_stream_t stream;
 dnnl_data_type_t element = dnnl_f32;  // of activations
 
-// Huge pages, as Cupola's own arenas ask for, so that the comparison is fair. Benchmarks do not free.
+// Huge pages, as in Cupola's arenas, so that the comparison is fair. The memory is never freed.
 void* allocate(std::size_t bytes) {
     constexpr std::size_t huge = std::size_t{1} << 21;
     void* memory = nullptr;

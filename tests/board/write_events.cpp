@@ -85,7 +85,7 @@ private:
     std::map<std::pair<std::string, std::int64_t>, std::pair<std::string, std::vector<double>>> rows_;
 };
 
-/// The same run goes on: it does not begin again.
+/// The same run continues: it does not start again.
 struct OnlySteps {
     SummaryWriter* writer;
     bool should_inspect(std::int64_t step) const { return writer->should_inspect(step); }

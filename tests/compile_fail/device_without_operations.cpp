@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A device for which nobody has written the operations: here, one that is like Host and is not Host.
+// A device without operations: one that is like Host but is not Host.
 //
 // expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Other
 // errors-at-most: 1

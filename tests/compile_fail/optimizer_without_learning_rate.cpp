@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An optimiser that the report could not ask for its rate.
+// An optimiser without the function of its learning rate, which the report needs.
 //
 // expect: Descent is not an optimiser on Host: it lacks `double learning_rate_at(std::int64_t step) const`
 // errors-at-most: 1

@@ -115,7 +115,7 @@ TEST_CASE("a signal that the caller had blocked stays pending") {
 TEST_CASE("another thread's writes are not affected") {
     CHECK(exit_of([] {
               const FileSizeSignalBlock block;
-              // A thread inherits its maker's mask: it asks for the signal itself.
+              // A thread inherits the signal mask of its creator, so it unblocks the signal itself.
               std::thread([] {
                   sigset_t signal;
                   sigemptyset(&signal);

@@ -134,7 +134,7 @@ TEST_CASE("several targets have their own names, types and extents") {
     CHECK(targets_of<float>(table, 1) == std::vector<float>{2, 1, 4, 3});
     CHECK(inputs_of(table) == std::vector<float>{7, 8});
     CHECK(table.classes("kind")[1] == "cat");
-    // The names of the columns belong to the table that is asked, and not to the one it was copied from.
+    // The names of the columns belong to the copy, not to the table that was copied.
     auto first = std::make_unique<Table>(table);
     const Table copy = *first;
     first.reset();

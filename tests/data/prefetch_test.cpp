@@ -132,7 +132,7 @@ TEST_CASE("a replica's batch is unchanged until the replica requests its next st
         const BatchView held = batches(0, 0, context);
         for (std::int64_t step = 0; step < 20; ++step) CHECK(holds(batches(step, 1, context), step, 1));
         CHECK(holds(held, 0, 0));
-        CHECK(batches(0, 0, context).inputs() == held.inputs());  // asked again, the same batch
+        CHECK(batches(0, 0, context).inputs() == held.inputs());  // a second request returns the same batch
         CHECK(holds(batches(1, 0, context), 1, 0));
     }
 }
@@ -193,7 +193,7 @@ TEST_CASE("the queue can be destroyed at once: before the first batch, between s
             for (std::int64_t step = 0; step < 3; ++step) batches(step, 0, context);
         }
         if (workers == 0) continue;
-        constexpr std::int64_t size = 100'000;  // 12,500 pieces of a millisecond each, if nobody stopped
+        constexpr std::int64_t size = 100'000;  // 12,500 pieces of a millisecond each, if not stopped
         const Noted slow{.size = size, .pause = std::chrono::milliseconds(1)};
         {
             auto batches = std::make_unique<Prefetch<Noted>>(slow, PrefetchOptions{.workers = workers});

@@ -32,7 +32,7 @@ inline cupola::ImageSet random_images(std::int64_t count, std::int64_t height, s
             {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}};
 }
 
-/// A device of one thread that is no device: batches ask of a context no more than a `parallel_for`.
+/// Replaces a device of one thread: batches need only `parallel_for` of a context.
 struct SerialContext {};
 
 template <class Function>

@@ -106,7 +106,7 @@ TEST_CASE("metrics see each batch once, in order, and have the same bits for any
         }
         CHECK(ordered.outputs == expected.outputs);
         CHECK(ordered.value == expected.value);
-        CHECK(evaluate(training, test, ordered).metric("ordered") == expected.value);  // begins anew
+        CHECK(evaluate(training, test, ordered).metric("ordered") == expected.value);  // starts again
     }
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("the validations of a run compute metrics, and the best record may be 
     CHECK(message_of<InvalidArgument>([&] { (void)history.records[0].metric("auc"); }) ==
           "this record has no metric auc");
 
-    // The smallest value is the best of a metric that says so.
+    // The smallest value is the best of a metric with Better::smaller.
     Training other({.batch_size = 6, .seed = 1, .optimizer = {.learning_rate = 0.2, .momentum = 0.9}});
     const History smallest =
         fit(other, batches, {.epochs = 6, .validation = test, .metrics = {Ordered{}}, .quantity = "ordered"});

@@ -147,7 +147,7 @@ TEST_CASE_TEMPLATE("a fork adds the gradients of its two readers, in the memory 
     Made<ops::Fork<Host, T>, T> fork;
     BackwardArgs<Host, T> args{{.context = fork.context}};
     args.output_gradient = a.data(), args.second_output_gradient = b.data();
-    fork.op.backward(args);  // nobody wants it
+    fork.op.backward(args);  // no gradient of the input is needed
     for (std::size_t i = 0; i < a.size(); ++i) REQUIRE(static_cast<float>(a[i]) == static_cast<float>(before[i]));
     args.input_gradient = a.data();
     fork.op.backward(args);

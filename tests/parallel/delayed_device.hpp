@@ -66,7 +66,7 @@ public:
 
 private:
     static std::size_t slot(std::int64_t step) { return static_cast<std::size_t>(step) % 3; }
-    /// Runs what was queued before, if it is this queue's own thread that asks.
+    /// Runs the work that was queued before, if the calling thread is that of this queue.
     bool done(std::int64_t count) {
         for (; std::this_thread::get_id() == own_ && done_ < count; ++done_) {
             std::exchange(work_.front(), nullptr)();

@@ -251,7 +251,7 @@ TEST_CASE(
     Group group(NcclAllReduce{}, 2, {0, 3});
     group.start();
     CHECK(run_steps(group, devices, 2, 0, 2, 2) == 4);
-    // One device waits for a sum that the other never comes to.
+    // One device waits for a sum that the other never calls.
     std::string waiting;
     std::thread waits([&] { waiting = message_of<DeviceError>([&] { sums(group, devices, 0, 0, 2, 2); }); });
     group.break_off(1, 2, "an illegal memory access was encountered");
@@ -334,7 +334,7 @@ TEST_CASE("child: the other process of two" * doctest::skip()) {
 
 namespace {
 
-/// The other process, while this one goes on.
+/// The other process, which runs while this one continues.
 class OtherProcess {
 public:
     OtherProcess(int process, int devices, const std::string& id_file, int die_at = -1)

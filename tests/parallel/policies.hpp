@@ -106,7 +106,7 @@ struct DeviceSum {
     using Collective = SumAcross<D>;
 };
 
-/// Local SGD (Stich 2018): every K steps each replica goes on from the mean of all replicas' parameters.
+/// Local SGD (Stich 2018): every K steps each replica continues from the mean of all replicas' parameters.
 struct LocalSgd {
     static constexpr std::string_view name = "LocalSgd";
     std::int64_t steps = 4;

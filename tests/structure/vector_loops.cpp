@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The marked loops of include/ that cupola::ops does not hold: templates that nothing there asks for, and the readers'.
+// The marked loops of include/ that cupola::ops does not contain: templates that it does not instantiate, and those of the
+// readers.
 #include <cupola/cupola.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>
 #include <cupola/data/random_crop_flip.hpp>

@@ -68,7 +68,7 @@ TEST_CASE("callbacks are called in order with the hooks they have, and keep thei
     CHECK(everything.seen == std::vector<std::string>{"begin 2", "step 0", "step 1", "end"});
     CHECK(only_end.ends == 1);
     everything.seen.clear();
-    CHECK(fit(training, batches, {.steps = 1}, everything).steps == 1);  // goes on where it stood
+    CHECK(fit(training, batches, {.steps = 1}, everything).steps == 1);  // continues where it was
     CHECK(everything.seen == std::vector<std::string>{"begin 3", "step 2", "end"});
 }
 

@@ -14,7 +14,7 @@
 
 // The instruction sets that these headers select code by, in rising order. Every processor with AVX2 and FMA has the rest
 // of x86-64-v3 too. Beside BF16's, compilers use none of the instructions that processors have beyond x86-64-v4 (VNNI,
-// VBMI, FP16, AMX) in this code; whether there is AMX is asked when the program runs.
+// VBMI, FP16, AMX) in this code; AMX is detected at run time.
 #define CUPOLA_ISA_BASELINE 1
 #define CUPOLA_ISA_AVX2 2
 #define CUPOLA_ISA_AVX512 4

@@ -3,8 +3,8 @@
 // Training batches as a pure function of (seed, step, replica), and the two concepts behind them.
 //
 // Step s (from 0) of R replicas with batches of B takes the positions [s*R*B, (s+1)*R*B) of the shuffled stream
-// (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on the steps that were asked for before, so a run
-// is resumed by asking for its next step. Another order of the samples, by weights, is WeightedOrder (data/weighted_order.hpp).
+// (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on the steps that were requested before, so a run
+// is resumed by requesting its next step. Another order of the samples, by weights, is WeightedOrder (data/weighted_order.hpp).
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,7 @@ inline void require_global_batch(const BatchOptions& options) {
 
 }  // namespace impl
 
-/// An endless stream of samples: which is at each of some positions, a pure function that any number of threads may ask.
+/// An endless stream of samples: finds the samples at some positions, by a pure function that any number of threads may call.
 template <class T>
 concept SampleOrder = requires(const T& order, std::int64_t first, std::span<SampleOfEpoch> places) {
     { order.size() } -> std::convertible_to<std::int64_t>;

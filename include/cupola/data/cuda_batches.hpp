@@ -168,7 +168,7 @@ public:
     [[nodiscard]] int slots() const { return samples_.slots(); }
     [[nodiscard]] const Columns& columns() const { return samples_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return samples_.shape(); }
-    /// Allows batches to be asked for from this many threads. Not while they are asked for.
+    /// Allows batches to be requested from this many threads. Must not be called while one is requested.
     void provide_slots(int slots) { samples_.provide_slots(slots); }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (images_->size() + batch_size_ - 1) / batch_size_; }

@@ -14,8 +14,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The batches of `data`, which has to outlive them. Batches are asked for from `slots` threads at most, each with its
-/// own slot; any slot may ask for any batch.
+/// The batches of `data`, which has to outlive them. Batches are requested from at most `slots` threads, each with its
+/// own slot; any slot may request any batch.
 template <Dataset Data, SampleTransform<Data> Transform>
 class EvaluationBatches {
 public:
@@ -36,7 +36,7 @@ public:
     [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
-    /// Allows batches to be asked for from this many threads.
+    /// Allows batches to be requested from this many threads.
     void provide_slots(int slots) {
         while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
     }
@@ -51,7 +51,7 @@ public:
         return std::min(batch_size_, data_->size() - index * batch_size_);
     }
 
-    /// Batch `index`, prepared by the context's team; valid until the slot asks for another.
+    /// Batch `index`, prepared by the context's team; valid until the slot requests another.
     template <class Context>
     BatchView operator()(std::int64_t index, int slot, Context& context) const {
         require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());

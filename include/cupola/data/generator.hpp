@@ -137,12 +137,12 @@ public:
     [[nodiscard]] std::int64_t count() const { return count_; }
     [[nodiscard]] Columns columns() const { return source_.columns(); }
     [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
-    /// Allows batches to be asked for from this many threads.
+    /// Allows batches to be requested from this many threads.
     void provide_slots(int slots) {
         while (this->slots() < slots) buffers_.emplace_back(source_.batch_size(), source_.columns());
     }
 
-    /// Batch `index`, prepared by the context's team; valid until the slot asks for another.
+    /// Batch `index`, prepared by the context's team; valid until the slot requests another.
     template <class Context>
     BatchView operator()(std::int64_t index, int slot, Context& context) const {
         require(index >= 0 && index < count_, "batch ", index, " is out of range: the number of batches is ", count_);

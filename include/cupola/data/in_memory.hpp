@@ -74,7 +74,7 @@ private:
 static_assert(Dataset<InMemory>);
 
 /// Training batches of samples in memory, shuffled by seed and epoch. Copying a sample is cheap, so the device that
-/// asks for a batch prepares it, without a queue or workers; `Prefetch` adds those. `InMemoryBatches batches(data,
+/// requests a batch prepares it, without a queue or workers; `Prefetch` adds those. `InMemoryBatches batches(data,
 /// {.batch_size = 32, .replicas = 2, .seed = 1});`
 class InMemoryBatches {
 public:
@@ -94,7 +94,7 @@ public:
     [[nodiscard]] const Columns& columns() const { return source_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return source_.sample_shape(); }
 
-    /// The batch of a step and replica, prepared by the context's team; valid until this replica asks for another.
+    /// The batch of a step and replica, prepared by the context's team; valid until this replica requests another.
     template <class Context>
     BatchView operator()(std::int64_t step, int replica, Context& context);
 

@@ -59,8 +59,8 @@ struct PinnedUploaderOptions {
     double timeout_seconds = 600;
 };
 
-/// `Source` is a BatchSource, whose batches are then made in the pinned memory itself, by the thread of the device that
-/// asks, or gives batches. It has to outlive this.
+/// `Source` is a BatchSource, whose batches are made in the pinned memory itself by the thread of the requesting device, or
+/// a type that returns batches. It must outlive this object.
 template <class Source>
     requires BatchSource<Source> || GivesBatches<Source>
 class PinnedUploader {

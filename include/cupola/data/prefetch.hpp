@@ -4,7 +4,7 @@
 //
 // The queue holds two batches per replica: the one it trains on and the next. Workers fill the oldest step first. A
 // batch is a pure function of its step and replica, so it is the same for any number of workers; without workers, the
-// call that asks for a batch prepares it, with the threads of the device that asks. After construction nothing is
+// call that requests a batch prepares it, with the threads of the calling device. After construction nothing is
 // allocated.
 #pragma once
 
@@ -32,7 +32,7 @@ struct PrefetchOptions {
     int workers = 0;
 };
 
-/// The batches of `Source`, prepared ahead. Replicas ask from their own threads, each for one step after another,
+/// The batches of `Source`, prepared ahead. Replicas call from their own threads, each for one step after another,
 /// beginning at any step.
 template <BatchSource Source>
 class Prefetch {
@@ -70,7 +70,7 @@ public:
     [[nodiscard]] Shape sample_shape() const { return input_shape_of(source_.columns()); }
     [[nodiscard]] int workers() const { return static_cast<int>(workers_.size()); }
 
-    /// The batch of a step and replica; valid until this replica asks for its next step. Throws the exception of the
+    /// The batch of a step and replica; valid until this replica requests its next step. Throws the exception of the
     /// preparation, and InvalidArgument for a step that is neither this replica's current nor its next.
     template <class Context>
     BatchView operator()(std::int64_t step, int replica, Context& context) {
@@ -116,8 +116,8 @@ private:
     /// One replica's batches: the one it holds, and the next.
     struct Queue {
         std::vector<Slot> slots;
-        bool holds = false;                 ///< has asked for a step yet
-        std::int64_t asked = -1, next = 0;  ///< the last step it asked for; the first that no worker has taken
+        bool holds = false;                 ///< whether it has requested a step yet
+        std::int64_t asked = -1, next = 0;  ///< the last step that it requested; the first that no worker has taken
         Slot& slot_of(std::int64_t step) { return slots[static_cast<std::size_t>(step + 1) % slots.size()]; }
     };
 

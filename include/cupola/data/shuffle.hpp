@@ -103,7 +103,7 @@ CUPOLA_INLINE void ShuffledOrder::samples_at(std::int64_t first, std::span<Sampl
         place = {permutation.order[static_cast<std::size_t>(first % size_)], static_cast<std::uint32_t>(epoch)};
         ++first;
     }
-    // By now nobody looks up the epoch before, whose memory the next one's permutation takes.
+    // The epoch before is no longer read; the permutation of the next one uses its memory.
     if (first % size_ > size_ / 2 && first / size_ < max_epoch)
         advance(begun(first / size_ + 1), 2 * places.size() + 1);
 }

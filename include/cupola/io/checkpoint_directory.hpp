@@ -66,7 +66,7 @@ public:
     /// The texts of the run of the best checkpoint so far; empty if there is none.
     [[nodiscard]] const CheckpointInfo& best_info() const { return best_info_; }
     /// Throws DataError where the best checkpoint is of another network than `Net::layers`: its metric cannot be
-    /// compared, and it must not be replaced. `save_best` checks the same; a training asks before its first step.
+    /// compared, and it must not be replaced. `save_best` checks the same; a training checks it before its first step.
     void require_best_of(std::span<const LayerInfo> layers) {
         if (!best_ || best_compared_) return;
         try {

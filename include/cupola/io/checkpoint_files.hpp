@@ -75,7 +75,7 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
 }
 
 /// The newest checkpoint in `folder` that is not damaged. One that is valid but of another network or version throws,
-/// and so does one that cannot be read: an older one is not what was asked for. `frozen` as in read_checkpoint.
+/// and so does one that cannot be read: an older one was not requested. `frozen` as in read_checkpoint.
 [[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
                                                              std::span<const LayerInfo> layers,
                                                              FrozenInFile frozen = FrozenInFile::as_in_network) {

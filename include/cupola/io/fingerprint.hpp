@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fingerprint(data): what a data set is, whatever it is called and wherever it lies: "50000 images, crc32c 1a2b3c4d". A run
-// writes it into its checkpoints, and compares it where it goes on. Reads every sample once.
+// fingerprint(data): identifies the contents of a data set, independently of its name and path: "50000 images, crc32c
+// 1a2b3c4d". A run stores it in its checkpoints and compares it when it is resumed. Reads every sample once.
 #pragma once
 
 #include <cstddef>

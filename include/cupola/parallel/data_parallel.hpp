@@ -267,7 +267,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return rates;
     }
 
-    /// The reason, for the log, why the work of a step is queued anew each time although the device could capture it; empty
+    /// The reason, for the log, why the work of a step is queued again each time although the device could capture it; empty
     /// if it is captured, or if the device captures nothing.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
     /// Calls visit(recording) for each recording of a device.

@@ -32,7 +32,7 @@ void require_columns(std::string_view subject, const Columns& columns, std::span
 /// Throws InvalidArgument unless the batch is empty, or has each of `required`, and memory for them.
 void require_batch(const BatchView& batch, std::span<const RequiredColumn> required);
 
-/// The same for a source of batches, before the first one is asked for: checks its `columns()`, if it has them.
+/// The same for a source of batches, before the first one is requested: checks its `columns()`, if it has them.
 template <class Batches>
 void require_batches(const Batches& batches, std::span<const RequiredColumn> required) {
     if constexpr (requires { Columns(batches.columns()); }) {

@@ -47,7 +47,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// Continues with the smoothed losses that a checkpoint contains; without them they start anew.
+/// Continues with the smoothed losses that a checkpoint contains; without them they start again.
 [[gnu::cold]] inline void restore_losses(const CheckpointInfo& info, LossAverages& losses) {
     const std::string* const kept = info.find(losses_key);
     if (kept == nullptr) return;

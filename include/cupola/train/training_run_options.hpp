@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// The use of the checkpoints that are in a run's folder.
 enum class Resume : std::uint8_t {
     no,        ///< rejects a folder with checkpoints; nothing is deleted
-    if_there,  ///< resumes from the newest valid checkpoint, or starts anew if there is none
+    if_there,  ///< resumes from the newest valid checkpoint; starts a new run if there is none
     yes,       ///< resumes, and throws if there is no checkpoint
     anyway     ///< resumes also from a checkpoint with other settings, and prints which
 };

@@ -67,7 +67,7 @@ TEST_CASE("a dictionary larger than the limit is rejected before it is allocated
     CHECK(refusal(b) == "(no exception)");
     CHECK(refusal(b, {.dictionary_bytes = mebibyte}) ==
           b + " needs a dictionary of 8388608 bytes; at most 1048576 are accepted");
-    // A file of a hundred bytes may ask for 4 GiB: the byte of the size in the first block's header.
+    // A file of a hundred bytes may need 4 GiB: the byte of the size in the first block's header.
     Bytes bytes = read_bytes(a);
     REQUIRE(bytes[14] == 0x21);
     bytes[16] = 40;

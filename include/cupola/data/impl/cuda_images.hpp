@@ -17,7 +17,7 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// Any number of threads may ask at once, each with its context.
+/// Any number of threads may call it at the same time, each with its context.
 class CudaImages {
 public:
     explicit CudaImages(const ImageSet& images) : images_(&images) {}

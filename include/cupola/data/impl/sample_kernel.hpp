@@ -80,7 +80,7 @@ struct MakeSamples {
     /// Threads that are left while the sums are added, four to one: multiples of 3, which keep the channels apart.
     static constexpr int adders = threads / 4, last_adders = adders / 4;
     static_assert(threads % 3 == 0 && adders * 4 == threads && last_adders * 4 == adders && last_adders % 3 == 0);
-    /// Bytes that a thread asks for before it looks at the first.
+    /// The bytes that a thread loads before it uses the first.
     static constexpr int at_once = 4;
 
     struct OnlyPlace {
@@ -162,7 +162,7 @@ private:
         int from_ = 0, skipped_rows_ = 0, skipped_bytes_ = 0;
     };
 
-    /// The next bytes of the walk, asked for together, and how many there were. Outside the image they are 0, which
+    /// The next bytes of the walk, loaded together, and their number. Outside the image they are 0, which
     /// is black.
     struct Bytes {
         std::uint8_t value[at_once];

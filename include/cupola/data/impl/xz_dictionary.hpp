@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The largest dictionary that a file packed by xz or lzma asks its reader to allocate. libarchive sets no limit, and a
+// The largest dictionary that a file packed by xz or lzma makes its reader allocate. libarchive sets no limit, and a
 // file of a hundred bytes may need 4 GiB.
 //
 // An xz file is walked from block to block and chunk to chunk by the sizes that it states, without unpacking. Where

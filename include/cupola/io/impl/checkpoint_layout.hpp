@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where each tensor of a network lies in its arena, and where in a file with PyTorch's layouts.
+// The place of each tensor of a network in its arena, and in a file with PyTorch's layouts.
 //
 // The arena is channels last, PyTorch is channels first: convolution weights are OHWI here and OIHW there, and a linear
 // layer behind a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same exchange:

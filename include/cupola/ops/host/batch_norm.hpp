@@ -62,7 +62,7 @@ public:
         if (args.training || args.parameter_gradients[0] != nullptr) {
             backward_statistics(args, sums);
         } else {
-            std::fill(sums, sums + statistics_size(), 0.0);  // nobody needs them
+            std::fill(sums, sums + statistics_size(), 0.0);  // no pass reads them
         }
         backward_apply(args, sums);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Determines which of the three kinds of agreement a policy is; nothing else asks for the kind.
+// Determines which of the three kinds of agreement a policy is; no other code depends on the kind.
 #pragma once
 
 #include <cupola/parallel/agreement.hpp>

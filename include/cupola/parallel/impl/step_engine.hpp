@@ -118,7 +118,7 @@ public:
     /// differ, or a collective has failed.
     [[nodiscard]] bool healthy() const;
 
-    /// The reason why work is queued anew that could have been repeated; empty if all of it is repeated.
+    /// The reason why work is queued again that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const;
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>

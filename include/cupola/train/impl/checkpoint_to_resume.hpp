@@ -48,7 +48,7 @@ public:
                        const CheckpointInfo& info, const StandardOutput& output)
         : options_(options), folder_(folder), info_(info), output_(output) {}
 
-    /// Empty if the run starts anew. Throws if the folder does not fit `resume`, and for another run's checkpoint.
+    /// Empty for a new run. Throws if the folder does not fit `resume`, and for another run's checkpoint.
     [[nodiscard, gnu::cold]] FoundCheckpoint find(std::span<const LayerInfo> layers) const {
         if (folder_) {
             for (const std::string& warning : folder_->warnings()) output_.print_message(text("warning: ", warning));

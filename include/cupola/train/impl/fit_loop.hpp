@@ -129,7 +129,7 @@ private:
         if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     }
 
-    /// Whether a callback says so of this step.
+    /// Whether the hook of any callback returns true for this step.
     [[nodiscard]] bool any(bool (*CallbackHooks::*hook)(void*, std::int64_t), std::int64_t at_step) const {
         for (const CallbackHooks& each : callbacks_) {
             if (each.*hook != nullptr && (each.*hook)(each.callback, at_step)) return true;
