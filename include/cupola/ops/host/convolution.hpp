@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/convolution.hpp>
@@ -31,72 +32,17 @@ public:
           parameter_gradients_(build.parameter_gradients),
           outputs_(build.batch * build.output.size()) {
         impl::require_instructions<T>("bfloat16 convolutions need");
-        const HostContext& context = build.context;
         if constexpr (std::same_as<T, float>) {
-            if (context.convolution() != nullptr) other_ = context.convolution()->make(build, shape);
+            if (const auto* const other = build.context.convolution(); other != nullptr)
+                other_ = other->make(build, shape);
             if (other_) return;
         }
-        const auto [h, w] = std::pair(shape.height, shape.width);
-        constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
-        const auto source = impl::dnnl_tensor({build.batch, shape.in_channels, h.input, w.input}, dnnl_nhwc, type);
-        const auto target = impl::dnnl_tensor({build.batch, shape.out_channels, h.output, w.output}, dnnl_nhwc, type);
-        const auto packed =
-            impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any, type);
-        const auto plain = impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_ohwi);
-        const auto bias = impl::dnnl_tensor({shape.out_channels}, dnnl_a);
-        const const_dnnl_memory_desc_t bias_or_none = shape.bias ? bias.get() : nullptr;
-        const dnnl_dims_t strides{h.stride, w.stride}, dilates{0, 0}, begin{h.pad_begin, w.pad_begin},
-            end{h.pad_end, w.pad_end};
-        const auto algorithm = dnnl_convolution_direct;
-        const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
-
-        const auto with_relu = impl::dnnl_attributes(relu_);
-        impl::DnnlPrimitiveDesc description;
-        auto status = dnnl_convolution_forward_primitive_desc_create(
-            description.out(), context.engine(), kind, algorithm, source.get(), packed.get(), bias_or_none,
-            target.get(), strides, dilates, begin, end, with_relu.get());
-        forward_ = impl::DnnlCall(context, status, std::move(description), "convolution");
-        forward_.add(DNNL_ARG_SRC, source.get());
-        forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
-        forward_.add(DNNL_ARG_DST, target.get());
-        if (shape.bias) forward_.add(DNNL_ARG_BIAS, bias.get());
-        pack_forward_ = impl::dnnl_reorder(context, plain.get(), forward_.query(dnnl_query_weights_md));
-        packed_forward_bytes_ = aligned(forward_.bytes(dnnl_query_weights_md));
+        const Tensors tensors(build, shape);
+        make_forward(build, tensors);
         if (!build.training) return;
-
-        const auto attributes = impl::dnnl_attributes();
         if (parameter_gradients_) weight_gradient_ = make_weight_gradient(build, shape);
-        if (parameter_gradients_ && !weight_gradient_) {
-            // The gradient of the weights is a sum, so it is float for any type of activations.
-            const auto packed_sums =
-                impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
-            impl::DnnlPrimitiveDesc weights_description;
-            status = dnnl_convolution_backward_weights_primitive_desc_create(
-                weights_description.out(), context.engine(), algorithm, source.get(), packed_sums.get(), bias_or_none,
-                target.get(), strides, dilates, begin, end, forward_.description(), attributes.get());
-            backward_weights_ =
-                impl::DnnlCall(context, status, std::move(weights_description), "weight gradient of a convolution");
-            backward_weights_.add(DNNL_ARG_SRC, source.get());
-            backward_weights_.add(DNNL_ARG_DIFF_DST, target.get());
-            backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
-            if (shape.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, bias.get());
-            const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
-            unpack_ = impl::dnnl_reorder(context, packed_gradient, plain.get());
-            unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, plain.get(), true);
-        }
-
-        if (!build.input_gradient) return;
-        impl::DnnlPrimitiveDesc data_description;
-        status = dnnl_convolution_backward_data_primitive_desc_create(
-            data_description.out(), context.engine(), algorithm, source.get(), packed.get(), target.get(), strides,
-            dilates, begin, end, forward_.description(), attributes.get());
-        backward_data_ =
-            impl::DnnlCall(context, status, std::move(data_description), "input gradient of a convolution");
-        backward_data_.add(DNNL_ARG_DIFF_DST, target.get());
-        backward_data_.add(DNNL_ARG_WEIGHTS, backward_data_.query(dnnl_query_weights_md));
-        backward_data_.add(DNNL_ARG_DIFF_SRC, source.get());
-        pack_backward_ = impl::dnnl_reorder(context, plain.get(), backward_data_.query(dnnl_query_weights_md));
-        packed_backward_bytes_ = aligned(backward_data_.bytes(dnnl_query_weights_md));
+        if (parameter_gradients_ && !weight_gradient_) make_backward_weights(build.context, tensors);
+        if (build.input_gradient) make_backward_data(build.context, tensors);
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
@@ -150,6 +96,78 @@ public:
     }
 
 private:
+    /// oneDNN's descriptions of the tensors and of the window, which the three directions share.
+    struct Tensors {
+        [[gnu::cold]] Tensors(const BuildContext<Host, T>& build, const ConvolutionShape& s)
+            : source(impl::dnnl_tensor({build.batch, s.in_channels, s.height.input, s.width.input}, dnnl_nhwc, type)),
+              target(
+                  impl::dnnl_tensor({build.batch, s.out_channels, s.height.output, s.width.output}, dnnl_nhwc, type)),
+              packed(weights(s, dnnl_format_tag_any, type)),
+              packed_gradient(weights(s, dnnl_format_tag_any, dnnl_f32)),
+              plain(weights(s, dnnl_ohwi, dnnl_f32)),
+              bias(impl::dnnl_tensor({s.out_channels}, dnnl_a)),
+              bias_or_none(s.bias ? bias.get() : nullptr),
+              strides{s.height.stride, s.width.stride},
+              begin{s.height.pad_begin, s.width.pad_begin},
+              end{s.height.pad_end, s.width.pad_end} {}
+
+        [[nodiscard]] static impl::DnnlMemoryDesc weights(const ConvolutionShape& s, dnnl_format_tag_t tag,
+                                                          dnnl_data_type_t element) {
+            return impl::dnnl_tensor({s.out_channels, s.in_channels, s.height.window, s.width.window}, tag, element);
+        }
+
+        static constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
+        /// The gradient of the weights is a sum, so it is float for any type of activations.
+        impl::DnnlMemoryDesc source, target, packed, packed_gradient, plain, bias;
+        const_dnnl_memory_desc_t bias_or_none;
+        dnnl_dims_t strides, dilates{0, 0}, begin, end;
+    };
+    static constexpr dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
+
+    [[gnu::cold]] void make_forward(const BuildContext<Host, T>& build, const Tensors& t) {
+        const auto with_relu = impl::dnnl_attributes(relu_);
+        const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
+        impl::DnnlPrimitiveDesc description;
+        const dnnl_status_t status = dnnl_convolution_forward_primitive_desc_create(
+            description.out(), build.context.engine(), kind, algorithm, t.source.get(), t.packed.get(), t.bias_or_none,
+            t.target.get(), t.strides, t.dilates, t.begin, t.end, with_relu.get());
+        forward_ = impl::DnnlCall(build.context, status, std::move(description), "convolution");
+        forward_.add(DNNL_ARG_SRC, t.source.get());
+        forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
+        forward_.add(DNNL_ARG_DST, t.target.get());
+        if (shape_.bias) forward_.add(DNNL_ARG_BIAS, t.bias.get());
+        pack_forward_ = impl::dnnl_reorder(build.context, t.plain.get(), forward_.query(dnnl_query_weights_md));
+        packed_forward_bytes_ = aligned(forward_.bytes(dnnl_query_weights_md));
+    }
+    [[gnu::cold]] void make_backward_weights(const HostContext& context, const Tensors& t) {
+        const auto attributes = impl::dnnl_attributes();
+        impl::DnnlPrimitiveDesc description;
+        const dnnl_status_t status = dnnl_convolution_backward_weights_primitive_desc_create(
+            description.out(), context.engine(), algorithm, t.source.get(), t.packed_gradient.get(), t.bias_or_none,
+            t.target.get(), t.strides, t.dilates, t.begin, t.end, forward_.description(), attributes.get());
+        backward_weights_ = impl::DnnlCall(context, status, std::move(description), "weight gradient of a convolution");
+        backward_weights_.add(DNNL_ARG_SRC, t.source.get());
+        backward_weights_.add(DNNL_ARG_DIFF_DST, t.target.get());
+        backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
+        if (shape_.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, t.bias.get());
+        const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
+        unpack_ = impl::dnnl_reorder(context, packed_gradient, t.plain.get());
+        unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, t.plain.get(), true);
+    }
+    [[gnu::cold]] void make_backward_data(const HostContext& context, const Tensors& t) {
+        const auto attributes = impl::dnnl_attributes();
+        impl::DnnlPrimitiveDesc description;
+        const dnnl_status_t status = dnnl_convolution_backward_data_primitive_desc_create(
+            description.out(), context.engine(), algorithm, t.source.get(), t.packed.get(), t.target.get(), t.strides,
+            t.dilates, t.begin, t.end, forward_.description(), attributes.get());
+        backward_data_ = impl::DnnlCall(context, status, std::move(description), "input gradient of a convolution");
+        backward_data_.add(DNNL_ARG_DIFF_DST, t.target.get());
+        backward_data_.add(DNNL_ARG_WEIGHTS, backward_data_.query(dnnl_query_weights_md));
+        backward_data_.add(DNNL_ARG_DIFF_SRC, t.source.get());
+        pack_backward_ = impl::dnnl_reorder(context, t.plain.get(), backward_data_.query(dnnl_query_weights_md));
+        packed_backward_bytes_ = aligned(backward_data_.bytes(dnnl_query_weights_md));
+    }
+
     void backward_weights(const BackwardArgs<Host, T>& args) {
         std::byte* const packed_gradient = args.scratch;
         auto* const bias_sum = reinterpret_cast<float*>(packed_gradient + packed_gradient_bytes());
