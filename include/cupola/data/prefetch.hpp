@@ -30,6 +30,9 @@ namespace cupola::inline CUPOLA_ABI {
 struct PrefetchOptions {
     /// Threads that prepare batches. They need processors: where the devices use all of them, choose 0.
     int workers = 0;
+    /// The replicas whose batches are asked for, [first_replica, first_replica + replicas): those of this process, where other
+    /// processes have the rest. 0 replicas for all from the first on.
+    int first_replica = 0, replicas = 0;
 };
 
 /// The batches of `Source`, prepared ahead. Replicas call from their own threads, each for one step after another,
@@ -41,8 +44,12 @@ public:
         : source_(std::move(source)), batch_size_(source_.batch_size()), replicas_(source_.replicas()) {
         require(options.workers >= 0 && options.workers <= max_workers, "the number of prefetch workers must be 0 to ",
                 max_workers, ", not ", options.workers);
+        first_ = options.first_replica;
+        const int here = options.replicas == 0 ? replicas_ - first_ : options.replicas;
+        require(first_ >= 0 && here >= 1 && here <= replicas_ - first_, "the replicas [", first_, ", ", first_ + here,
+                ") are not among those of the batches, ", replicas_);
         const int ahead = options.workers == 0 ? 1 : 2;
-        queues_.resize(static_cast<std::size_t>(replicas_));
+        queues_.resize(static_cast<std::size_t>(here));
         for (Queue& queue : queues_) {
             for (int i = 0; i < ahead; ++i) queue.slots.emplace_back(batch_size_, source_.columns());
         }
@@ -76,7 +83,10 @@ public:
     BatchView operator()(std::int64_t step, int replica, Context& context) {
         require(replica >= 0 && replica < replicas_, "replica ", replica,
                 " is out of range: the number of replicas is ", replicas_);
-        Queue& queue = queues_[static_cast<std::size_t>(replica)];
+        const int last = first_ + static_cast<int>(queues_.size());
+        require(replica >= first_ && replica < last, "replica ", replica, " is none of those of this process, [",
+                first_, ", ", last, ")");
+        Queue& queue = queues_[static_cast<std::size_t>(replica - first_)];
         std::unique_lock lock(mutex_);
         if (!started_) start_at(step);
         require((queue.holds && step == queue.asked) || step == queue.asked + 1, "replica ", replica,
@@ -131,14 +141,13 @@ private:
         space_.notify_all();
     }
 
-    /// The replica whose next batch is the oldest of those that have room; -1 if none has.
-    [[nodiscard]] int replica_with_room() {
-        int best = -1;
+    /// The queue whose next batch is the oldest of those that have room; null if none has.
+    [[nodiscard]] Queue* queue_with_room() {
+        Queue* best = nullptr;
         if (!started_) return best;
-        for (int r = 0; r < replicas_; ++r) {
-            Queue& queue = queues_[static_cast<std::size_t>(r)];
+        for (Queue& queue : queues_) {
             if (queue.slot_of(queue.next).state != State::empty) continue;
-            if (best < 0 || queue.next < queues_[static_cast<std::size_t>(best)].next) best = r;
+            if (best == nullptr || queue.next < best->next) best = &queue;
         }
         return best;
     }
@@ -146,10 +155,11 @@ private:
     void work() {
         std::unique_lock lock(mutex_);
         while (true) {
-            int replica = -1;
-            space_.wait(lock, [&] { return stopping_ || (replica = replica_with_room()) >= 0; });
+            Queue* room = nullptr;
+            space_.wait(lock, [&] { return stopping_ || (room = queue_with_room()) != nullptr; });
             if (stopping_) return;
-            Queue& queue = queues_[static_cast<std::size_t>(replica)];
+            Queue& queue = *room;
+            const int replica = first_ + static_cast<int>(room - queues_.data());
             const std::int64_t step = queue.next++;
             Slot& slot = queue.slot_of(step);
             slot.state = State::filling;
@@ -186,7 +196,7 @@ private:
 
     Source source_;
     std::int64_t batch_size_;
-    int replicas_;
+    int replicas_, first_ = 0;
     std::vector<Queue> queues_;
     std::mutex mutex_;
     std::condition_variable space_, ready_;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The contract of an agreement: how the replicas of a training agree. It is one template argument of `DataParallel`, of
-// one of three kinds. No other part of a training depends on the kind.
+// one of four kinds. No other part of a training depends on the kind.
 //
 //   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a policy
 //                     of the user's own): parallel/averaging.hpp
 //   AveragesBuckets   a collective: one object for the devices of a process, which receives parts of the gradient while
 //                     the backward pass runs; each wait for it has a deadline. It may span processes (`NcclAllReduce`)
+//   SpansProcesses    a function of the gradient rows, or a sum, of the replicas of several processes
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
 //                     has its own parameters and updates them with its own gradient (local SGD, elastic averaging)
 //
@@ -23,6 +24,7 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -110,12 +112,44 @@ concept MovesParameters =
         policy.agree(context, rows);
     };
 
+/// A policy that divides the replicas of a training between processes:
+///   std::shared_ptr<Processes> join() const   connects to the other processes; null for a training in this process alone
+///   Rows, rows                                an AveragesRows policy of that type; it is called with the rows of the replicas
+///                                             of all processes, which exchange slices of the gradients
+///   bool sums() const                         may be left out; true: the engine of the processes adds their weighted sums, and
+///                                             `rows` is not called
+/// Such a training includes <cupola/parallel/impl/process_agreement.hpp>, as <cupola/parallel/mpi.hpp> does.
+template <class A>
+concept SpansProcesses = requires(const A& policy) {
+    typename A::Rows;
+    { policy.rows } -> std::convertible_to<typename A::Rows>;
+    { policy.join() } -> std::same_as<std::shared_ptr<Processes>>;
+};
+
+/// Whether the processes add their sums, and do not exchange rows.
+template <SpansProcesses A>
+[[nodiscard]] bool adds_sums(const A& policy) {
+    if constexpr (requires {
+                      { policy.sums() } -> std::same_as<bool>;
+                  })
+        return policy.sums();
+    return false;
+}
+
 /// The error message for a type `A` that is not a policy on `D`; empty if it is one.
 template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage agreement_diagnostic() {
     CompileTimeMessage message;
     if constexpr (requires { A::template diagnostic<D>(); }) {
         message = A::template diagnostic<D>();
+    } else if constexpr (SpansProcesses<A>) {
+        if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
+            message = averaging_diagnostic<A, D>();
+        } else if constexpr (!requires { requires D::host_memory && D::max_steps_in_flight == 1; }) {
+            message << A::name << " averages in the host's memory, and " << D::name << " has its own: use Host";
+        } else {
+            message = averaging_diagnostic<typename A::Rows, typename D::Kernels>();
+        }
     } else if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
         message = averaging_diagnostic<A, D>();
     } else if constexpr (!QueueingDevice<D>) {

@@ -26,15 +26,18 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cupola/net/inputs.hpp>
 #include <cupola/ops/peak_rates.hpp>
+#include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/processes.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -70,7 +73,22 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The replicas of all processes of the training.
-    [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().processes() * options.replicas; }
+    [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().all_replicas(); }
+    /// The processes that the replicas are divided between; null for a training in one process, and for a collective.
+    [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
+
+    // For the processes of a policy that has several; all of them call these, in the same order.
+
+    /// The largest of the values that the processes give.
+    [[nodiscard]] int largest_of_processes(int value) const {
+        impl::OtherProcesses* const others = parts_.set_.others();
+        return others == nullptr ? value : others->largest(step(), value);
+    }
+    /// Throws InvalidArgument unless the settings, names and texts, are the same on all processes. The message names the first
+    /// that differs.
+    void require_same_on_processes(std::span<const std::pair<std::string, std::string>> settings) const {
+        if (impl::OtherProcesses* const others = parts_.set_.others()) others->require_same(settings);
+    }
 
     /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of devices
     /// differ, or a collective has failed. After a loss that diverged they are those before the step.
@@ -220,7 +238,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.engine_.restart(state.step, state.buffers);
     }
 
-    /// The gradients of the last step: of one replica's mean loss, or averaged over all replicas, unless each replica is
+    /// The gradients of the last step: of one of this process's replicas' mean loss, or averaged over all replicas, unless each replica is
     /// updated by its own. They do not contain the regularisers' gradients, which the optimiser adds. `Net::trained_elements`
     /// floats.
     [[nodiscard]] std::vector<float> gradient(int replica) {
@@ -228,6 +246,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         require(replica >= 0 && replica < options.replicas, "replica ", replica,
                 " is out of range: the number of replicas is ", options.replicas);
+        require(parts_.set_.is_here(replica), "the gradient of replica ", replica, " is in another process");
         const int device = parts_.set_.device_of(replica);
         const float* const row = parts_.set_.row(replica);
         std::vector<float> result = parts_.set_.copied(Net::trained_elements, device, [&](auto&) { return row; });

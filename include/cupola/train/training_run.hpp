@@ -95,7 +95,7 @@ public:
         add("optimizer", options.optimizer.description());
         add("learning_rate", learning_rate_description_of(options.optimizer));
         if (!options.groups.empty()) add("parameter_groups", description_of(options.groups));
-        add("averaging", std::string(Averaging::name));
+        add("averaging", std::string(averaging_of(options)));
         if constexpr (requires { options.statistics.description(); }) {
             add("bn_stats", std::string(options.statistics.description()));
         } else {
@@ -110,6 +110,9 @@ public:
         // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
         if constexpr (AveragesBuckets<Averaging, D>) {
             add(machine_property::ranks, text(options.devices * (training.all_replicas() / options.replicas)));
+        } else if constexpr (SpansProcesses<Averaging>) {
+            if (adds_sums(options.averaging) && training.processes() != nullptr)
+                add(machine_property::ranks, text(training.processes()->count()));
         }
     }
 
@@ -124,16 +127,16 @@ public:
         output_.print_message(to_string(training.memory()));
         output_.print_message(
             text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
-                 " per step, averaged by ", Averaging::name, ", on ",
+                 " per step, averaged by ", averaging_of(options), ", on ",
                  !where.empty() ? where : text(options.devices, ' ', D::name, " device", plural(options.devices))));
         if (placement) {
             std::string place(D::name);
             std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
-            constexpr bool by_slices = AveragesRows<Averaging, D>;
+            constexpr bool by_slices = !AveragesBuckets<Averaging, D>;
             output_.print_message(
                 impl::placement_lines(Net::layers, options.replicas, options.devices, place,
-                                      text(Averaging::name, by_slices ? ", each device its slice of the gradient"
-                                                                      : ", the whole gradient on each device")));
+                                      text(averaging_of(options), by_slices ? ", each device its slice of the gradient"
+                                                                            : ", the whole gradient on each device")));
         }
         output_.print_message(text("optimiser: ", options.optimizer.description()));
         output_.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));
@@ -151,6 +154,11 @@ public:
         require(tests || !options_.keep_best, options_.names.keep_best,
                 " needs test data: the best checkpoint is the one with the best result on them");
         describe(training);
+        if constexpr (requires { training.require_same_on_processes(info_.entries()); }) {
+            CheckpointInfo same = info_;
+            same.set(options_.names.max_steps, text(options_.max_steps));
+            training.require_same_on_processes(same.entries());
+        }
         if (has_folder()) resume(training);
         if (training.step() >= options_.max_steps) {
             output_.print_message(text("nothing to train: ", training.step(), " steps are made, and ",
@@ -197,6 +205,8 @@ public:
             fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, callbacks..., summaries,
                 checkpoints, signals);
             signal = signals.signal();
+            if constexpr (requires { training.largest_of_processes(1); })
+                signal = training.largest_of_processes(signal);
         }
         if (folder_ && summary_every() > 0 && steps > 0) {
             output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
@@ -216,6 +226,16 @@ private:
     template <class Net>
     [[nodiscard]] static constexpr std::string_view samples_of() {
         return Net::input_shape.rank == 3 ? "images" : "samples";
+    }
+
+    /// The name of the averaging, of a policy that is chosen at run time too.
+    template <class Options>
+    [[nodiscard]] static std::string_view averaging_of(const Options& options) {
+        if constexpr (requires { options.averaging.description(); }) {
+            return options.averaging.description();
+        } else {
+            return decltype(options.averaging)::name;
+        }
     }
 
     /// Used instead of a function in a requires-expression, where nvcc accepts no lambda.

@@ -42,6 +42,13 @@ template <class D, class T>
 [[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal,
                                    std::span<const float> running) {
     const auto landed = [&](int device) { return set.at(device).queue->landed(step); };
+    if (OtherProcesses* const others = set.others()) {
+        int differs = -1;
+        for (int device = set.device_count() - 1; device > 0; --device) {
+            if (*StatusBlock::hash(landed(device)) != *StatusBlock::hash(landed(0))) differs = device;
+        }
+        others->require_same_hashes(step, *StatusBlock::hash(landed(0)), running, differs);
+    }
     for (int device = 1; equal && device < set.device_count(); ++device) {
         if (*StatusBlock::hash(landed(device)) == *StatusBlock::hash(landed(0))) continue;
         throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,

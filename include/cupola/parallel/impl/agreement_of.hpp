@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Determines which of the three kinds of agreement a policy is; no other code depends on the kind.
+// Determines which kind of agreement a policy is; no other code depends on the kind. Agreement between processes has a
+// header of its own, impl/process_agreement.hpp, so that only programs with such a policy compile it.
 #pragma once
 
 #include <cupola/parallel/agreement.hpp>

@@ -50,6 +50,8 @@ public:
 
     [[nodiscard]] int first_replica() const { return collective_->first_replica(); }
     [[nodiscard]] int processes() const { return collective_->processes(); }
+    [[nodiscard]] int all_replicas() const { return collective_->processes() * set_.replicas(); }
+    [[nodiscard]] bool sees_all_replicas() const { return collective_->processes() == 1; }
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
     void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
     void end(int device) { collective_->end(device, *set_.at(device).queue); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/impl/first_not_finite.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -45,7 +46,12 @@ public:
 private:
     [[gnu::cold]] void throw_loss(std::span<const SearchedReplica> replicas);
 
+    /// Empty where nothing was found, or the batch is not there any more.
     [[nodiscard, gnu::cold]] std::string where_not_finite(int replica, const SearchedReplica& each);
+    /// The same of a replica of this process.
+    [[nodiscard, gnu::cold]] std::string search(int replica, const SearchedReplica& each);
+    /// Each process searches its own replicas, and receives what the others have found.
+    [[gnu::cold]] void search_in_all_processes(std::span<const SearchedReplica> replicas);
 
     /// The name of the parameter that an element of the arena is of.
     [[nodiscard, gnu::cold]] std::string parameter_at(std::int64_t element) const;
@@ -53,10 +59,13 @@ private:
     ReplicaSet<D, T>& set_;
     std::int64_t step_;
     int parts_;
+    /// With several processes, what was found for each replica.
+    FixedArray<std::string> found_;
 };
 
 template <class D, class T>
 void FiniteSearch<D, T>::throw_first(std::span<const SearchedReplica> replicas) {
+    if (set_.others() != nullptr) search_in_all_processes(replicas);
     throw_loss(replicas);
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const int replica = static_cast<int>(r);
@@ -96,6 +105,22 @@ void FiniteSearch<D, T>::throw_loss(std::span<const SearchedReplica> replicas) {
 
 template <class D, class T>
 std::string FiniteSearch<D, T>::where_not_finite(int replica, const SearchedReplica& each) {
+    return found_.empty() ? search(replica, each) : found_[static_cast<std::size_t>(replica)];
+}
+
+template <class D, class T>
+void FiniteSearch<D, T>::search_in_all_processes(std::span<const SearchedReplica> replicas) {
+    found_ = FixedArray<std::string>(replicas.size());
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+        const SearchedReplica& each = replicas[r];
+        const bool finite = each.part < 0 && each.not_finite_element < 0 && std::isfinite(each.total);
+        if (!finite && each.samples > 0) found_[r] = search(static_cast<int>(r), each);
+    }
+    set_.others()->exchange_texts(step_, found_);
+}
+
+template <class D, class T>
+std::string FiniteSearch<D, T>::search(int replica, const SearchedReplica& each) {
     std::string where;
     if (each.batch.size == 0) return where;
     set_.threads().run([&](int device) {

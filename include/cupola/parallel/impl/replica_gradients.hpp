@@ -3,15 +3,19 @@
 // The memory of the replicas' gradients and of their average. Devices whose memory the host shares have one row per
 // replica and one average, of which each device computes a slice. Any other device has the rows of its own replicas and
 // its own average. A single replica's row is the average too, in place. There is no average where each replica updates
-// its own parameters with its own row.
+// its own parameters with its own row. Of the replicas of other processes there are rows only where the processes have
+// memory in common; the average is there then, too.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/parallel/impl/replica_placement.hpp>
+#include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -21,20 +25,25 @@ template <class D>
 class ReplicaGradients {
 public:
     /// `has_averages`: whether memory for the average is allocated beside the rows.
-    ReplicaGradients(int replicas, int devices, std::int64_t elements, bool has_averages)
+    ReplicaGradients(const ReplicaPlacement& placement, std::int64_t elements, bool has_averages)
         : elements_(elements),
           has_averages_(has_averages),
-          rows_(static_cast<std::size_t>(replicas)),
-          averages_(static_cast<std::size_t>(devices)),
+          replicas_here_(placement.replicas_per_process()),
+          rows_(static_cast<std::size_t>(placement.replicas())),
+          averages_(static_cast<std::size_t>(placement.device_count())),
           arenas_(2 * averages_.size()) {}
 
-    /// The bytes of all rows together, and of all averages.
-    [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * rows_.size(); }
+    /// The bytes of all rows of this process together, and of all averages.
+    [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * static_cast<std::size_t>(replicas_here_); }
     [[nodiscard]] std::size_t average_bytes() const;
 
     /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
     [[gnu::cold]] void allocate(int device, int first, int last);
+    /// Places the memory of all devices in memory that all processes read and write. Returns false, and does nothing, if they
+    /// have none in common.
+    [[nodiscard, gnu::cold]] bool place_in_shared(Processes& processes);
 
+    /// Null for a replica whose row this process cannot read.
     [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }
     /// The average of a device; without one, the first row.
     [[nodiscard]] float* average(int device) const { return averages_[static_cast<std::size_t>(device)]; }
@@ -44,6 +53,7 @@ private:
 
     std::int64_t elements_;
     bool has_averages_;
+    int replicas_here_;
     FixedArray<float*> rows_, averages_;
     FixedArray<typename D::Arena> arenas_;
 };
@@ -59,8 +69,7 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
     const auto index = static_cast<std::size_t>(device);
     if (D::host_memory) {
         if (device > 0) return;
-        first = 0;
-        last = static_cast<int>(rows_.size());
+        last = first + replicas_here_;
     }
     typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
     rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
@@ -69,11 +78,27 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
         rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
     }
     if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
-    float* const place = has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[0];
+    float* const place =
+        has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[static_cast<std::size_t>(first)];
     averages_[index] = place;
     if constexpr (D::host_memory) {
         for (float*& each : averages_) each = place;
     }
+}
+
+template <class D>
+bool ReplicaGradients<D>::place_in_shared(Processes& processes) {
+    // The average is behind the rows of the last process.
+    const bool last = processes.number() + 1 == processes.count();
+    const std::vector<std::byte*> parts =
+        processes.share(arena_bytes() * static_cast<std::size_t>(replicas_here_ + (last ? 1 : 0)));
+    if (parts.empty()) return false;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        const auto here = static_cast<std::size_t>(replicas_here_);
+        rows_[r] = reinterpret_cast<float*>(parts[r / here]) + static_cast<std::int64_t>(r % here) * elements_;
+    }
+    for (float*& each : averages_) each = rows_[rows_.size() - 1] + elements_;
+    return true;
 }
 
 }  // namespace impl

@@ -95,7 +95,8 @@ private:
     bool queue_together(int device, std::int64_t step, int part, BatchSource batches);
 
     /// All-reduces the replicas' sums on all devices: each device merges them for itself. Returns false if one failed.
-    bool all_reduce(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged);
+    bool all_reduce(int device, std::int64_t step, Direction direction, std::size_t k, std::size_t turn,
+                    const double*& merged);
 
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
@@ -284,7 +285,7 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
                                                    buffers, merged, sync_batch_norm_.partial(k, replica)));
             if (k == all_reduces) queue_loss_of(device, begun, batch.batch);
         });
-        if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;
+        if (k < all_reduces && !all_reduce(device, step, Direction::forward, k, k, merged)) return false;
     }
     note(device, "loss");
     note(device, "backward");
@@ -295,18 +296,29 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
                                   sync_batch_norm_.partial(all_reduces + k, replica));
             if (k == all_reduces) poison(device, replica, begun);
         });
-        if (k < all_reduces && !all_reduce(device, Direction::backward, k, all_reduces + k, merged)) return false;
+        if (k < all_reduces && !all_reduce(device, step, Direction::backward, k, all_reduces + k, merged)) return false;
     }
     return true;
 }
 
 template <class D, class T>
-bool ReplicaPasses<D, T>::all_reduce(int device, Direction direction, std::size_t k, std::size_t turn,
-                                     const double*& merged) {
+bool ReplicaPasses<D, T>::all_reduce(int device, std::int64_t step, Direction direction, std::size_t k,
+                                     std::size_t turn, const double*& merged) {
     State& state = set_.at(device);
     const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
     for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
-    if (!set_.arrive_and_wait(device)) return false;
+    bool all_here = set_.arrive_and_wait(device);
+    if (OtherProcesses* const others = set_.others()) {
+        // A process that has failed takes part too, so that the others leave the step with it.
+        if (device == 0) {
+            set_.attempt_always(0, [&] {
+                others->exchange_sums(step, set_.first_error(), sync_batch_norm_.sums(turn), sync_batch_norm_.largest(),
+                                      sync_batch_norm_.contributions(turn));
+            });
+        }
+        all_here = set_.arrive_and_wait(device);
+    }
+    if (!all_here) return false;
     FixedArray<double>& sums = merged_[static_cast<std::size_t>(device)];
     state.attempt([&] { sync_batch_norm_.merge(direction, k, turn, first, last, sums); });
     merged = sums.data();

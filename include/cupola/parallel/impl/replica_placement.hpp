@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaPlacement: which device has which replicas, and which replicas have parameters of their own. Replicas are placed in
-// contiguous blocks, in order.
+// ReplicaPlacement: which process and which of its devices has which replicas, and which replicas have parameters of their own.
+// Replicas are numbered over all processes, and placed in contiguous blocks, in order.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,33 @@ namespace impl {
 
 class ReplicaPlacement {
 public:
-    /// `own_parameters`: whether each replica, and not each device, has its own parameters.
-    ReplicaPlacement(int replicas, int devices, bool own_parameters)
-        : replicas_(replicas), devices_(devices), own_parameters_(own_parameters) {}
+    /// `own_parameters`: whether each replica, and not each device, has its own parameters. This process is number `process`
+    /// of `processes`, whose number divides that of the replicas.
+    ReplicaPlacement(int replicas, int devices, bool own_parameters, int processes = 1, int process = 0)
+        : replicas_(replicas),
+          devices_(devices),
+          processes_(processes),
+          process_(process),
+          own_parameters_(own_parameters) {}
 
+    /// The replicas of all processes.
     [[nodiscard]] int replicas() const { return replicas_; }
+    [[nodiscard]] int replicas_per_process() const { return replicas_ / processes_; }
+    /// The devices of this process.
     [[nodiscard]] int device_count() const { return devices_; }
+    [[nodiscard]] bool is_here(int replica) const {
+        return replica >= first_replica(0) && replica < first_replica(devices_);
+    }
 
-    /// The first replica of a device; for device_count(), the number of replicas.
+    /// The first replica of a device; for device_count(), the end of this process's replicas.
     [[nodiscard]] int first_replica(int device) const {
-        return static_cast<int>(static_cast<std::int64_t>(replicas_) * device / devices_);
+        const int here = replicas_per_process();
+        return process_ * here + static_cast<int>(static_cast<std::int64_t>(here) * device / devices_);
     }
     [[nodiscard]] int replicas_of(int device) const { return first_replica(device + 1) - first_replica(device); }
     /// The largest number of replicas of a device.
-    [[nodiscard]] int max_replicas_per_device() const { return (replicas_ + devices_ - 1) / devices_; }
+    [[nodiscard]] int max_replicas_per_device() const { return (replicas_per_process() + devices_ - 1) / devices_; }
+    /// The device of a replica of this process.
     [[nodiscard]] int device_of(int replica) const {
         int device = 0;
         while (first_replica(device + 1) <= replica) ++device;
@@ -62,17 +75,26 @@ public:
     struct ColumnRange {
         std::int64_t begin, end;
     };
-    /// The part of `all` columns of an average that a device computes. ColumnRange are divided between devices in whole cache
-    /// lines, so that no two devices write the same line.
+    /// The part of `all` columns of an average that a device computes. Columns are divided between processes and devices in
+    /// whole cache lines, so that no two devices write the same line.
     [[nodiscard]] ColumnRange columns_of(int device, std::int64_t all) const {
-        constexpr std::int64_t unit = 1024;
-        const std::int64_t units = (all + unit - 1) / unit;
-        const auto edge = [&](int d) { return std::min(all, units * d / devices_ * unit); };
+        const std::int64_t first = edge_of(process_, all), units = edge_of(process_ + 1, all) - first;
+        const auto edge = [&](int d) { return std::min(all, (first + units * d / devices_) * unit); };
         return {edge(device), edge(device + 1)};
+    }
+    /// The part that the devices of a process compute.
+    [[nodiscard]] ColumnRange columns_of_process(int process, std::int64_t all) const {
+        return {std::min(all, edge_of(process, all) * unit), std::min(all, edge_of(process + 1, all) * unit)};
     }
 
 private:
-    int replicas_, devices_;
+    static constexpr std::int64_t unit = 1024;
+    /// The first column of a process, in units.
+    [[nodiscard]] std::int64_t edge_of(int process, std::int64_t all) const {
+        return (all + unit - 1) / unit * process / processes_;
+    }
+
+    int replicas_, devices_, processes_, process_;
     bool own_parameters_;
 };
 

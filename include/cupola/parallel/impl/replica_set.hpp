@@ -8,23 +8,27 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_state.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
+#include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/processes.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -57,6 +61,10 @@ struct ReplicaSetup {
     bool weighted = false;
     /// The number of reports of each batch beside that of the sum of its losses.
     std::size_t losses = 0;
+    /// The processes that the replicas are divided between, or null for one process; must outlive the replica set.
+    Processes* processes = nullptr;
+    /// Whether each process reads the rows of all, and writes a part of one average.
+    bool averages_rows_of_all = false;
     /// The columns that the network and the losses read; must outlive the replica set.
     std::span<const RequiredColumn> required{};
 
@@ -81,6 +89,8 @@ public:
     [[nodiscard]] const Network& network() const { return network_; }
     [[nodiscard]] const MemoryReport& memory() const { return memory_; }
     [[nodiscard]] bool weighted() const { return setup_.weighted; }
+    /// The number of reports of each batch beside that of the sum of its losses.
+    [[nodiscard]] std::size_t losses() const { return setup_.losses; }
     /// The reports of all batches of a device, in the device's memory.
     [[nodiscard]] std::span<const LossReport> reports_of(int device) {
         const int replicas = replicas_of(device);
@@ -93,6 +103,18 @@ public:
         float* const divisor = StatusBlock::divisor(at(device).queue->status());
         ops::TrainingStep<Kernels>::weigh(context(device), reports_of(device), scale, divisor);
     }
+    /// The other processes that have replicas of the training; null if there are none.
+    [[nodiscard]] OtherProcesses* others() const { return others_; }
+    [[gnu::cold]] void join(OtherProcesses& others) { others_ = &others; }
+    [[nodiscard]] Processes* processes() const { return setup_.processes; }
+
+    // The results of a replica's batch in a step that is complete on every device and, of another process's replica, in the
+    // step whose rows were averaged last.
+
+    [[nodiscard]] const LossReport& report_of(std::int64_t step, int replica, int part);
+    [[nodiscard]] const LossReport* reports_of_losses(std::int64_t step, int replica, int part);
+    [[nodiscard]] const float* statistics_of(std::int64_t step, int replica, int part);
+
     /// The columns that a batch must have.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return setup_.required; }
     [[nodiscard]] const StatusBlock& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
@@ -115,6 +137,21 @@ public:
 
     /// A barrier of all devices, called on each device's thread: see DeviceThreads. Returns false if a device has failed.
     bool arrive_and_wait(int device);
+    /// The error of the first device that has failed, or null; behind a barrier.
+    [[nodiscard]] std::exception_ptr first_error() const {
+        for (const State& state : devices_) {
+            if (state.error) return state.error;
+        }
+        return nullptr;
+    }
+    /// As `attempt` of a device, but also if it has failed before; the first error is kept.
+    void attempt_always(int device, FunctionRef<void()> work) {
+        try {
+            work();
+        } catch (...) {
+            if (!at(device).error) at(device).error = std::current_exception();
+        }
+    }
 
     /// The columns of the average that a device computes.
     [[nodiscard]] ColumnRange columns_of(int device) const {
@@ -173,6 +210,9 @@ public:
     }
 
 private:
+    [[nodiscard]] std::byte* landed(std::int64_t step, int replica) {
+        return at(device_of(replica)).queue->landed(step);
+    }
     [[nodiscard, gnu::cold]] MemoryReport memory_needed() const;
     [[nodiscard, gnu::cold]] static const MemoryReport& required(const MemoryReport& memory);
     [[gnu::cold]] void make_plans(int device);
@@ -185,6 +225,8 @@ private:
     FixedArray<StatusBlock> status_;
     DeviceThreads threads_;
     FixedArray<State> devices_;
+    OtherProcesses* others_ = nullptr;
+    bool shares_rows_ = false;
 };
 
 template <class D, class T>
@@ -195,10 +237,12 @@ ReplicaSet<D, T>::~ReplicaSet() = default;
 
 template <class D, class T>
 ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
-    : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters),
+    : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters,
+                       setup.processes == nullptr ? 1 : setup.processes->count(),
+                       setup.processes == nullptr ? 0 : setup.processes->number()),
       network_(network),
       setup_(setup),
-      gradients_(setup.replicas, setup.devices, network.trained_elements, setup.has_averages()),
+      gradients_(*this, network.trained_elements, setup.has_averages()),
       memory_(required(memory_needed())),  // before operations are made for a batch that does not fit
       status_(static_cast<std::size_t>(setup.devices)),
       threads_(setup.devices),
@@ -214,6 +258,8 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
         if (state.worker.largest_plan().total() > memory_.plan.total()) memory_.plan = state.worker.largest_plan();
     }
     memory_ = required(memory_);
+    if (setup.processes != nullptr && setup.averages_rows_of_all && setup.has_averages())
+        shares_rows_ = gradients_.place_in_shared(*setup.processes);
     threads_.run([&](int device) { allocate(device); });
     setup_.other_batch_sizes = {};  // the caller's
 }
@@ -223,7 +269,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     const std::size_t arena = elements() * sizeof(float);
     MemoryReport memory;
     memory.devices = setup_.devices;
-    memory.replicas = setup_.replicas;
+    memory.replicas = replicas_per_process();
     const auto copies = static_cast<std::size_t>(max_copies_per_device());
     const std::size_t copied = arena * copies;
     memory.parameters = all_elements() * sizeof(float) * copies;
@@ -232,7 +278,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     memory.moving_average = setup_.moving_average ? copied : 0;
     memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
     if (setup_.synchronized) memory.arenas = max_replicas_per_device();
-    memory.statistics = memory.buffers * static_cast<std::size_t>(setup_.replicas) *
+    memory.statistics = memory.buffers * static_cast<std::size_t>(replicas_per_process()) *
                         static_cast<std::size_t>(setup_.gradient_accumulation_steps);
     memory.gradients = gradients_.row_bytes();
     memory.average = gradients_.average_bytes();
@@ -276,7 +322,7 @@ void ReplicaSet<D, T>::make_plans(int device) {
 template <class D, class T>
 void ReplicaSet<D, T>::allocate(int device) {
     const int first = first_replica(device), last = first_replica(device + 1);
-    gradients_.allocate(device, first, last);
+    if (!shares_rows_) gradients_.allocate(device, first, last);
     State& state = at(device);
     state.worker.allocate(memory_, copies(device));
     Columns columns;
@@ -300,13 +346,31 @@ bool ReplicaSet<D, T>::arrive_and_wait(int device) {
 
 template <class D, class T>
 auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_devices) -> ops::RowsOfMean {
-    const int first = of_all_devices ? 0 : first_replica(device),
-              last = of_all_devices ? setup_.replicas : first_replica(device + 1);
+    const int first = first_replica(of_all_devices ? 0 : device),
+              last = first_replica(of_all_devices ? setup_.devices : device + 1);
     return {.rows = row(first) + begin,
             .stride = network_.trained_elements,
             .count = last - first,
             .first_column = begin,
             .ends = status(device).not_finite(at(device).queue->status(), first)};
+}
+
+template <class D, class T>
+const LossReport& ReplicaSet<D, T>::report_of(std::int64_t step, int replica, int part) {
+    if (!is_here(replica)) return others_->report_of(replica, part);
+    return *status(device_of(replica)).report(landed(step, replica), batch_number(replica, part));
+}
+
+template <class D, class T>
+const LossReport* ReplicaSet<D, T>::reports_of_losses(std::int64_t step, int replica, int part) {
+    if (!is_here(replica)) return others_->reports_of_losses(replica, part);
+    return status(device_of(replica)).reports_of_losses(landed(step, replica), batch_number(replica, part));
+}
+
+template <class D, class T>
+const float* ReplicaSet<D, T>::statistics_of(std::int64_t step, int replica, int part) {
+    if (!is_here(replica)) return others_->statistics_of(replica, part);
+    return status(device_of(replica)).statistics(landed(step, replica), batch_number(replica, part));
 }
 
 template <class D, class T>

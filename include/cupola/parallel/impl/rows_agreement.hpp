@@ -31,7 +31,9 @@ public:
         : set_(set), finite_(static_cast<std::size_t>(set.device_count())), weights_(finite_.size()) {}
 
     [[nodiscard]] int first_replica() const { return 0; }
-    [[nodiscard]] int processes() const { return 1; }
+    [[nodiscard]] int all_replicas() const { return set_.replicas(); }
+    /// Whether this process has the samples and losses of all replicas.
+    [[nodiscard]] bool sees_all_replicas() const { return true; }
     [[nodiscard]] bool healthy() const { return true; }
     void break_off(int, std::int64_t, const std::string&) {}
     /// Returns when no queued work runs any more, whether it succeeded or not; on the device's thread.
@@ -141,7 +143,8 @@ void AgreementInProcess<D, T>::queue_divisor(int device, std::int64_t samples) {
     typename D::Queue& queue = *set_.at(device).queue;
     double weight = 0;
     for (const double each : weights_) weight += each;
-    const double divisor = set_.network().loss_scale * weight / static_cast<double>(samples);
+    // As weigh() of a single device computes it.
+    const double divisor = set_.network().loss_scale / static_cast<double>(samples) * weight;
     queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(divisor));
 }
 

@@ -77,11 +77,8 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
     float* const running = in_place ? values_.data() : next_.data();
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         rows_.clear();
-        for (int r = 0; r < set_.replicas(); ++r) {
-            const int device = set_.device_of(r);
-            rows_.add(set_.status(device).statistics(set_.at(device).queue->landed(step), set_.batch_number(r, part)),
-                      counts_.of(step, part, r));
-        }
+        for (int r = 0; r < set_.replicas(); ++r)
+            rows_.add(set_.statistics_of(step, r, part), counts_.of(step, part, r));
         if (rows_.rows().empty()) continue;
         functions.update_statistics(
             StatisticsUpdate{.running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});

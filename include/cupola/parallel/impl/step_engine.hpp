@@ -334,8 +334,8 @@ void StepEngine<D, T, A>::show(Inspector inspector) {
     set_.at(0).queue->mark();
     agreement_.wait(0, step_, false);
     // The first replica that has samples; if there is none, all samples are in another process.
-    int replica = 0;
-    while (replica + 1 < set_.replicas() && counts_.of_replica(step_, replica) == 0) ++replica;
+    int replica = set_.first_replica(0);
+    while (set_.is_here(replica + 1) && counts_.of_replica(step_, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step_, replica) > 0;
     probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
                 agreement_.gradient_of(0, replica), inspector);
@@ -392,6 +392,7 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
                  .not_finite_element = set_.not_finite_element(step, r)};
         found.part = reports_.part_not_finite(step, r);
         found.last_part = counts_.last_part(step, r);
+        if (!set_.is_here(r)) continue;
         // A queue that copies batches still has those of the failed step, even if later steps were queued.
         const int part = std::max(found.last_part, 0);
         found.batch = passes_.batches().of(r).batch;
@@ -414,7 +415,7 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         }
     }
     const bool no_weight_here = set_.weighted() && finite && !(weight > 0);
-    require(agreement_.processes() > 1 || !no_weight_here, "the weights of all samples of step ", step, " are 0");
+    require(!agreement_.sees_all_replicas() || !no_weight_here, "the weights of all samples of step ", step, " are 0");
     if constexpr (requires { agreement_.divisor(); }) {
         require(!no_weight_here || agreement_.divisor() != 0, "the weights of all samples of step ", step,
                 " are 0, in all ", agreement_.processes(), " processes");

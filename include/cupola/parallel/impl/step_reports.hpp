@@ -45,8 +45,7 @@ private:
     [[nodiscard]] StepReportBuilder& builder(std::int64_t step) {
         return builders_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
     }
-    /// The report of a batch, and that of its loss `k`.
-    [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica);
+    /// The report of loss `k` of a batch.
     [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica, std::size_t k);
 
     bool read_replica(std::int64_t step, int replica);
@@ -95,17 +94,9 @@ int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
 }
 
 template <class D, class T>
-const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica) {
-    const int device = set_.device_of(replica);
-    return *set_.status(device).report(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
-}
-
-template <class D, class T>
 const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica, std::size_t k) {
-    if (!functions_.sums_losses) return landed(step, part, replica);
-    const int device = set_.device_of(replica);
-    std::byte* const block = set_.at(device).queue->landed(step);
-    return set_.status(device).reports_of_losses(block, set_.batch_number(replica, part))[k];
+    if (!functions_.sums_losses) return set_.report_of(step, replica, part);
+    return set_.reports_of_losses(step, replica, part)[k];
 }
 
 template <class D, class T>
@@ -115,7 +106,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
     bool finite = true;
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         if (counts_.of(step, part, replica) == 0) continue;
-        const LossReport& of_batch = landed(step, part, replica);
+        const LossReport& of_batch = set_.report_of(step, replica, part);
         report.correct += of_batch.correct;
         report.predictions += of_batch.predictions;
         report.weight += set_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
@@ -123,7 +114,8 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
             report.parts[k].value += functions_.losses[k].entry.factor * landed(step, part, replica, k).sum;
         finite = finite && std::isfinite(of_batch.sum);
     }
-    std::byte* const block = set_.at(set_.device_of(replica)).queue->landed(step);
+    // Every process has the same parameters.
+    std::byte* const block = set_.at(set_.is_here(replica) ? set_.device_of(replica) : 0).queue->landed(step);
     for (std::size_t i = 0; i < regularized_.size(); ++i)
         regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
     const std::int64_t samples = counts_.of_replica(step, replica);

@@ -39,6 +39,12 @@ public:
         contributions_[place(turn, replica)] = there && plan(replica) != nullptr ? partial(turn, replica) : nullptr;
     }
 
+    /// The sums of all replicas for all-reduce number `turn`, largest() values each, and where those are that are written.
+    [[nodiscard]] double* sums(std::size_t turn) { return partial(turn, 0); }
+    [[nodiscard]] std::span<const double*> contributions(std::size_t turn) {
+        return {contributions_.data() + place(turn, 0), plans_.size()};
+    }
+
     /// Merges all replicas' sums of all-reduce k, in replica order, by a plan of replicas [first, last).
     void merge(Direction direction, std::size_t k, std::size_t turn, int first, int last, std::span<double> merged);
 
@@ -71,7 +77,7 @@ void SyncBatchNormGroup<Device, T>::merge(Direction direction, std::size_t k, st
                                           std::span<double> merged) {
     for (int replica = first; replica < last; ++replica) {
         if (plan(replica) == nullptr) continue;
-        plan(replica)->merge(direction, k, {contributions_.data() + place(turn, 0), plans_.size()}, merged.data());
+        plan(replica)->merge(direction, k, contributions(turn), merged.data());
         return;
     }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -19,6 +20,7 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/processes.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
@@ -102,6 +104,9 @@ struct DataParallel {
     const MemoryReport& memory() const;
     std::int64_t step() const;
     int all_replicas() const;
+    Processes* processes() const;
+    int largest_of_processes(int) const;
+    void require_same_on_processes(std::span<const std::pair<std::string, std::string>>) const;
     bool healthy() const;
     static constexpr std::int64_t max_steps_in_flight = 1;
     // These have bodies: an undefined function with a local type, such as a lambda's, among its parameters is an error.

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/evaluator.hpp>
@@ -27,6 +30,17 @@ struct DataParallel;
 
 namespace impl {
 
+/// Throws InvalidArgument unless the training is the same on all processes. Defined with the policies that span processes.
+template <class Net, class Loss, class D, class Options>
+void require_same_training(Processes& processes, const Options& options);
+
+[[gnu::cold]] inline void require_divisible(int replicas, int devices, const Processes& processes) {
+    require(replicas % processes.count() == 0, "a training of ", replicas, replicas == 1 ? " replica" : " replicas",
+            " cannot be divided evenly between ", processes.count(), " processes");
+    require(devices <= replicas / processes.count(), "a process with ", replicas / processes.count(), " of the ",
+            replicas, " replicas must have at most as many devices, not ", devices);
+}
+
 template <class Net, class Loss, class Options, class D, bool synchronized>
 class TrainingParts {
     using Kernels = typename D::Kernels;
@@ -37,10 +51,12 @@ class TrainingParts {
 
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
-        : regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
+        : processes_(joined(options)),
+          regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
-          set_(network_info<Net, Kernels>(), setup_of(options, functions_, regularized_.size(), required_)),
+          set_(network_info<Net, Kernels>(),
+               setup_of(options, functions_, regularized_.size(), required_, processes_.get())),
           engine_(functions_, options.averaging, set_, regularized_),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
           transfer_(
@@ -62,7 +78,8 @@ private:
     [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options,
                                                                     const StepFunctions<D>& functions,
                                                                     std::size_t regularized,
-                                                                    std::span<const RequiredColumn> required) {
+                                                                    std::span<const RequiredColumn> required,
+                                                                    Processes* processes) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
@@ -74,6 +91,7 @@ private:
                                .groups = options.groups,
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>()},
                               Net::layers);
+        if (processes != nullptr) require_divisible(options.replicas, options.devices, *processes);
         options.moving_average.check();
         check_optimizer(options.optimizer);
         return {.replicas = options.replicas,
@@ -93,6 +111,8 @@ private:
                 .regularized = regularized,
                 .weighted = Loss::weighted,
                 .losses = functions.sums_losses ? functions.losses.size() : 0,
+                .processes = processes,
+                .averages_rows_of_all = averages_rows_of_all(options),
                 .required = required};
     }
     template <class Optimizer>
@@ -100,6 +120,22 @@ private:
         return UsesSegmentFactors<Optimizer> ? std::string_view() : short_type_name<Optimizer>();
     }
 
+    [[nodiscard]] static bool averages_rows_of_all([[maybe_unused]] const Options& options) {
+        if constexpr (SpansProcesses<decltype(options.averaging)>) return !adds_sums(options.averaging);
+        return false;
+    }
+    /// The processes of a policy that has some; null in a training in one process.
+    [[nodiscard, gnu::cold]] static std::shared_ptr<Processes> joined([[maybe_unused]] const Options& options) {
+        std::shared_ptr<Processes> processes;
+        if constexpr (SpansProcesses<decltype(options.averaging)>) {
+            processes = options.averaging.join();
+            if (processes != nullptr && processes->count() == 1) processes = nullptr;
+            if (processes != nullptr) require_same_training<Net, Loss, D>(*processes, options);
+        }
+        return processes;
+    }
+
+    std::shared_ptr<Processes> processes_;
     std::vector<RegularizedParameter> regularized_;
     FixedArray<RequiredColumn> required_;
     Activity activity_;

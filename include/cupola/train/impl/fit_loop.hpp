@@ -50,6 +50,8 @@ struct TrainingCalls {
     FunctionRef<void()> queue_inspected{};
     const StepReport* (*poll_report)(void* training, std::int64_t max_in_flight) = nullptr;
     std::int64_t max_steps_in_flight = 1;
+    /// DataParallel::largest_of_processes; null for a training that is not divided between processes.
+    int (*largest_of_processes)(const void* training, int value) = nullptr;
 };
 
 /// A run of fit().
@@ -123,10 +125,22 @@ private:
             const bool stands = probed || due || any(&CallbackHooks::synchronize_after, step() - 1);
             report_all(stands ? 0 : training_.max_steps_in_flight - 1);
             if (due && thrown_ == nullptr) record();
+            if (training_.largest_of_processes != nullptr) agree_on_end();
         }
         report_all(0);
         if (thrown_ == nullptr && recorder_.has_steps()) record();
         if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+    }
+
+    /// The run ends after the same step on all processes.
+    [[gnu::cold]] void agree_on_end() {
+        constexpr int goes_on = 0, stops = 1, failed = 2;
+        const int mine = thrown_ != nullptr ? failed : run_.stop ? stops : goes_on;
+        const int all = training_.largest_of_processes(training_.training, mine);
+        run_.stop = all != goes_on;
+        if (all == failed && thrown_ == nullptr)
+            thrown_ = std::make_exception_ptr(
+                DeviceError(text("after step ", step() - 1, " a callback of another process failed")));
     }
 
     /// Whether the hook of any callback returns true for this step.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReplicaRecords: what a process tells the others of its replicas in each step: the samples, the losses and the batch
+// statistics of each batch, or why it has left the step. With the records of all, each process makes the same report, the
+// same weights and the same running statistics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/ops/loss_report.hpp>
+#include <cupola/parallel/processes.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The beginning of each block that processes exchange within a step.
+struct StepOfProcess {
+    std::int64_t step = 0;
+    /// Whether the process has left the step, and its error's message.
+    std::int32_t failed = 0;
+    char message[500] = {};
+};
+
+/// Writes the beginning of this process's block; `error` is null if it has not failed.
+inline void begin_block(std::byte* block, std::int64_t step, const std::exception_ptr& error) {
+    StepOfProcess begun{.step = step, .failed = error ? 1 : 0};
+    if (error) {
+        std::string_view message = "unknown error";
+        try {
+            std::rethrow_exception(error);
+        } catch (const std::exception& cause) {
+            message = cause.what();
+            message.copy(begun.message, sizeof begun.message - 1);
+        } catch (...) {
+            message.copy(begun.message, sizeof begun.message - 1);
+        }
+    }
+    std::memcpy(block, &begun, sizeof begun);
+}
+
+/// Throws DeviceError if another process has left the step, and InvalidArgument if one makes another step.
+inline void require_all_in_step(const ProcessGather& gather, const Processes& processes, std::int64_t step) {
+    for (int p = 0; p < processes.count(); ++p) {
+        StepOfProcess begun;
+        std::memcpy(&begun, gather.of(p), sizeof begun);
+        if (p == processes.number()) continue;
+        require(begun.step == step, "process ", p, " makes step ", begun.step, " where process ", processes.number(),
+                " makes step ", step);
+        if (begun.failed == 0) continue;
+        throw DeviceError(text("process ", p, " failed in step ", step, ": ", begun.message));
+    }
+}
+
+class ReplicaRecords {
+public:
+    ReplicaRecords() = default;
+    /// `replicas` are those of each process; `parts`, `losses` and `buffers` are as in StatusBlock.
+    [[gnu::cold]] ReplicaRecords(Processes& processes, int replicas, int parts, std::size_t losses,
+                                 std::int64_t buffers)
+        : replicas_(replicas),
+          parts_(parts),
+          reports_(1 + losses),
+          statistics_(sizeof(std::int64_t) + reports_ * sizeof(LossReport)),
+          buffers_(static_cast<std::size_t>(buffers)),
+          bytes_((statistics_ + buffers_ * sizeof(float) + 7) / 8 * 8),
+          gather_(processes, sizeof(StepOfProcess) + static_cast<std::size_t>(replicas * parts) * bytes_) {}
+
+    [[nodiscard]] ProcessGather& gather() { return gather_; }
+
+    /// Writes the record of a replica's batch, one of this process. `losses` are the reports of the losses, where there are
+    /// several, `statistics` its batch statistics.
+    void write(int replica, int part, std::int64_t samples, const LossReport* report, const LossReport* losses,
+               const float* statistics) {
+        std::byte* const record = gather_.mine() + place(replica, part);
+        std::memcpy(record, &samples, sizeof samples);
+        if (samples == 0) return;
+        std::byte* const reports = record + sizeof samples;
+        std::memcpy(reports, report, sizeof(LossReport));
+        std::memcpy(reports + sizeof(LossReport), losses, (reports_ - 1) * sizeof(LossReport));
+        if (buffers_ != 0) std::memcpy(record + statistics_, statistics, buffers_ * sizeof(float));
+    }
+
+    // What another process wrote. `replica` is one of all processes.
+
+    [[nodiscard]] std::int64_t samples(int replica, int part) const {
+        std::int64_t samples = 0;
+        std::memcpy(&samples, record_of(replica, part), sizeof samples);
+        return samples;
+    }
+    [[nodiscard]] const LossReport* report(int replica, int part) const {
+        return reinterpret_cast<const LossReport*>(record_of(replica, part) + sizeof(std::int64_t));
+    }
+    [[nodiscard]] const LossReport* reports_of_losses(int replica, int part) const { return report(replica, part) + 1; }
+    [[nodiscard]] const float* statistics(int replica, int part) const {
+        return reinterpret_cast<const float*>(record_of(replica, part) + statistics_);
+    }
+
+private:
+    /// Replicas are divided evenly, in order.
+    [[nodiscard]] std::size_t place(int replica, int part) const {
+        const int here = replica % replicas_;
+        return sizeof(StepOfProcess) + static_cast<std::size_t>(here * parts_ + part) * bytes_;
+    }
+    [[nodiscard]] const std::byte* record_of(int replica, int part) const {
+        return gather_.of(replica / replicas_) + place(replica, part);
+    }
+
+    int replicas_ = 1, parts_ = 1;
+    std::size_t reports_ = 1, statistics_ = 0, buffers_ = 0, bytes_ = 0;
+    ProcessGather gather_;
+};
+
+static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0);
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contract of an engine that joins several processes to one training. The training has R replicas in all, whatever the number P of its processes: process p has the replicas [p R / P, (p + 1) R / P). With an
+// engine that only moves bytes, as `exchange` does, P processes have the bits of one process with R replicas.
+//
+// <cupola/parallel/mpi.hpp> has such an engine by MPI.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What is exchanged, for the message about a process that does not respond: "the records of the replicas" of step 12. A
+/// step below 0 means no step.
+struct ExchangeName {
+    std::string_view operation;
+    std::int64_t step = -1;
+};
+
+/// Bytes for a process, or from it.
+struct ProcessMessage {
+    int process = 0;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+};
+
+/// The processes of one training, seen from one of them. The members are called by one thread at a time, on each process in
+/// the same order and with the same steps. They throw DeviceError where the engine fails. An engine ends the process, or
+/// throws, when another process has not responded at a deadline.
+class Processes {
+public:
+    Processes(const Processes&) = delete;
+    Processes& operator=(const Processes&) = delete;
+    virtual ~Processes() = default;
+
+    [[nodiscard]] int count() const { return count_; }
+    /// The number of this process, from 0.
+    [[nodiscard]] int number() const { return number_; }
+
+    /// Sends and receives, and returns when all of it is complete. To and from a process there are at most one message each,
+    /// of the size that the other one expects; none to the own process.
+    virtual void exchange(const ExchangeName& name, std::span<const ProcessMessage> outgoing,
+                          std::span<const ProcessMessage> incoming) = 0;
+    /// Adds the values of all processes in an order of the engine's, and gives each the same sums.
+    virtual void sum(const ExchangeName& name, std::span<float> values) = 0;
+    /// Zero-filled memory of at least `bytes` bytes for each process, which all processes read and write, aligned to a cache
+    /// line: the address of each process's part, in their order. Empty if the processes have no memory in common. It is
+    /// called at most once, and lives as long as the object.
+    virtual std::vector<std::byte*> share(std::size_t bytes) = 0;
+
+protected:
+    /// Throws InvalidArgument if `number` is none of `count`.
+    Processes(int count, int number) : count_(count), number_(number) {
+        require(count >= 1 && number >= 0 && number < count, "process ", number, " is none of ", count);
+    }
+
+private:
+    int count_, number_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training whose replicas are divided between processes has the bits of one process, whatever their number; here the
+// processes are threads that exchange through a hub.
+//
+// Covers: cupola/parallel/processes.hpp, cupola/parallel/impl/process_agreement.hpp
+#include <cupola/parallel/processes.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "process_trainings.hpp"
+#include "thread_processes.hpp"
+
+using namespace cupola;
+
+namespace {
+
+using processes::AnyStatistics, processes::Batches, processes::Case;
+constexpr int steps = 5;
+
+template <class Statistics>
+std::vector<std::byte> trace_of_one(const Case& c, const Statistics& statistics) {
+    processes::Training<ConcatMean, Statistics> training(processes::options_of(c, ConcatMean{}, statistics));
+    return trace_of(training, Batches(c), steps);
+}
+
+template <class Statistics>
+void check_equal(const Case& c, const Statistics& statistics) {
+    Case alone = c;
+    alone.devices = 1;
+    const std::vector<std::byte> expected = trace_of_one(alone, statistics);
+    for (const int count : {1, 2, 4}) {
+        if (c.devices > 4 / count) continue;
+        for (const bool shares : {true, false}) {
+            CAPTURE(count);
+            CAPTURE(shares);
+            Hub hub(count, shares);
+            std::vector<std::vector<std::byte>> traces(static_cast<std::size_t>(count));
+            const auto errors = on_threads(count, [&](int number) {
+                const ThreadConcatMean averaging{.hub = &hub, .number = number};
+                processes::Training<ThreadConcatMean, Statistics> training(
+                    processes::options_of(c, averaging, statistics));
+                traces[static_cast<std::size_t>(number)] = trace_of(training, Batches(c), steps);
+            });
+            for (int p = 0; p < count; ++p) {
+                CAPTURE(p);
+                CHECK(errors[static_cast<std::size_t>(p)] == "");
+                CHECK(traces[static_cast<std::size_t>(p)] == expected);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("1, 2 and 4 processes have the bits of one, with each policy for statistics") {
+    for (int which = 0; which < 4; ++which) {
+        CAPTURE(which);
+        check_equal({.unequal = which % 2 == 1, .accumulation = 1 + which / 2}, AnyStatistics{which});
+    }
+    check_equal({.unequal = true}, Synchronized{});
+    check_equal({.accumulation = 2}, Synchronized{});
+    check_equal({.unequal = true, .devices = 2}, AnyStatistics{3});
+    check_equal({.devices = 2}, Synchronized{});
+}
+
+namespace {
+
+/// What each of two processes throws, and the number of the next step after it; `run(training, number)` may throw.
+struct Outcome {
+    std::vector<std::string> errors;
+    std::vector<std::int64_t> next_steps;
+    bool parameters_are_equal = false;
+};
+template <class Run>
+Outcome outcome_of_two(const Case& c, Run&& run, bool shares = true) {
+    Hub hub(2, shares);
+    Outcome outcome;
+    outcome.next_steps.resize(2);
+    std::vector<std::vector<float>> parameters(2);
+    outcome.errors = on_threads(2, [&](int number) {
+        processes::Training<ThreadConcatMean, AnyStatistics> training(
+            processes::options_of(c, ThreadConcatMean{.hub = &hub, .number = number}, AnyStatistics{}));
+        const auto at = static_cast<std::size_t>(number);
+        try {
+            run(training, number);
+        } catch (const Error&) {
+            outcome.next_steps[at] = training.step();
+            parameters[at] = training.parameters();
+            throw;
+        }
+        outcome.next_steps[at] = training.step();
+        parameters[at] = training.parameters();
+    });
+    outcome.parameters_are_equal = parameters[0] == parameters[1] && !parameters[0].empty();
+    return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a process that fails in a step ends the step of all, and each goes on from the same state") {
+    const Case c;
+    const Batches batches(c);
+    for (const bool shares : {true, false}) {
+        const Outcome outcome = outcome_of_two(
+            c,
+            [&](auto& training, int number) {
+                training.step(batches);
+                try {
+                    training.step([&](std::int64_t place, int replica, HostContext& context) {
+                        if (replica == 3) throw DataError("file 7 is damaged");
+                        return batches(place, replica, context);
+                    });
+                } catch (const DataError& error) {
+                    CHECK(number == 1);
+                    CHECK(error.what() == std::string("file 7 is damaged"));
+                } catch (const DeviceError& error) {
+                    CHECK(number == 0);
+                    CHECK(error.what() == std::string("process 1 failed in step 1: file 7 is damaged"));
+                }
+                CHECK(training.step() == 1);
+                training.step(batches);
+            },
+            shares);
+        CHECK(outcome.errors == std::vector<std::string>(2));
+        CHECK(outcome.next_steps == std::vector<std::int64_t>{2, 2});
+        CHECK(outcome.parameters_are_equal);
+    }
+}
+
+TEST_CASE("a loss or a gradient that is not finite is reported by all processes with the same origin") {
+    const Case c;
+    Batches spoiled(c);
+    // An input of the first batch of replica 2, which process 1 has.
+    spoiled.spoil(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
+    const auto alone = [&] {
+        processes::Training<ConcatMean, AnyStatistics> training(
+            processes::options_of(c, ConcatMean{}, AnyStatistics{}));
+        try {
+            training.step(spoiled);
+        } catch (const DivergedError& error) {
+            CHECK(error.replica == 2);
+            return std::string(error.what());
+        }
+        return std::string();
+    }();
+    CHECK(alone.find("sample 0 of its batch is not finite") != std::string::npos);
+    for (const bool shares : {true, false}) {
+        const Outcome outcome = outcome_of_two(
+            c, [&](auto& training, int) { training.step(spoiled); }, shares);
+        CHECK(outcome.errors == std::vector<std::string>{alone, alone});
+        CHECK(outcome.next_steps == std::vector<std::int64_t>{0, 0});
+        CHECK(outcome.parameters_are_equal);
+    }
+}
+
+TEST_CASE("parameters that are different in one process are found at the next check") {
+    const Case c;
+    const Batches batches(c);
+    const Outcome outcome = outcome_of_two(c, [&](auto& training, int number) {
+        training.step(batches);
+        std::vector<float> parameters = training.parameters();
+        if (number == 1) parameters[3] *= 1.5F;
+        training.set_parameters(parameters);
+        training.step(batches);
+    });
+    const std::string message =
+        "after step 1 the parameters of process 1 differ from those of process 0: a process computed a different result";
+    CHECK(outcome.errors == std::vector<std::string>{message, message});
+}
+
+TEST_CASE("processes with different settings, or a number of them that does not divide the replicas, are rejected") {
+    const auto errors_of = [](int count, auto&& change) {
+        Hub hub(count, true);
+        return on_threads(count, [&](int number) {
+            auto options = processes::options_of({}, ThreadConcatMean{.hub = &hub, .number = number}, AnyStatistics{});
+            change(options, number);
+            const processes::Training<ThreadConcatMean, AnyStatistics> training(options);
+        });
+    };
+    const auto all = [](int count, const std::string& message) {
+        return std::vector<std::string>(static_cast<std::size_t>(count), message);
+    };
+    CHECK(errors_of(3, [](auto&, int) {}) ==
+          all(3, "a training of 4 replicas cannot be divided evenly between 3 processes"));
+    CHECK(errors_of(2, [](auto& o, int number) { o.batch_size = number == 1 ? 8 : 6; }) ==
+          all(2, "process 1 has another batch_size than process 0: 8, not 6"));
+    CHECK(errors_of(2, [](auto& o, int number) { o.device.threads = 1 + number; }) ==
+          all(2, "process 1 has another threads_per_device than process 0: 2, not 1"));
+    CHECK(errors_of(2, [](auto& o, int number) { o.seed = number == 0 ? 3 : 5; }) ==
+          all(2, "process 1 has another seed than process 0: 5, not 3"));
+    CHECK(errors_of(4, [](auto& o, int) { o.devices = 2; }) ==
+          all(4, "a process with 1 of the 4 replicas must have at most as many devices, not 2"));
+}
+
+TEST_CASE("processes that make different steps are told so") {
+    const Case c;
+    const Batches batches(c);
+    const Outcome outcome = outcome_of_two(c, [&](auto& training, int number) {
+        TrainingState state = training.state();
+        state.step = 10 * number;
+        training.restore(state);
+        training.step(batches);
+    });
+    CHECK(outcome.errors == std::vector<std::string>{"process 1 makes step 10 where process 0 makes step 0",
+                                                     "process 0 makes step 0 where process 1 makes step 10"});
+}
+
+TEST_CASE("the gradient of a replica of another process is not here") {
+    const Case c;
+    const Batches batches(c);
+    const Outcome outcome = outcome_of_two(c, [&](auto& training, int number) {
+        training.step(batches);
+        CHECK(training.all_replicas() == 4);
+        CHECK(training.processes()->number() == number);
+        CHECK(training.gradient(2 * number).size() == processes::Net::trained_elements);
+        CHECK(training.averaged_gradient().size() == processes::Net::trained_elements);
+        static_cast<void>(training.gradient(0));
+    });
+    CHECK(outcome.errors == std::vector<std::string>{"", "the gradient of replica 0 is in another process"});
+}
+
+TEST_CASE("the sum of the processes' weighted sums is the average up to rounding, and the same on each") {
+    const Case c{.unequal = true, .devices = 2};
+    const Batches batches(c);
+    processes::Training<ConcatMean, AnyStatistics> alone(processes::options_of(c, ConcatMean{}, AnyStatistics{}));
+    for (int s = 0; s < steps; ++s) alone.step(batches);
+    const std::vector<float> expected = alone.parameters();
+    Hub hub(2, true);
+    std::vector<std::vector<float>> parameters(2);
+    const auto errors = on_threads(2, [&](int number) {
+        const ThreadSum averaging{.hub = &hub, .number = number};
+        processes::Training<ThreadSum, AnyStatistics> training(processes::options_of(c, averaging, AnyStatistics{}));
+        for (int s = 0; s < steps; ++s) training.step(batches);
+        parameters[static_cast<std::size_t>(number)] = training.parameters();
+    });
+    CHECK(errors == std::vector<std::string>(2));
+    CHECK(parameters[0] == parameters[1]);
+    double difference = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        difference = std::max(difference, static_cast<double>(std::abs(parameters[0][i] - expected[i])));
+    CHECK(difference < 1e-5);
+}

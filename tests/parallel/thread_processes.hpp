@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// "Processes" that are threads of one process: each has a training of its own, and they exchange through a hub.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/parallel/concat_mean.hpp>
+#include <cupola/parallel/impl/process_agreement.hpp>
+#include <cupola/parallel/processes.hpp>
+
+/// Where the messages of all threads are.
+class Hub {
+public:
+    explicit Hub(int count, bool shares) : count_(count), shares_(shares), parts_(static_cast<std::size_t>(count)) {}
+    [[nodiscard]] int count() const { return count_; }
+    [[nodiscard]] bool shares() const { return shares_; }
+    /// The number of messages so far.
+    [[nodiscard]] int messages() const { return messages_; }
+
+    void send(int from, int to, std::span<const std::byte> bytes) {
+        const std::scoped_lock lock(mutex_);
+        waiting_[{from, to}].emplace_back(bytes.begin(), bytes.end());
+        ++messages_;
+        changed_.notify_all();
+    }
+    void receive(const cupola::ExchangeName& name, int from, int to, std::span<std::byte> bytes) {
+        std::unique_lock lock(mutex_);
+        auto& queue = waiting_[{from, to}];
+        const bool there = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return !queue.empty(); });
+        cupola::require<cupola::DeviceError>(there, "process ", from, " has not sent ", name.operation, " of step ",
+                                             name.step);
+        cupola::require(queue.front().size() == bytes.size(), "a message has ", queue.front().size(), " bytes, not ",
+                        bytes.size());
+        std::memcpy(bytes.data(), queue.front().data(), bytes.size());
+        queue.pop_front();
+    }
+    std::vector<std::byte*> share(int number, std::size_t bytes) {
+        std::unique_lock lock(mutex_);
+        parts_[static_cast<std::size_t>(number)].resize(bytes);
+        changed_.notify_all();
+        const auto all_there = [&] {
+            for (const auto& part : parts_) {
+                if (part.empty()) return false;
+            }
+            return true;
+        };
+        changed_.wait(lock, all_there);
+        std::vector<std::byte*> places;
+        for (auto& part : parts_) places.push_back(part.data());
+        return places;
+    }
+
+private:
+    int count_;
+    bool shares_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> waiting_;
+    std::vector<std::vector<std::byte>> parts_;
+    int messages_ = 0;
+};
+
+class ThreadProcesses : public cupola::Processes {
+public:
+    ThreadProcesses(Hub& hub, int number) : Processes(hub.count(), number), hub_(hub) {}
+
+    void exchange(const cupola::ExchangeName& name, std::span<const cupola::ProcessMessage> outgoing,
+                  std::span<const cupola::ProcessMessage> incoming) override {
+        for (const auto& each : outgoing) hub_.send(number(), each.process, {each.data, each.bytes});
+        for (const auto& each : incoming) hub_.receive(name, each.process, number(), {each.data, each.bytes});
+    }
+    void sum(const cupola::ExchangeName& name, std::span<float> values) override {
+        std::vector<float> sums(values.size()), other(values.size());
+        for (int p = 0; p < count(); ++p) {
+            if (p != number()) hub_.send(number(), p, std::as_bytes(values));
+        }
+        for (int p = 0; p < count(); ++p) {
+            if (p != number()) hub_.receive(name, p, number(), std::as_writable_bytes(std::span(other)));
+            const float* const from = p == number() ? values.data() : other.data();
+            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += from[i];
+        }
+        std::copy(sums.begin(), sums.end(), values.begin());
+    }
+    std::vector<std::byte*> share(std::size_t bytes) override {
+        return hub_.shares() ? hub_.share(number(), bytes) : std::vector<std::byte*>();
+    }
+
+private:
+    Hub& hub_;
+};
+
+/// The mean of the rows of all threads.
+struct ThreadConcatMean {
+    static constexpr std::string_view name = "ThreadConcatMean";
+    using Rows = cupola::ConcatMean;
+    Rows rows{};
+    Hub* hub = nullptr;
+    int number = 0;
+    [[nodiscard]] std::shared_ptr<cupola::Processes> join() const {
+        return std::make_shared<ThreadProcesses>(*hub, number);
+    }
+};
+
+/// The sum of the threads' weighted sums.
+struct ThreadSum {
+    static constexpr std::string_view name = "ThreadSum";
+    using Rows = cupola::ConcatMean;
+    Rows rows{};
+    [[nodiscard]] bool sums() const { return true; }
+    Hub* hub = nullptr;
+    int number = 0;
+    [[nodiscard]] std::shared_ptr<cupola::Processes> join() const {
+        return std::make_shared<ThreadProcesses>(*hub, number);
+    }
+};
+
+/// Calls run(number) on one thread per process, and returns the message of what each throws; empty if nothing.
+template <class Run>
+std::vector<std::string> on_threads(int count, Run&& run) {
+    std::vector<std::string> errors(static_cast<std::size_t>(count));
+    std::vector<std::jthread> threads;
+    for (int number = 0; number < count; ++number) {
+        threads.emplace_back([&, number] {
+            try {
+                run(number);
+            } catch (const std::exception& error) {
+                errors[static_cast<std::size_t>(number)] = error.what();
+            }
+        });
+    }
+    threads.clear();  // joins
+    return errors;
+}
