@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/cupola)
-foreach(component IN ITEMS core host data tensorboard)
+foreach(component IN ITEMS core host data tensorboard mpi)
     if(TARGET cupola_${component})
         install(TARGETS cupola_${component} EXPORT cupola_${component} FILE_SET HEADERS)
         install(EXPORT cupola_${component} NAMESPACE cupola:: FILE cupola-${component}.cmake DESTINATION ${package_dir})
@@ -33,6 +33,7 @@ write_basic_package_version_file(cupola-config-version.cmake COMPATIBILITY SameM
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/cupola-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cupola-config-version.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-cuda-libraries.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/cupola-openmpi.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-onednn.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-protozero.cmake
     DESTINATION ${package_dir})

@@ -2,7 +2,7 @@
 #
 # The targets. Each header belongs to the target with the libraries that the header includes, directly or through another
 # header: oneDNN or OpenMP to cupola_host; libarchive or libjpeg, or libpng in data/, to cupola_data; protozero, or libpng
-# elsewhere, to cupola_tensorboard; NCCL to cupola_nccl; other headers of CUDA, and kernels (.cuh), to cupola_cuda; all other
+# elsewhere, to cupola_tensorboard; MPI to cupola_mpi; NCCL to cupola_nccl; other headers of CUDA, and kernels (.cuh), to cupola_cuda; all other
 # headers to cupola_core. So no list of headers has to be maintained.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
@@ -40,12 +40,13 @@ list(APPEND data_headers ${png_headers})
 list(REMOVE_DUPLICATES data_headers)
 cupola_headers_that_reach("^(protozero/|png\\.h$)" tensorboard_headers)
 list(REMOVE_ITEM tensorboard_headers ${data_headers})
+cupola_headers_that_reach("^mpi\\.h$" mpi_headers)
 cupola_headers_that_reach("^nccl\\.h$" nccl_headers)
 cupola_headers_that_reach("^(cuda_|cudnn|cublas|nccl|cupti|cub/|thrust/)|\\.cuh$" cuda_headers)
 cupola_headers_that_reach("\\.cuh$" kernel_headers)
 set(core_headers ${headers})
-list(REMOVE_ITEM core_headers ${host_headers} ${data_headers} ${tensorboard_headers} ${cuda_headers})
-list(REMOVE_ITEM host_headers ${cuda_headers})
+list(REMOVE_ITEM core_headers ${host_headers} ${data_headers} ${tensorboard_headers} ${mpi_headers} ${cuda_headers})
+list(REMOVE_ITEM host_headers ${mpi_headers} ${cuda_headers})
 list(REMOVE_ITEM data_headers ${host_headers} ${cuda_headers})
 list(REMOVE_ITEM tensorboard_headers ${cuda_headers})
 list(REMOVE_ITEM cuda_headers ${nccl_headers} ${kernel_headers})
@@ -113,6 +114,18 @@ if(CUPOLA_ENABLE_TENSORBOARD)
     cupola_add_target(tensorboard)
     target_link_libraries(cupola_tensorboard INTERFACE cupola_core cupola::protozero PNG::PNG)
     target_link_libraries(cupola INTERFACE cupola_tensorboard)
+endif()
+
+if(CUPOLA_MPI)
+    include(cupola-openmpi)
+    if(CUPOLA_MPI_PROBLEM)
+        message(FATAL_ERROR "${CUPOLA_MPI_PROBLEM} To build without it, use -DCUPOLA_MPI=OFF.")
+    elseif(NOT TARGET cupola_host)
+        message(FATAL_ERROR "cupola::mpi averages in the memory of cupola::host: CUPOLA_MPI needs CUPOLA_ENABLE_HOST.")
+    endif()
+    cupola_add_target(mpi)
+    # Not a part of cupola::cupola: a program without MPI must not load its libraries.
+    target_link_libraries(cupola_mpi INTERFACE cupola_host cupola::libmpi)
 endif()
 
 if(CUPOLA_CUDA)

@@ -190,6 +190,9 @@ cupola_setup() {
     if [ "$purpose" != examples ]; then
         cupola_has_header doctest/doctest.h || packages+=(doctest-dev)
         command -v clang-format-16 >/dev/null || packages+=(clang-format-16)
+        # Open MPI, for cupola::mpi: its headers and mpicc, and mpirun.
+        command -v mpicc >/dev/null || packages+=(libopenmpi-dev)
+        command -v mpirun >/dev/null || packages+=(openmpi-bin)
     fi
     if [ "$purpose" = all_tests ]; then
         command -v pkg-config >/dev/null || packages+=(pkgconf)

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ExchangeWatchdog: ends a process whose wait for other processes does not end. A thread of its own looks at the wait, since a
+// call of a communication library may never return. At the deadline it writes what was waited for, and the processes whose
+// part is missing, to standard error and to a file `process-<number>.fault` in the run's folder, and leaves by _exit(): the
+// library's own end would wait for the missing processes too.
+//
+// A process that no longer exists is noticed earlier, if it ran on the same machine.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/processes.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class ExchangeWatchdog {
+public:
+    /// The exit status of a process that a watchdog ends: the EX_TEMPFAIL of sysexits.h.
+    static constexpr int exit_status = 75;
+
+    /// Process `number` of `count`. Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not
+    /// more than 0.
+    [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder)
+        : number_(number),
+          deadline_(deadline_seconds),
+          folder_(std::move(folder)),
+          missing_(static_cast<std::size_t>(count)),
+          ids_(missing_.size()) {
+        require(deadline_seconds > 0 && deadline_seconds <= 1e9,
+                "the deadline of an exchange must be more than 0 s and at "
+                "most 1e9 s, not ",
+                deadline_seconds, " s");
+        thread_ = std::thread([this] { watch(); });
+    }
+    ExchangeWatchdog(const ExchangeWatchdog&) = delete;
+    ExchangeWatchdog& operator=(const ExchangeWatchdog&) = delete;
+    ~ExchangeWatchdog() {
+        {
+            const std::scoped_lock lock(mutex_);
+            ends_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+    /// The system's numbers of the processes, 0 for those of other machines: a process that is missing and does not exist
+    /// any more is not waited for.
+    void know_ids(const std::vector<std::int64_t>& ids) {
+        const std::scoped_lock lock(mutex_);
+        for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = static_cast<pid_t>(ids[p]);
+    }
+
+    /// Begins a wait, in which no process is missing yet.
+    void begin(const ExchangeName& name) {
+        const std::scoped_lock lock(mutex_);
+        name_ = name;
+        since_ = monotonic_seconds();
+        names_missing_ = false;
+        std::fill(missing_.begin(), missing_.end(), 0);
+        waits_ = true;
+    }
+    /// `parts` more parts of a process are missing; -1 once one has come.
+    void count_missing(int process, int parts) {
+        const std::scoped_lock lock(mutex_);
+        missing_[static_cast<std::size_t>(process)] += parts;
+        names_missing_ = true;
+    }
+    void end() {
+        const std::scoped_lock lock(mutex_);
+        waits_ = false;
+    }
+
+    /// The name of a process's file.
+    [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
+
+private:
+    static constexpr auto period = std::chrono::milliseconds(50);
+    /// The pause before a process that does not exist ends the wait: its last part may still be on the way.
+    static constexpr double last_part_seconds = 0.2;
+
+    void watch() {
+        std::unique_lock lock(mutex_);
+        while (!changed_.wait_for(lock, period, [&] { return ends_; })) {
+            if (!waits_) continue;
+            const double waited = monotonic_seconds() - since_;
+            if (waited > deadline_) leave(text("has waited ", deadline_, " s for others"));
+            if (waited <= last_part_seconds) continue;
+            for (std::size_t p = 0; p < missing_.size(); ++p) {
+                if (missing_[p] > 0 && ids_[p] != 0 && kill(ids_[p], 0) != 0 && errno == ESRCH)
+                    leave(text("has lost process ", p, ", which does not exist any more"));
+            }
+        }
+    }
+
+    [[nodiscard]] std::string missing() const {
+        if (!names_missing_) return "it is not known which are missing";
+        std::string list;
+        for (std::size_t p = 0; p < missing_.size(); ++p) {
+            if (missing_[p] > 0) list += text(list.empty() ? "" : ", ", p);
+        }
+        return list.empty() ? "none is missing" : "missing: process " + list;
+    }
+
+    [[noreturn, gnu::cold]] void leave(const std::string& what) const {
+        std::string message = text("process ", number_, ' ', what, ", in ", name_.operation);
+        if (name_.step >= 0) message += text(" of step ", name_.step);
+        message += "; " + missing() + '\n';
+        write_to(STDERR_FILENO, message);
+        if (!folder_.empty()) {
+            const std::string path = folder_ + '/' + file_name(number_);
+            const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            if (file >= 0) write_to(file, message);
+            if (file >= 0) fsync(file);
+        }
+        _exit(exit_status);
+    }
+    static void write_to(int file, const std::string& message) {
+        std::string_view rest = message;
+        while (!rest.empty()) {
+            const ssize_t written = write(file, rest.data(), rest.size());
+            if (written <= 0) return;
+            rest.remove_prefix(static_cast<std::size_t>(written));
+        }
+    }
+
+    int number_;
+    double deadline_;
+    std::string folder_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool ends_ = false, waits_ = false, names_missing_ = false;
+    ExchangeName name_;
+    double since_ = 0;
+    /// The parts of each process that are missing, and its number in the system.
+    FixedArray<int> missing_;
+    FixedArray<pid_t> ids_;
+    std::thread thread_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

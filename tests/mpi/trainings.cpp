@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Usage: mpirun -n P mpi_trainings equal | sum | replicas | seed | deadline | kill FOLDER | hang FOLDER | error FOLDER
+// Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
+// starts it.
+//
+// Covers: cupola/parallel/mpi.hpp
+#include <cupola/parallel/mpi.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/models/resnet.hpp>
+
+namespace {
+
+using namespace cupola;
+
+constexpr int replicas = 4, steps = 4;
+constexpr std::int64_t batch_size = 4;
+
+/// The kinds of layer of the tutorial's network, and dropout.
+struct Tutorial
+    : Sequential<Input<32, 32, 3>, Named<"conv1", Conv2d<8, 5, stride(2)>>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<2>,
+                 Flatten, Dropout<0.5>, Named<"local3", Linear<24>>, ReLU, Named<"softmax_linear", Linear<10>>> {};
+struct SmallResNet : ResNet<8> {};
+
+struct AnyStatistics {
+    static constexpr std::string_view name = "any";
+    static constexpr bool synchronized = false;
+    void (*take)(const StatisticsUpdate&) = [](const StatisticsUpdate& u) { FirstReplica{}.update(u); };
+    void update(const StatisticsUpdate& u) const { take(u); }
+};
+
+struct Case {
+    bool unequal = false;
+    int accumulation = 1, devices = 1;
+};
+
+template <class Net>
+constexpr std::int64_t classes = Net::output_shape.size();
+
+template <class Net>
+class Batches {
+public:
+    explicit Batches(const Case& c) : case_(c), images_(samples * pixels), labels_(samples) {
+        initialize(images_, normal(1.0), 1, 1, 3, 0);
+        for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % 10);
+    }
+    BatchView operator()(std::int64_t place, int replica, HostContext&) const {
+        constexpr std::int64_t sizes[] = {batch_size, 2, 0, batch_size, 3};
+        const std::int64_t size = case_.unequal ? sizes[static_cast<std::size_t>(3 * place + replica) % 5] : batch_size;
+        const auto first = static_cast<std::size_t>(5 * place + 3 * replica) % (samples - batch_size);
+        if (size == 0) return {};
+        return {images_.data() + first * pixels, labels_.data() + first, size, Net::input_shape};
+    }
+
+private:
+    static constexpr std::size_t samples = 40, pixels = 32 * 32 * 3;
+    Case case_;
+    std::vector<float> images_;
+    std::vector<std::int32_t> labels_;
+};
+
+template <class Net, class Averaging, class Statistics>
+using Training = DataParallel<Net, CrossEntropy<static_cast<int>(classes<Net>)>, Sgd, Averaging, Host, Statistics>;
+
+template <class Net, class Averaging, class Statistics>
+auto options_of(const Case& c, const Averaging& averaging, const Statistics& statistics) {
+    return typename Training<Net, Averaging, Statistics>::Options{.replicas = replicas,
+                                                                  .devices = c.devices,
+                                                                  .batch_size = batch_size,
+                                                                  .other_batch_sizes = {2, 3},
+                                                                  .gradient_accumulation_steps = c.accumulation,
+                                                                  .seed = 5,
+                                                                  .optimizer = {.learning_rate = 0.01, .momentum = 0.9},
+                                                                  .averaging = averaging,
+                                                                  .statistics = statistics,
+                                                                  .check_every = 2};
+}
+
+/// The losses of each step and replica, and the state after the last step.
+template <class T, class B>
+std::vector<float> trace_of(T& training, const B& batches) {
+    std::vector<float> trace;
+    for (int s = 0; s < steps; ++s) {
+        const StepReport& report = training.step(batches);
+        trace.push_back(static_cast<float>(report.loss));
+        for (const ReplicaReport& each : report.replicas) trace.push_back(static_cast<float>(each.total));
+    }
+    const TrainingState state = training.state();
+    trace.insert(trace.end(), state.parameters.begin(), state.parameters.end());
+    trace.insert(trace.end(), state.buffers.begin(), state.buffers.end());
+    return trace;
+}
+
+/// Returns the number of processes and cases whose trace is not the one of a single process.
+template <class Net, class Statistics>
+int unequal_traces(const char* name, const MpiEnvironment& mpi, const Case& c, const Statistics& statistics) {
+    Case alone = c;
+    alone.devices = 1;
+    int errors = 0;
+    std::vector<float> expected;
+    if (mpi.number() == 0) {
+        Training<Net, ConcatMean, Statistics> training(options_of<Net>(alone, ConcatMean{}, statistics));
+        expected = trace_of(training, Batches<Net>(c));
+    }
+    for (const bool shares : {true, false}) {
+        const MpiConcatMean averaging{.deadline_seconds = 100, .shares_memory = shares};
+        Training<Net, MpiConcatMean, Statistics> training(options_of<Net>(c, averaging, statistics));
+        std::vector<float> trace = trace_of(training, Batches<Net>(c));
+        if (mpi.number() == 0) {
+            const bool equal = std::ranges::equal(std::as_bytes(std::span(trace)), std::as_bytes(std::span(expected)));
+            if (!equal) std::printf("%s: %d processes differ from one, shared memory %d\n", name, mpi.count(), shares);
+            errors += equal ? 0 : 1;
+        }
+        std::vector<float> of_first = trace;
+        MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+        const bool same = std::ranges::equal(std::as_bytes(std::span(trace)), std::as_bytes(std::span(of_first)));
+        if (!same) std::printf("%s: process %d differs from process 0\n", name, mpi.number());
+        errors += same ? 0 : 1;
+    }
+    return errors;
+}
+
+int equal(const MpiEnvironment& mpi) {
+    int errors = 0;
+    errors += unequal_traces<Tutorial>("tutorial", mpi, {.unequal = true, .accumulation = 2}, FirstReplica{});
+    if (mpi.count() < 4)
+        errors += unequal_traces<Tutorial>("tutorial, two devices", mpi, {.devices = 2}, FirstReplica{});
+    const auto any = [&]<class Policy>(const Policy& policy, const Case& c) {
+        errors += unequal_traces<SmallResNet>(Policy::name.data(), mpi, c,
+                                              AnyStatistics{[](const StatisticsUpdate& u) { Policy{}.update(u); }});
+        static_cast<void>(policy);
+    };
+    any(FirstReplica{}, {.unequal = true});
+    any(LastReplica{}, {});
+    any(AllReplicas{}, {.accumulation = 2});
+    any(Pooled{}, {.unequal = true, .accumulation = 2});
+    errors += unequal_traces<SmallResNet>("synchronized", mpi, {.unequal = true}, Synchronized{});
+    return errors;
+}
+
+/// MpiAllReduce agrees with one process to rounding, and on all processes.
+int sum(const MpiEnvironment& mpi) {
+    const Case c{.unequal = true};
+    Training<Tutorial, MpiAllReduce, FirstReplica> training(options_of<Tutorial>(c, MpiAllReduce{}, FirstReplica{}));
+    const std::vector<float> trace = trace_of(training, Batches<Tutorial>(c));
+    if (mpi.number() != 0) return 0;
+    Training<Tutorial, ConcatMean, FirstReplica> alone(options_of<Tutorial>(c, ConcatMean{}, FirstReplica{}));
+    const std::vector<float> expected = trace_of(alone, Batches<Tutorial>(c));
+    double largest = 0;
+    for (std::size_t i = 0; i < trace.size(); ++i)
+        largest = std::max(largest, static_cast<double>(std::abs(trace[i] - expected[i])));
+    if (!(largest < 1e-5)) std::printf("the sum differs from the mean by up to %g\n", largest);
+    return largest < 1e-5 ? 0 : 1;
+}
+
+/// A training in which `fail` is called in step 2 by process 1.
+template <class Fail>
+int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, std::uint64_t seed = 5,
+            double deadline = 1) {
+    const MpiConcatMean averaging{.deadline_seconds = deadline, .folder = folder};
+    auto options = options_of<Tutorial>({}, averaging, FirstReplica{});
+    options.seed = seed;
+    Training<Tutorial, MpiConcatMean, FirstReplica> training(options);
+    const Batches<Tutorial> batches({});
+    for (std::int64_t step = 0; step < 1000; ++step) {
+        if (step == 2 && mpi.number() == 1) fail();
+        training.step(batches);
+    }
+    return 0;
+}
+
+int run(std::string_view mode, const std::string& folder) {
+    const MpiEnvironment mpi;
+    if (mode == "equal") return equal(mpi);
+    if (mode == "sum") return sum(mpi);
+    if (mode == "replicas")
+        return failing(
+            {}, [] {}, mpi);
+    if (mode == "seed")
+        return failing(
+            {}, [] {}, mpi, static_cast<std::uint64_t>(mpi.number()));
+    if (mode == "deadline")
+        return failing(
+            {}, [] {}, mpi, 5, 0);
+    // The launcher ends the others with this signal, whose file is then not written: a TrainingRun handles it too.
+    std::signal(SIGTERM, SIG_IGN);
+    if (mode == "kill")
+        return failing(
+            folder, [] { std::raise(SIGKILL); }, mpi);
+    if (mode == "hang")
+        return failing(
+            folder,
+            [] {
+                std::signal(SIGTERM, SIG_DFL);
+                for (;;) pause();
+            },
+            mpi);
+    if (mode == "error")
+        return failing(
+            folder, [] { throw DataError("file 7 is damaged"); }, mpi);
+    throw InvalidArgument(text("there is no mode ", mode));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "") == 0 ? 0 : 1;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
