@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <cupola/cupola.hpp>
@@ -24,6 +26,9 @@
 
 #include <cupola/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
+#ifdef CUPOLA_EXAMPLE_MPI
+#include <cupola/parallel/mpi.hpp>
+#endif
 #endif
 
 #include "options.hpp"
@@ -39,6 +44,25 @@ class Side;
 /// The algorithm of --convolution: null is oneDNN's direct algorithm, which bf16 always uses.
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
 
+#ifdef CUPOLA_EXAMPLE_MPI
+/// concat-mean, mpi-concat-mean and mpi-all-reduce as one type, so that all are one training for the compiler.
+struct HostAveraging {
+    static constexpr std::string_view name = "as --averaging says";
+    using Rows = ConcatMean;
+    Rows rows{};
+    const TrainOptions* options = nullptr;
+
+    [[nodiscard]] std::string_view description() const {
+        return sums() ? MpiAllReduce::name : options->by_mpi() ? MpiConcatMean::name : ConcatMean::name;
+    }
+    [[nodiscard]] bool sums() const { return options->averaging == "mpi-all-reduce"; }
+    [[nodiscard]] std::shared_ptr<Processes> join() const {
+        if (!options->by_mpi()) return nullptr;
+        return MpiConcatMean{.deadline_seconds = options->deadline, .folder = options->run.folder}.join();
+    }
+};
+#endif
+
 /// The assignment of the processors: one device per replica as far as they suffice, with all threads divided evenly.
 template <>
 class Side<Place::host> {
@@ -47,8 +71,8 @@ public:
     static constexpr bool profiles = true;
 
     explicit Side(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
-        const int processors = omp_get_num_procs();
-        devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, processors);
+        const int processors = std::max(1, omp_get_num_procs() / options.mpi_processes_here);
+        devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), processors);
         threads_ = options.threads_per_device != 0 ? options.threads_per_device
                                                    : std::max(1, processors / std::max(1, devices_));
         const int left = std::max(0, processors - devices_ * threads_);
@@ -65,7 +89,9 @@ public:
     }
     template <class Source>
     [[nodiscard]] auto batches(Source& source) const {
-        return Prefetch(std::move(source), {.workers = prefetch_workers_});
+        return Prefetch(std::move(source), {.workers = prefetch_workers_,
+                                            .first_replica = options_->first_replica(),
+                                            .replicas = options_->replicas_here()});
     }
     template <class Centre>
     [[nodiscard]] auto test_batches(const ImageSet& images) const {
@@ -76,7 +102,9 @@ public:
     [[nodiscard]] std::string description() const {
         return text(devices_, " Host device", devices_ == 1 ? "" : "s", " of ", threads_, " thread",
                     threads_ == 1 ? "" : "s", " (oneDNN ", Host::library_version(), ", ", Host::library_isa(), ", ",
-                    convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers");
+                    convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers",
+                    options_->mpi_processes == 1 ? std::string()
+                                                 : text(", in each of ", options_->mpi_processes, " processes"));
     }
 
     /// The callback after a step and at the end of the run; does nothing here.
@@ -92,7 +120,11 @@ public:
     /// Calls `run` with the averaging that --averaging names.
     template <class Run>
     int with_averaging(Run&& run) const {
+#ifdef CUPOLA_EXAMPLE_MPI
+        return run(HostAveraging{.options = options_});
+#else
         return run(ConcatMean{});
+#endif
     }
 
 private:

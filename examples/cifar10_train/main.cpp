@@ -209,14 +209,16 @@ struct Flags {
     }
 
     void add_replicas() {
-        app.add_option("--num-replicas", o.num_replicas,
-                       "Copies of the network per process; each processes one batch per step")
+        app.add_option(
+               "--num-replicas", o.num_replicas,
+               "Copies of the network; each processes one batch per step. With MPI those of all processes, whose\n"
+               "number must divide it; with nccl those of each process")
             ->capture_default_str()
             ->check(whole_number(1, max_replicas));
         app.add_option(
                "--num-devices", o.num_devices,
-               "Devices of the host (groups of threads), or GPUs, that run the replicas: 1 to the number of replicas. With\n"
-               "concat-mean the result does not depend on it. Default, or 0: one per replica, at most one per processor\n"
+               "Devices of the host (groups of threads), or GPUs, that run the replicas of a process: 1 to their number.\n"
+               "With concat-mean the result does not depend on it. Default, or 0: one per replica, at most one per processor\n"
                "or GPU")
             ->check(whole_number(0, max_threads));
         check([this] {
@@ -234,15 +236,25 @@ struct Flags {
         check([this] {
             only_on("host", o.prefetch_workers >= 0, "--prefetch-workers", "GPUs make their batches themselves");
         });
-        app.add_option("--averaging", o.averaging,
-                       "How replicas agree on a gradient: concat-mean, on the host, or nccl, between GPUs")
+        app.add_option(
+               "--averaging", o.averaging,
+               "How replicas agree on a gradient: concat-mean; nccl, between GPUs; or, on the host and in several\n"
+               "processes that mpirun or srun starts, mpi-concat-mean (the result of one process) or mpi-all-reduce")
             ->capture_default_str();
         check([this] {
             const bool nccl = o.averaging == "nccl", known = o.averaging == "concat-mean" || (nccl && o.on_cuda());
             require(known || !o.on_cuda(), "--averaging must be concat-mean or nccl, not ", o.averaging);
-            require(known, "--averaging must be concat-mean on the CPU; ", o.averaging,
-                    nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
+            const bool mpi = o.averaging == "mpi-concat-mean" || o.averaging == "mpi-all-reduce";
+            require(known || mpi, "--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; ",
+                    o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
         });
+        app.add_option(
+               "--deadline", o.deadline,
+               "Seconds that a process of MPI waits for the others before it ends; an evaluation or a checkpoint\n"
+               "of process 0 is waited for too")
+            ->capture_default_str()
+            ->check(rate());
+        check([this] { require(o.deadline == 60 || o.by_mpi(), "--deadline is for --averaging mpi-..."); });
         app.add_option("--processes", o.processes, "Processes that train together, with --averaging nccl")
             ->capture_default_str()
             ->check(whole_number(1, max_processes));

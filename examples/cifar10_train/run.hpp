@@ -114,8 +114,8 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
         }
     }
     run.info().set("model", options.model);
-    if (run.has_folder())
-        run.info().set("data", fingerprint(images.train));  // reads every image: only for a run that is stored
+    // Reads every image: only for a run that is stored, or whose processes have to have the same.
+    if (run.has_folder() || options.mpi_processes > 1) run.info().set("data", fingerprint(images.train));
     run.describe(training);
     run.info().set("precision", options.precision);  // the flag's value
 

@@ -3,6 +3,8 @@
 // Makes a training run from the options: the images, the schedule, the algorithm of convolutions, and the network that
 // --model, --precision and --device name.
 #include <algorithm>
+#include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -92,9 +94,24 @@ const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
 }
 
 int train(TrainOptions options) {
+#ifdef CUPOLA_EXAMPLE_MPI
+    std::optional<MpiEnvironment> mpi;
+    if (options.by_mpi()) {
+        mpi.emplace();
+        options.mpi_processes = mpi->count();
+        options.mpi_processes_here = mpi->count_on_machine();
+        options.mpi_process = mpi->number();
+        options.run.writes = mpi->number() == 0;  // one process logs, and writes the folder
+        if (!options.run.writes) options.run.log.file = std::fopen("/dev/null", "we");
+    }
+#else
+    require(
+        !options.by_mpi(), "this program was built without MPI: leave out --averaging ", options.averaging,
+        ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be installed");
+#endif
     MovingAverage{.decay = options.ema_decay}.check();  // before the data set is read
     RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
-    const StandardOutput output(options.run.log.json);
+    const StandardOutput output(options.run.log.json, options.run.log.file);
     const std::string folder =
         options.download ? ensure_cifar10(options.data_dir, {.json = output.json()}) : options.data_dir;
     const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, omp_get_num_procs());

@@ -12,7 +12,7 @@ refuses '--device must be host or cuda, not tpu' --device tpu
 refuses '--device needs a value' --device
 
 # Flags of the other device.
-refuses '--averaging must be concat-mean on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
+refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
 refuses '--plan-choices is for --device cuda' --plan-choices "$work/plans"

@@ -31,8 +31,8 @@ for value in -1 18446744073709551616 abc; do
 done
 refuses '--max-steps: 010 begins with a zero: remove it' --max-steps 010
 refuses '--seed: 00 begins with a zero: remove it' --seed 00
-refuses '--averaging must be concat-mean on the CPU; nccl needs GPUs' --averaging nccl
-refuses '--averaging must be concat-mean on the CPU; median is not an averaging policy' --averaging median
+refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
+refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
 refuses '--profile runs a few steps and writes nothing: omit --train-dir' --profile --train-dir "$work/log"
 refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--train-dir: the path is empty' --train-dir ''
