@@ -119,7 +119,7 @@ int unequal_traces(const char* name, const MpiEnvironment& mpi, const Case& c, c
         expected = trace_of(training, Batches<Net>(c));
     }
     for (const bool shares : {true, false}) {
-        const MpiConcatMean averaging{.deadline_seconds = 100, .shares_memory = shares};
+        const MpiConcatMean averaging{.deadline_seconds = 300, .shares_memory = shares};
         Training<Net, MpiConcatMean, Statistics> training(options_of<Net>(c, averaging, statistics));
         std::vector<float> trace = trace_of(training, Batches<Net>(c));
         if (mpi.number() == 0) {

@@ -155,9 +155,9 @@ public:
                 " needs test data: the best checkpoint is the one with the best result on them");
         describe(training);
         if constexpr (requires { training.require_same_on_processes(info_.entries()); }) {
-            CheckpointInfo same = info_;
-            same.set(options_.names.max_steps, text(options_.max_steps));
-            training.require_same_on_processes(same.entries());
+            CheckpointInfo compared = info_;
+            compared.set(options_.names.max_steps, text(options_.max_steps));
+            training.require_same_on_processes(compared.entries());
         }
         if (has_folder()) resume(training);
         if (training.step() >= options_.max_steps) {

@@ -14,6 +14,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/loss_report.hpp>
+#include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {

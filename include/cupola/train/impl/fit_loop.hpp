@@ -20,8 +20,10 @@
 
 #ifndef CUPOLA_OPS
 #include <exception>
+#include <string>
 #include <vector>
 
+#include <cupola/core/error.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
 #endif
 
@@ -133,7 +135,7 @@ private:
     }
 
     /// The run ends after the same step on all processes.
-    [[gnu::cold]] void agree_on_end() {
+    void agree_on_end() {
         constexpr int goes_on = 0, stops = 1, failed = 2;
         const int mine = thrown_ != nullptr ? failed : run_.stop ? stops : goes_on;
         const int all = training_.largest_of_processes(training_.training, mine);
