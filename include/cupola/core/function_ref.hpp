@@ -27,15 +27,18 @@ public:
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
     FunctionRef(F&& function)  // implicit: a parameter of this type takes any callable
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
-          call_([](void* object, Args... args) -> R {
-              return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
-          }) {}
+          call_(&call<std::remove_reference_t<F>>) {}
 
     /// Whether it refers to something.
     [[nodiscard]] explicit operator bool() const { return call_ != nullptr; }
     R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
 
 private:
+    template <class F>
+    static R call(void* object, Args... args) {
+        return (*static_cast<F*>(object))(std::forward<Args>(args)...);
+    }
+
     void* object_ = nullptr;
     R (*call_)(void*, Args...) = nullptr;
 };

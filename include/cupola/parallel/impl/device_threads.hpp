@@ -4,21 +4,19 @@
 // synchronize at a barrier. A job allocates nothing.
 #pragma once
 
-#include <atomic>
-#include <barrier>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <system_error>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <cupola/core/barrier.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -34,12 +32,7 @@ public:
 
     /// Runs job(device) on every thread and waits for all. Rethrows what a job throws; of several exceptions, that of the
     /// first device.
-    template <class Job>
-    void run(Job&& job) {
-        object_ = const_cast<void*>(static_cast<const void*>(std::addressof(job)));
-        call_ = [](void* object, int device) { (*static_cast<std::remove_reference_t<Job>*>(object))(device); };
-        run_job();
-    }
+    void run(FunctionRef<void(int device)> job);
 
     /// Whether the threads belong to this process: a child of fork() has none of them.
     [[nodiscard]] bool has_threads() const { return getpid() == process_; }
@@ -47,35 +40,19 @@ public:
     /// A barrier, called by every thread inside a job: returns when all have arrived, and says whether `healthy` was true
     /// for each of them. If it returns false, every thread leaves the job; a thread that failed itself leaves by throwing.
     [[nodiscard]] bool arrive_and_wait(bool healthy) {
-        if (errors_.size() == 1) return healthy;
-        if (!healthy) arrived_healthy_.store(false, std::memory_order_relaxed);
-        inside_.arrive_and_wait();
-        return all_healthy_;
+        return errors_.size() == 1 ? healthy : inside_.arrive_and_wait(healthy);
     }
 
 private:
-    void run_job();
-
     void stop();
 
     void work(int device);
 
-    /// Runs on one thread after all have arrived and before any continues; does nothing at the edges of a job, where it has
-    /// no threads. One type for both barriers, because each takes long to compile.
-    struct Collect {
-        DeviceThreads* threads;
-        void operator()() const noexcept {
-            if (threads == nullptr) return;
-            threads->all_healthy_ = threads->arrived_healthy_.exchange(true, std::memory_order_relaxed);
-        }
-    };
-
-    void* object_ = nullptr;
-    void (*call_)(void*, int) = nullptr;
+    /// Refers to nothing when the threads are to end.
+    FunctionRef<void(int device)> job_{};
     FixedArray<std::exception_ptr> errors_;
-    std::atomic<bool> arrived_healthy_{true};
-    bool all_healthy_ = true;
-    std::barrier<Collect> edge_, inside_;
+    /// At the beginning and at the end of a job, where the caller waits too; and inside a job.
+    Barrier edge_, inside_;
     pid_t process_;
     FixedArray<std::thread> threads_;
 };
@@ -84,8 +61,8 @@ private:
 
 CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
     : errors_(static_cast<std::size_t>(devices)),
-      edge_(devices + 1, Collect{nullptr}),
-      inside_(devices, Collect{this}),
+      edge_(devices + 1),
+      inside_(devices),
       process_(getpid()),
       threads_(errors_.size()) {
     int started = 0;
@@ -95,7 +72,7 @@ CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
         }
     } catch (const std::system_error& error) {
         threads_.keep_first(static_cast<std::size_t>(started));
-        for (int missing = started; missing < devices; ++missing) edge_.arrive_and_drop();
+        edge_.leave_out(devices - started);
         stop();
         throw DeviceError(
             text("the threads of only ", started, " of ", devices, " devices could be started: ", error.what()));
@@ -104,7 +81,8 @@ CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
 
 CUPOLA_INLINE DeviceThreads::~DeviceThreads() { stop(); }
 
-[[gnu::noinline]] CUPOLA_INLINE void DeviceThreads::run_job() {
+CUPOLA_INLINE void DeviceThreads::run(FunctionRef<void(int device)> job) {
+    job_ = job;
     edge_.arrive_and_wait();
     edge_.arrive_and_wait();
     std::exception_ptr first;
@@ -120,7 +98,7 @@ CUPOLA_INLINE void DeviceThreads::stop() {
         for (std::thread& thread : threads_) thread.detach();
         return;
     }
-    call_ = nullptr;
+    job_ = {};
     edge_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();
 }
@@ -128,9 +106,9 @@ CUPOLA_INLINE void DeviceThreads::stop() {
 CUPOLA_INLINE void DeviceThreads::work(int device) {
     for (;;) {
         edge_.arrive_and_wait();
-        if (call_ == nullptr) return;
+        if (!job_) return;
         try {
-            call_(object_, device);
+            job_(device);
         } catch (...) {
             errors_[static_cast<std::size_t>(device)] = std::current_exception();
         }
