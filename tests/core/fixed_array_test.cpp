@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -45,6 +47,27 @@ TEST_CASE("the elements of a fixed array begin with their initial values") {
     CHECK(FixedArray<int>().empty());
     CHECK(FixedArray<int>(0).empty());
     CHECK(FixedArray<int>(0).begin() == nullptr);
+}
+
+TEST_CASE("each element of a fixed array has the initial values of its members") {
+    struct Place {
+        int first = 3;
+        double second = 0.5;
+        const char* third = nullptr;
+    };
+    for (const std::size_t size : {1, 2, 7, 64, 1001}) {
+        const FixedArray<Place> places(size);
+        CHECK(std::all_of(places.begin(), places.end(), [](const Place& each) {
+            return each.first == 3 && each.second == 0.5 && each.third == nullptr;
+        }));
+    }
+    struct alignas(64) Wide {
+        float lanes[16];
+    };
+    const FixedArray<Wide> wide(3);
+    CHECK(reinterpret_cast<std::uintptr_t>(wide.data()) % alignof(Wide) == 0);
+    CHECK(wide[2].lanes[15] == 0);
+    CHECK_THROWS_AS(FixedArray<Place>(static_cast<std::size_t>(-1) / 8), std::bad_array_new_length);
 }
 
 TEST_CASE("the elements of a fixed array need not be copied or moved, and are destroyed with it") {

@@ -6,20 +6,51 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
+#include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <cupola/core/abi.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// Memory for `size` elements of `bytes` bytes, with copies of `value` in it; null if there are none.
+[[nodiscard, gnu::cold]] void* filled_array(std::size_t size, std::size_t bytes, const void* value);
+
+#ifndef CUPOLA_OPS
+
+[[gnu::noinline]] CUPOLA_INLINE void* filled_array(std::size_t size, std::size_t bytes, const void* value) {
+    if (size == 0) return nullptr;
+    if (size > static_cast<std::size_t>(-1) / bytes) throw std::bad_array_new_length();
+    auto* const memory = static_cast<unsigned char*>(::operator new[](size* bytes));
+    std::memcpy(memory, value, bytes);
+    for (std::size_t filled = bytes; filled < size * bytes;) {
+        const std::size_t more = filled < size * bytes - filled ? filled : size * bytes - filled;
+        std::memcpy(memory + filled, memory, more);
+        filled += more;
+    }
+    return memory;
+}
+
+#endif
+
+}  // namespace impl
+
 template <class T>
 class FixedArray {
+    /// Whether one function that knows no type can make the elements.
+    static constexpr bool plain = std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> &&
+                                  alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
 public:
     /// No elements.
     constexpr FixedArray() = default;
     /// `size` elements, each value-initialised: numbers are 0.
-    constexpr explicit FixedArray(std::size_t size) : elements_(size == 0 ? nullptr : new T[size]()), size_(size) {}
+    constexpr explicit FixedArray(std::size_t size) : elements_(make(size)), size_(size) {}
     /// Copies of `values`.
     constexpr explicit FixedArray(std::span<const T> values) : FixedArray(values.size()) {
         for (std::size_t i = 0; i < size_; ++i) elements_[i] = values[i];
@@ -31,7 +62,7 @@ public:
         std::swap(size_, other.size_);
         return *this;
     }
-    constexpr ~FixedArray() { delete[] elements_; }
+    constexpr ~FixedArray() { destroy(elements_); }
 
     /// Drops the elements from `size` on, for an array that was made as large as it may become.
     constexpr void keep_first(std::size_t size) { size_ = size; }
@@ -48,6 +79,24 @@ public:
     [[nodiscard]] constexpr const T& operator[](std::size_t i) const { return elements_[i]; }
 
 private:
+    [[nodiscard]] static constexpr T* make(std::size_t size) {
+        if constexpr (plain) {
+            const T value{};
+            if (!std::is_constant_evaluated()) return static_cast<T*>(impl::filled_array(size, sizeof(T), &value));
+        }
+        return make_each(size);
+    }
+    static constexpr void destroy(T* elements) {
+        if constexpr (plain) {
+            if (!std::is_constant_evaluated()) return ::operator delete[](elements);
+        }
+        destroy_each(elements);
+    }
+    [[nodiscard, gnu::noinline]] static constexpr T* make_each(std::size_t size) {
+        return size == 0 ? nullptr : new T[size]();
+    }
+    [[gnu::noinline]] static constexpr void destroy_each(T* elements) { delete[] elements; }
+
     T* elements_ = nullptr;
     std::size_t size_ = 0;
 };
