@@ -193,7 +193,8 @@ struct Flags {
     }
 
     void add_steps() {
-        app.add_option("--max-steps", o.run.max_steps, "Number of steps; one step updates the parameters once")
+        app.add_option("--max-steps", o.run.max_steps.emplace(1000),
+                       "Number of steps; one step updates the parameters once")
             ->capture_default_str()
             ->check(whole_number<std::int64_t>(1, max_steps));
         app.add_option("--batch-size", o.batch_size, "Images per replica and step")

@@ -78,7 +78,7 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
             return historic_epochs_decay(options.learning_rate, images, options.batch_size, options.all_replicas());
         if (name == "resnet")
             return resnet_epochs(options.learning_rate, global_batch, std::min<std::int64_t>(images, 45'000));
-        if (name == "cosine") return cosine(options.learning_rate, options.run.max_steps);
+        if (name == "cosine") return cosine(options.learning_rate, *options.run.max_steps);
         require(name == "constant", "there is no --schedule ", name);
         return options.learning_rate;
     };

@@ -187,7 +187,7 @@ TEST_CASE("names of results are unique, and a result that does not exist is an e
     CHECK(message_of<InvalidArgument>([&] { evaluate(training, test, metrics::TopK<2>{}, metrics::TopK<2>{}); }) ==
           "two metrics have the name top_2_accuracy");
     CHECK(message_of<InvalidArgument>([&] { (void)evaluate(training, test).metric("accuracy"); }) ==
-          "this evaluation has no metric accuracy");
+          "this evaluation has no metric accuracy, and no others");
     MetricResults results;
     for (const char* name : {"", "loss", "validation_loss"}) {
         CHECK(message_of<InvalidArgument>([&] { results.add(name, 1, Better::larger); }) ==
@@ -213,7 +213,7 @@ TEST_CASE("the validations of a run compute metrics, and the best record may be 
     CHECK(history.records.back().metric("accuracy") == evaluate(training, test).accuracy());
     CHECK(history.records.back().metric("balanced_accuracy") == matrix.balanced_accuracy());
     CHECK(message_of<InvalidArgument>([&] { (void)history.records[0].metric("auc"); }) ==
-          "this record has no metric auc");
+          "this record has no metric auc, but: accuracy, balanced_accuracy, ordered");
 
     // The smallest value is the best of a metric with Better::smaller.
     Training other({.batch_size = 6, .seed = 1, .optimizer = {.learning_rate = 0.2, .momentum = 0.9}});
@@ -238,6 +238,30 @@ struct Heads
 };
 using HeadLoss = Losses<At<"kind", CrossEntropy<3>>, At<"box", Weighted<0.5, MeanSquaredError>>>;
 
+/// Reads both outputs.
+struct Both {
+    static constexpr bool reads_all_outputs = true;
+    std::vector<std::string> seen{};
+    void begin(const MetricTask& task) {
+        CHECK(task.at("kind", "kind").output == Shape{3});
+        CHECK(task.at("kind", "box").target == ColumnSpec{"target", ElementType::float32, {2}});
+        CHECK(message_of<InvalidArgument>([&] { (void)task.at("kind", "size"); }) ==
+              "a metric reads the column size, and the losses read: input, kind, box");
+    }
+    void add(const MetricBatch& batch) {
+        for (const MetricOutput& each : batch.all_outputs) seen.push_back(text(each.name, each.values.size()));
+    }
+    void report(MetricResults&) const {}
+};
+
+struct Wrong {
+    static constexpr bool reads_all_outputs = true;
+    std::string_view output, column;
+    void begin(const MetricTask&) {}
+    void add(const MetricBatch& batch) const { (void)batch.at(output, column); }
+    void report(MetricResults&) const {}
+};
+
 template <class M, class Net, class Data>
 std::string diagnostic_of() {
     constexpr CompileTimeMessage message = metric_diagnostic<M, Net, Data>();
@@ -256,17 +280,6 @@ TEST_CASE("a metric of a network with several outputs is of one of them, by its 
         DataParallel<Heads, HeadLoss, Sgd, ConcatMean, Host> training(
             {.replicas = 2, .devices = devices, .batch_size = 6, .seed = 1});
         EvaluationBatches test(data, IdentityTransform{}, 6);
-        struct Both {
-            std::vector<std::string> seen{};
-            void begin(const MetricTask& task) {
-                CHECK(task.at("kind", "kind").output == Shape{3});
-                CHECK(task.at("kind", "box").target == ColumnSpec{"target", ElementType::float32, {2}});
-            }
-            void add(const MetricBatch& batch) {
-                for (const MetricOutput& each : batch.all_outputs) seen.push_back(text(each.name, each.values.size()));
-            }
-            void report(MetricResults&) const {}
-        };
         Both both;
         const Evaluation result = evaluate(training, test, metrics::At<"kind", metrics::Accuracy>{},
                                            metrics::At<"box", metrics::MeanAbsoluteError>{}, both);
@@ -284,21 +297,12 @@ TEST_CASE("a metric of a network with several outputs is of one of them, by its 
         CHECK(both.seen[14] == "kind15");
         CHECK(both.seen[15] == "box10");
 
-        struct Wrong {
-            std::string_view output, column;
-            void begin(const MetricTask&) {}
-            void add(const MetricBatch& batch) const { (void)batch.at(output, column); }
-            void report(MetricResults&) const {}
-        };
         CHECK(message_of<InvalidArgument>([&] {
                   evaluate(training, test, Wrong{"size", "box"});
               }) == "a metric reads the output size, which the network does not have");
         CHECK(message_of<InvalidArgument>([&] {
                   evaluate(training, test, Wrong{"box", "size"});
               }) == "a metric reads the column size, and the batches have the columns: kind, box");
-        CHECK(message_of<InvalidArgument>([&] {
-                  evaluate(training, test, metrics::At<"box", metrics::MeanAbsoluteError, "size">{});
-              }) == "a metric reads the column size, and the losses read: input, kind, box");
     }
 }
 
@@ -337,7 +341,17 @@ TEST_CASE("metrics are compared with the network and its losses when they are co
     using metrics::Accuracy;
     using metrics::MeanAbsoluteError;
     CHECK(diagnostic_of<Accuracy, Three, CrossEntropy<3>>().empty());
-    CHECK(diagnostic_of<Ordered, Heads, HeadLoss>().empty());
+    CHECK(diagnostic_of<Both, Heads, HeadLoss>().empty());
+    CHECK(contains(diagnostic_of<Ordered, Heads, HeadLoss>(),
+                   "Ordered is of one output, but the network has the outputs kind, box: use metrics::At"));
+    CHECK(diagnostic_of<metrics::At<"kind", Ordered>, Heads, HeadLoss>().empty());
+    CHECK(diagnostic_of<metrics::At<"box", Ordered, "input">, Heads, HeadLoss>().empty());
+    using Sizes = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError, "size">>;
+    CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError, "size">, Heads, Sizes>().empty());
+    CHECK(
+        diagnostic_of<metrics::At<"box", MeanAbsoluteError>, Heads, Sizes>() ==
+        "a metric of the output box reads the column box, but the network and its losses read: input, kind, size: the "
+        "third argument of metrics::At is the column");
     CHECK(diagnostic_of<metrics::At<"kind", Accuracy>, Heads, HeadLoss>().empty());
     CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError>, Heads, HeadLoss>().empty());
     CHECK(contains(diagnostic_of<MeanAbsoluteError, Three, CrossEntropy<3>>(), "the loss reads int32 1"));

@@ -116,6 +116,24 @@ TEST_CASE("a resumed run keeps the interval of its checkpoints, and writes none 
     CHECK(saved_steps(training, 0, 0).empty());
 }
 
+TEST_CASE("a checkpoint that is due with a record of the history is written once, after the record") {
+    Training training;
+    Directory directory;
+    int records = 0;
+    struct Counts {
+        int& records;
+        void on_record(const HistoryRecord&, Run&) const { ++records; }
+    };
+    const auto progress = [&](CheckpointInfo& info) { info.set("records", text(records)); };
+    CheckpointEvery checkpoints(training, directory, {.every = 2, .progress = progress});
+    fit(
+        training, [] {}, {.steps = 5, .every = 4}, Counts{records}, checkpoints);
+    std::vector<std::string> saved;
+    for (const Checkpoint& each : directory.saved)
+        saved.push_back(text(each.state.step, ": ", *each.info.find("records")));
+    CHECK(saved == std::vector<std::string>{"2: 0", "4: 1", "5: 2"});
+}
+
 TEST_CASE("a directory whose best checkpoint is of another network is rejected before the first step") {
     struct OfAnotherNetwork : Directory {
         static void require_best_of(std::span<const LayerInfo>) { throw DataError("of another network"); }

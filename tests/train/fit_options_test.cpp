@@ -290,6 +290,20 @@ TEST_CASE("a validation that is not for the training is rejected before the run 
     CHECK(runs.training.step() == 0);
 }
 
+TEST_CASE("a validation without batches or samples is an error, and not a loss of 0") {
+    struct Few {
+        std::int64_t batches;
+        [[nodiscard]] std::int64_t count() const { return batches; }
+        BatchView operator()(std::int64_t, int, HostContext&) const { return {nullptr, nullptr, 0, Two::input_shape}; }
+    };
+    Runs runs;
+    CHECK(message_of<InvalidArgument>([&] { fit(runs.training, runs.batches, {.epochs = 1, .validation = Few{0}}); }) ==
+          ".validation has no batches, and so no loss");
+    CHECK(runs.training.step() == 0);
+    CHECK(message_of<DataError>([&] { fit(runs.training, runs.batches, {.epochs = 1, .validation = Few{2}}); }) ==
+          "the batches of .validation have no samples");
+}
+
 TEST_CASE("several processes do not choose by their own loss, with which they would end at different steps") {
     DataParallel<Two, CrossEntropy<2>, Sgd, OfTwoProcesses, Host> training({.replicas = 2, .batch_size = 12});
     REQUIRE(training.all_replicas() == 4);
@@ -324,6 +338,10 @@ TEST_CASE("options of a run that do not fit together are rejected before it begi
           ".patience must be 0 (the run is not ended early) or more records, not -1");
     CHECK(refusal({.epochs = 1, .min_delta = -0.5}) == ".min_delta must be 0 or more, not -0.5");
     CHECK(refusal({.epochs = 1, .min_delta = std::nan("")}) == ".min_delta must be 0 or more, not nan");
+    CHECK(refusal({.epochs = 1, .min_delta = 0.5}) ==
+          ".min_delta is 0.5 and needs .patience, the records without a better value that end the run");
+    CHECK(refusal({.epochs = 1, .weights = Weights::averages}) ==
+          ".weights needs .validation, the batches that they are validated on");
     CHECK(refusal({.steps = 9, .patience = 1}) ==
           ".patience of a run by steps needs .every, the steps between two records");
     CHECK(refusal({.steps = 9, .restore_best = true}) ==

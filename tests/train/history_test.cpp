@@ -65,7 +65,7 @@ TEST_CASE("the results of metrics have a column each, and a name with a comma or
           ",4,1,3,1,,,0,2\n");
     CHECK(history.records[0].metric("accuracy") == 0.75);
     CHECK(message_of<InvalidArgument>([&] { (void)history.records[1].metric("auc"); }) ==
-          "this record has no metric auc");
+          "this record has no metric auc, but: accuracy");
 }
 
 TEST_CASE("a history that cannot be written is an error, and leaves the file as it was") {

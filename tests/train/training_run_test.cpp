@@ -264,7 +264,7 @@ TEST_CASE("a checkpoint of other settings is rejected with both values, or resum
     f.training.seed = 7;
     CHECK(f.refusal(on) ==
           path +
-              " is of a run with other settings: seed was 1 and is 7; .max_steps and the options of logs, "
+              " is of a run with other settings: seed was 1 and is 7; .max_steps, .epochs and the options of logs, "
               "summaries and checkpoints may change, and Resume::anyway continues with the changed settings");
     TrainingRunOptions anyway = on;
     anyway.resume = Resume::anyway;
@@ -311,7 +311,7 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
     Training training(f.training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
     CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
-          ".keep_best needs test data: the best checkpoint is the one with the best result on them");
+          ".keep_best needs test data or a validation: the best checkpoint is the one with the best result on them");
     CHECK(training.step() == 0);  // nothing was restored
 }
 

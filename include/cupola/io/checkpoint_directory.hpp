@@ -102,7 +102,10 @@ public:
     void save_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
         if (!options_.keep_best || std::isnan(metric)) return;
         require_best_of(layers);
-        if (best_ && metric <= *best_) return;
+        if (!best_ || metric > *best_) replace_best(layers, checkpoint, metric);
+    }
+    /// Makes this checkpoint the best one in any case: for a training that compares for itself.
+    void replace_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
         Checkpoint best = checkpoint;
         best.info.set(metric_key, exact_text(metric));
         write_checkpoint(best_path(), layers, best);

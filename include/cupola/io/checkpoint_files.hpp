@@ -55,10 +55,14 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
     return error == std::errc() && text(step) == name ? step : -1;
 }
 
-/// Whether this is the temporary name of a checkpoint that was not finished.
+/// The records of a run, beside its checkpoints; see train/training_run.hpp.
+inline constexpr std::string_view history_file_name = "history.csv";
+
+/// Whether this is the temporary name of a checkpoint, or of the history of its run, that was not finished.
 [[nodiscard]] inline bool is_temporary_checkpoint(std::string_view name) {
     const std::string_view finished = name_of_temporary_file(name);
-    return step_in_name(finished) >= 0 || finished == text(checkpoint_prefix, "best", checkpoint_suffix);
+    return step_in_name(finished) >= 0 || finished == text(checkpoint_prefix, "best", checkpoint_suffix) ||
+           finished == history_file_name;
 }
 
 }  // namespace impl

@@ -34,6 +34,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/several_outputs.hpp>
+#include <cupola/metrics/impl/metric_target.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -81,7 +82,8 @@ concept HasReport = requires(const M& metric, MetricResults& results) { metric.r
 
 /// begin() forgets what was added before. A metric may also have `static constexpr CompileTimeMessage diagnostic(const
 /// Shape& output, const ColumnSpec& target)`: why it is not for a network of this output with a loss that reads this
-/// column, or nothing.
+/// column, or nothing. Of a network with several outputs a metric is of one, by metrics::At; one that reads them by name
+/// (`MetricBatch::all_outputs` or `at`) has `static constexpr bool reads_all_outputs = true`.
 template <class M>
 concept Metric = HasBegin<M> && HasAdd<M> && HasReport<M>;
 
@@ -101,53 +103,6 @@ template <class M>
     return message;
 }
 
-namespace impl {
-
-/// Sets `result` if loss k of the data reads `column`. (A function, and no lambda: nvcc takes no template member of a dependent
-/// type in a generic one.)
-template <class Data, std::size_t k>
-constexpr void look_for_target(const NetworkOutputs& outputs, std::string_view column, ColumnSpec& result) {
-    using Loss = DataLossAt<Data, k>;
-    constexpr const LossEntry& entry = DataLosses<Data>::entries[k];
-    if constexpr (requires(const Shape& output) {
-                      typename Loss::Target;
-                      Loss::target(output);
-                  }) {
-        const std::size_t output = outputs.find(entry.output);
-        if (entry.column == column && output < outputs.size())
-            result = {target_column, element_type_of<typename Loss::Target>, Loss::target(outputs[output].shape)};
-    }
-}
-
-template <class Data, std::size_t... k>
-[[nodiscard]] constexpr ColumnSpec look_for_target(const NetworkOutputs& outputs, std::string_view column,
-                                                   std::index_sequence<k...>) {
-    ColumnSpec result;
-    (look_for_target<Data, k>(outputs, column, result), ...);
-    return result;
-}
-
-/// The column that the loss of the data reads, of several the one that reads `column` (none of extents if no loss does).
-template <class Data>
-[[nodiscard]] consteval ColumnSpec target_of(std::span<const LayerInfo> layers, std::string_view column) {
-    return look_for_target<Data>(NetworkOutputs(layers), column,
-                                 std::make_index_sequence<DataLosses<Data>::entries.size()>());
-}
-
-/// A metric of one output among several: see metrics::At.
-template <class M>
-concept NamesOutput = requires {
-    { M::output } -> std::convertible_to<std::string_view>;
-    { M::column } -> std::convertible_to<std::string_view>;
-    typename M::OfOutput;
-};
-template <class M>
-concept HasMetricDiagnostic = requires(const Shape& output, const ColumnSpec& target) {
-    { M::diagnostic(output, target) } -> std::same_as<CompileTimeMessage>;
-};
-
-}  // namespace impl
-
 /// The same for a training of `Net` whose loss of the data is `Data`.
 template <class M, class Net, class Data>
 [[nodiscard]] consteval CompileTimeMessage metric_diagnostic() {
@@ -158,19 +113,23 @@ template <class M, class Net, class Data>
         if (k == outputs.size() || outputs[k].name != M::output) {
             message << "a metric is of the output " << M::output << ", but the outputs of the network are: ";
             outputs.list(message);
-        } else if constexpr (impl::HasMetricDiagnostic<typename M::OfOutput>) {
+            return message;
+        }
+        if (message.empty())
+            message = impl::column_diagnostic(Net::layers, impl::DataLosses<Data>::entries, M::output, M::column);
+        if constexpr (impl::HasMetricDiagnostic<typename M::OfOutput>) {
             const ColumnSpec target = impl::target_of<Data>(Net::layers, M::column);
             if (message.empty() && target.shape.rank > 0) message = M::OfOutput::diagnostic(outputs[k].shape, target);
         }
+    } else if (message.empty() && outputs.size() > 1) {
+        if (impl::reads_all_outputs<M>()) return message;
+        message << short_type_name<M>() << " is of one output, but the network has the outputs ";
+        outputs.list(message);
+        message << ": use metrics::At with the name of one";
     } else if constexpr (impl::HasMetricDiagnostic<M>) {
         const ColumnSpec target = impl::target_of<Data>(Net::layers, target_column);
-        if (message.empty() && outputs.size() > 1) {
-            message << short_type_name<M>() << " is of one output, but the network has the outputs ";
-            outputs.list(message);
-            message << ": use metrics::At with the name of one";
-        } else if (message.empty() && target.shape.rank > 0) {
+        if (message.empty() && target.shape.rank > 0)
             message = M::diagnostic(outputs[outputs.size() - 1].shape, target);
-        }
     }
     return message;
 }

@@ -105,12 +105,20 @@ namespace impl {
     return nullptr;
 }
 
+/// The value of that name. Throws InvalidArgument with the names that `whole` has.
+[[nodiscard, gnu::cold]] CUPOLA_INLINE double require_metric(const std::vector<MetricValue>& values,
+                                                             std::string_view name, std::string_view whole) {
+    const MetricValue* const found = find_metric(values, name);
+    if (found != nullptr) return found->value;
+    std::string names;
+    for (const MetricValue& each : values) names += text(names.empty() ? ", but: " : ", ", each.name);
+    throw InvalidArgument(text(whole, " has no metric ", name, names.empty() ? ", and no others" : names));
+}
+
 }  // namespace impl
 
 CUPOLA_INLINE double Evaluation::metric(std::string_view name) const {
-    const MetricValue* const found = impl::find_metric(metrics, name);
-    require(found != nullptr, "this evaluation has no metric ", name);
-    return found->value;
+    return impl::require_metric(metrics, name, "this evaluation");
 }
 
 #endif

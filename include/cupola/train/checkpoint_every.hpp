@@ -16,7 +16,9 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/train/history.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/run.hpp>
 
@@ -29,6 +31,8 @@ struct CheckpointOptions {
     CheckpointInfo info{};
     /// The smoothed losses of the log, which are stored too if given; see `restore_losses`.
     const LossAverages* losses = nullptr;
+    /// Adds entries about the progress of the run to each checkpoint.
+    FunctionRef<void(CheckpointInfo&)> progress{};
 };
 
 /// The entries of a checkpoint's info that describe the progress of a run, and not its settings.
@@ -95,24 +99,47 @@ public:
         return options_.every > 0 && (step + 1) % options_.every == 0;
     }
 
-    void on_step(const StepReport& report, Run&) {
-        if (synchronize_after(report.step)) save();
+    /// A checkpoint that is due with a record of the history is written after it, so that it contains the record.
+    void on_step(const StepReport& report, Run& run) {
+        if (synchronize_after(report.step) && run.next_record != report.step + 1) save();
+    }
+    void on_record(const HistoryRecord& record, Run&) {
+        const bool saved = saved_ == record.step, lacks_record = saved && options_.progress;
+        if (lacks_record || (!saved && synchronize_after(record.step - 1))) save();
     }
 
     void on_end(Run&) {
         if (training_->step() != saved_ && training_->healthy()) save();
     }
 
+    /// Saves the training as the best one, whatever was saved as that before; first as a checkpoint, from which a resumed
+    /// run knows of it, unless that of this step is written.
+    [[gnu::cold]] void save_best(double metric) {
+        const Checkpoint checkpoint = made();
+        if (saved_ != checkpoint.state.step) write(checkpoint);
+        directory_->replace_best(Training::NetworkType::layers, checkpoint, metric);
+    }
+
 private:
-    [[gnu::cold]] void save() {
+    [[nodiscard, gnu::cold]] Checkpoint made() const {
         Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
         const auto& options = training_->options;
         const std::int64_t images_per_step =
             options.batch_size * training_->all_replicas() * options.gradient_accumulation_steps;
         checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_per_step));
         if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
+        if (options_.progress) options_.progress(checkpoint.info);
+        return checkpoint;
+    }
+
+    void write(const Checkpoint& checkpoint) {
         directory_->save(Training::NetworkType::layers, checkpoint);
         saved_ = checkpoint.state.step;
+    }
+
+    [[gnu::cold]] void save() {
+        const Checkpoint checkpoint = made();
+        write(checkpoint);
         if (const std::optional<double> metric = metric_()) {
             directory_->save_best(Training::NetworkType::layers, checkpoint, *metric);
         }

@@ -169,14 +169,10 @@ template <class C>
     return hooks;
 }
 
-}  // namespace impl
-
-/// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
-/// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
-/// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
-/// batches, of the training or the validation, that do not fit the training.
+/// fit() of a run that `resume` continues.
 template <class Training, class Batches, class... Callbacks>
-History fit(Training& training, Batches&& batches, const FitOptions<Training>& options, Callbacks&&... callbacks) {
+[[nodiscard]] History fit_from(ResumeRun resume, Training& training, Batches&& batches,
+                               const FitOptions<Training>& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
     static_assert((static_assert_message<callback_diagnostic<std::remove_reference_t<Callbacks>>()>() && ...));
     if constexpr (requires {
@@ -184,44 +180,45 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
-    impl::FitTask task{.plan = {.steps = options.steps,
-                                .epochs = options.epochs,
-                                .every = options.every,
-                                .patience = options.patience,
-                                .min_delta = options.min_delta,
-                                .quantity = options.quantity,
-                                .several_processes = impl::has_several_processes(training),
-                                .losses = impl::losses_of<Training>()},
-                       .epochs = impl::epochs_of(training, batches),
-                       .source = short_type_name<std::remove_cvref_t<Batches>>(),
-                       .validation = &options.validation.calls(),
-                       .restore_best = &options.restore_best.calls(),
-                       .weights = options.weights,
-                       .metrics = &options.metrics.all()};
+    FitTask task{.plan = {.steps = options.steps,
+                          .epochs = options.epochs,
+                          .every = options.every,
+                          .patience = options.patience,
+                          .min_delta = options.min_delta,
+                          .quantity = options.quantity,
+                          .several_processes = has_several_processes(training),
+                          .losses = losses_of<Training>()},
+                 .epochs = epochs_of(training, batches),
+                 .source = short_type_name<std::remove_cvref_t<Batches>>(),
+                 .validation = &options.validation.calls(),
+                 .restore_best = &options.restore_best.calls(),
+                 .weights = options.weights,
+                 .metrics = &options.metrics.all(),
+                 .resume = resume};
     if constexpr (requires { training.required_columns(); }) {
         task.layers = Training::NetworkType::layers;
         task.columns = training.required_columns();
     }
     using Source = std::remove_reference_t<Batches>;
-    impl::TrainingCalls calls{.training = &training,
-                              .batches = const_cast<void*>(static_cast<const void*>(std::addressof(batches))),
-                              .step = [](void* of) -> std::int64_t { return static_cast<Training*>(of)->step(); },
-                              .queue =
-                                  []([[maybe_unused]] void* of, [[maybe_unused]] void* from) {
-                                      if constexpr (requires(Training& to, Source& source) { to.queue(source); })
-                                          static_cast<Training*>(of)->queue(*static_cast<Source*>(from));
-                                  },
-                              .poll_report = [](void* of, std::int64_t max) -> const StepReport* {
-                                  return static_cast<Training*>(of)->poll_report(max);
-                              },
-                              .max_steps_in_flight = Training::max_steps_in_flight};
+    TrainingCalls calls{.training = &training,
+                        .batches = const_cast<void*>(static_cast<const void*>(std::addressof(batches))),
+                        .step = [](void* of) -> std::int64_t { return static_cast<Training*>(of)->step(); },
+                        .queue =
+                            []([[maybe_unused]] void* of, [[maybe_unused]] void* from) {
+                                if constexpr (requires(Training& to, Source& source) { to.queue(source); })
+                                    static_cast<Training*>(of)->queue(*static_cast<Source*>(from));
+                            },
+                        .poll_report = [](void* of, std::int64_t max) -> const StepReport* {
+                            return static_cast<Training*>(of)->poll_report(max);
+                        },
+                        .max_steps_in_flight = Training::max_steps_in_flight};
     if constexpr (requires { training.largest_of_processes(1); }) {
         if (training.processes() != nullptr)
             calls.largest_of_processes = [](const void* of, int value) {
                 return static_cast<const Training*>(of)->largest_of_processes(value);
             };
     }
-    const std::array<impl::CallbackHooks, sizeof...(Callbacks)> hooks{impl::hooks_of(callbacks)...};
+    const std::array<CallbackHooks, sizeof...(Callbacks)> hooks{hooks_of(callbacks)...};
     if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
         const auto inspect = [&](const auto& inspection) {
             const auto show = [&](auto& callback) {
@@ -233,10 +230,21 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
         };
         const auto queue_inspected = [&] { training.queue(batches, inspect); };
         calls.queue_inspected = queue_inspected;
-        return impl::run_fit(task, calls, hooks);
+        return run_fit(task, calls, hooks);
     } else {
-        return impl::run_fit(task, calls, hooks);
+        return run_fit(task, calls, hooks);
     }
+}
+
+}  // namespace impl
+
+/// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
+/// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
+/// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
+/// batches, of the training or the validation, that do not fit the training.
+template <class Training, class Batches, class... Callbacks>
+History fit(Training& training, Batches&& batches, const FitOptions<Training>& options, Callbacks&&... callbacks) {
+    return impl::fit_from({}, training, batches, options, callbacks...);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -34,8 +34,8 @@ struct ValidationCalls {
     [[nodiscard]] explicit operator bool() const { return evaluate != nullptr; }
 
     Evaluation (*evaluate)(void* training, void* batches, Weights weights, const Metrics& metrics) = nullptr;
-    /// Throws InvalidArgument if evaluate() would before its first batch.
-    void (*require_fitting)(const void* training, const void* batches, Weights weights) = nullptr;
+    /// Throws InvalidArgument if evaluate() would before its first batch; returns the number of batches.
+    std::int64_t (*require_fitting)(const void* training, const void* batches, Weights weights) = nullptr;
     void* batches = nullptr;
     std::shared_ptr<void> owned{};
 };
@@ -76,9 +76,10 @@ public:
         if constexpr (requires(const Training& training, const Type& given) {
                           training.require_evaluable(given, given.count(), Weights::trained);
                       }) {
-            calls_.require_fitting = [](const void* training, const void* of, Weights weights) {
+            calls_.require_fitting = [](const void* training, const void* of, Weights weights) -> std::int64_t {
                 const Type& given = *static_cast<const Type*>(of);
                 static_cast<const Training*>(training)->require_evaluable(given, given.count(), weights);
+                return given.count();
             };
         }
         if constexpr (std::is_lvalue_reference_v<Batches>) {
@@ -132,7 +133,7 @@ struct FitOptions {
     std::int64_t every = 0;
     /// Batches for evaluate(), which is called for each record.
     Validation<Training> validation{};
-    /// The parameters that are validated.
+    /// The parameters that are validated. Needs `validation` where they are not `trained`.
     Weights weights = Weights::trained;
     /// Computed in each validation, from its forward pass.
     MetricList<Training> metrics{};

@@ -68,15 +68,28 @@ struct History {
     /// Whether the run ended because `.patience` was over.
     bool stopped_early = false;
 
-    /// Writes a header line and one line per record: epoch, step, loss, validation_loss, the metrics, learning_rate and
-    /// seconds, with all digits. What a record lacks is empty. The file is written completely or not at all. Throws DataError if it
-    /// cannot be written.
+    /// A header line and one line per record: epoch, step, loss, validation_loss, the metrics, learning_rate and seconds,
+    /// with all digits. What a record lacks is empty.
+    [[nodiscard]] std::string csv() const;
+    /// Writes csv() to a file, completely or not at all. Throws DataError if it cannot be written.
     void write_csv(const std::string& path) const;
 };
 
 #ifndef CUPOLA_OPS
 
 namespace impl {
+
+/// The names of the metrics of all records, in the order in which they come first.
+[[nodiscard, gnu::cold]] CUPOLA_INLINE std::vector<std::string> metric_names(
+    const std::vector<HistoryRecord>& records) {
+    std::vector<std::string> names;
+    for (const HistoryRecord& record : records) {
+        for (const MetricValue& each : record.metrics) {
+            if (std::ranges::find(names, each.name) == names.end()) names.push_back(each.name);
+        }
+    }
+    return names;
+}
 
 /// A field of a CSV file: in quotes if it needs them (RFC 4180).
 [[nodiscard, gnu::cold]] CUPOLA_INLINE std::string csv_field(std::string_view words) {
@@ -89,9 +102,7 @@ namespace impl {
 }  // namespace impl
 
 CUPOLA_INLINE double HistoryRecord::metric(std::string_view name) const {
-    const MetricValue* const found = impl::find_metric(metrics, name);
-    require(found != nullptr, "this record has no metric ", name);
-    return found->value;
+    return impl::require_metric(metrics, name, "this record");
 }
 
 CUPOLA_INLINE History::History() = default;
@@ -101,21 +112,26 @@ CUPOLA_INLINE History& History::operator=(const History& other) = default;
 CUPOLA_INLINE History& History::operator=(History&& other) noexcept = default;
 CUPOLA_INLINE History::~History() = default;
 
-[[gnu::cold]] CUPOLA_INLINE void History::write_csv(const std::string& path) const {
-    const std::vector<MetricValue> names = records.empty() ? std::vector<MetricValue>() : records.front().metrics;
+[[gnu::cold]] CUPOLA_INLINE std::string History::csv() const {
+    const std::vector<std::string> names = impl::metric_names(records);
     std::string lines = "epoch,step,loss,validation_loss";
-    for (const MetricValue& each : names) lines += ',' + impl::csv_field(each.name);
+    for (const std::string& each : names) lines += ',' + impl::csv_field(each);
     lines += ",learning_rate,seconds\n";
     for (const HistoryRecord& record : records) {
         lines +=
             text(record.epoch ? text(*record.epoch) : std::string(), ',', record.step, ',', exact_text(record.loss),
                  ',', record.validation_loss ? exact_text(*record.validation_loss) : std::string());
-        for (const MetricValue& each : names) {
-            const MetricValue* const found = impl::find_metric(record.metrics, each.name);
+        for (const std::string& each : names) {
+            const MetricValue* const found = impl::find_metric(record.metrics, each);
             lines += text(',', found == nullptr ? std::string() : exact_text(found->value));
         }
         lines += text(',', exact_text(record.learning_rate), ',', exact_text(record.seconds), '\n');
     }
+    return lines;
+}
+
+[[gnu::cold]] CUPOLA_INLINE void History::write_csv(const std::string& path) const {
+    const std::string lines = csv();
     AtomicFile file(path);
     file.write(std::as_bytes(std::span(lines)));
     file.commit();

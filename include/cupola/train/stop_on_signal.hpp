@@ -43,7 +43,9 @@ public:
         installed() = false;
     }
 
-    void on_step(const StepReport&, Run& run) { run.stop = run.stop || signal() != 0; }
+    void on_step(const StepReport&, Run& run) {
+        if (signal() != 0) run.stop = run.interrupted = true;
+    }
 
     /// The signal that was received, or 0.
     [[nodiscard]] int signal() const { return received(); }

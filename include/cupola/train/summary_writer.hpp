@@ -10,7 +10,8 @@
 //   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
 //   text         hyper_parameters and network, once, at the run's beginning
 //
-// The scalar conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
+// A validation of fit() is written as validation/loss, validation/accuracy and so on, with the names of the metrics. The scalar
+// conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
 // there are such values. The class is both an inspector and a callback: `inspect` collects values on a device's thread,
 // `on_step` adds the scalars and writes all of them as one event.
 #pragma once
@@ -24,6 +25,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/train/history.hpp>
 #include <cupola/train/impl/summary_names.hpp>
 #include <cupola/train/impl/summary_text.hpp>
 #include <cupola/train/impl/summary_values.hpp>
@@ -82,6 +84,18 @@ public:
         losses_.update(report);
         samples_ += report.samples;
         if (should_inspect(report.step)) write(report);
+    }
+
+    /// Writes the validation of a record: validation/loss, and validation/<name> of each metric, such as
+    /// "validation/kind/accuracy", at the number of the record's last step.
+    [[gnu::cold]] void on_record(const HistoryRecord& record, Run&) {
+        if (options_.every == 0 || !record.validation_loss) return;
+        StepSummary summary;
+        summary.scalars.push_back({"validation/loss", *record.validation_loss});
+        for (const MetricValue& each : record.metrics)
+            summary.scalars.push_back({"validation/" + each.name, each.value});
+        if (record.epoch) summary.scalars.push_back({"epoch", static_cast<double>(*record.epoch)});
+        sink_->write(record.step - 1, summary);
     }
 
     /// The smoothed losses; a checkpoint stores them, so that they continue when the run is resumed.

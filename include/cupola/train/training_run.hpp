@@ -3,48 +3,55 @@
 // TrainingRun: the parts of a training run other than its network and its data: the header that it prints, its log, a
 // folder with checkpoints, log and TensorBoard's events, the resume of a stopped run, signals, the final result.
 //
-//   TrainingRun run({.folder = "run1", .resume = Resume::if_there, .max_steps = 10'000});
+//   TrainingRun run({.folder = "run1", .resume = Resume::if_there});
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 128, .seed = 1});
 //   run.print_header(training);
-//   return run.train(training, batches, test);     0, or 128 and the number of the signal that stopped it
+//   return run.train(training, batches, test,      0, or 128 and the number of the signal that stopped it
+//                    {.epochs = 20, .validation = validation, .metrics = {metrics::Accuracy{}}, .patience = 3});
 //
 // When the run has ended or was stopped, the folder contains:
 //
 //   model-<step>.safetensors     checkpoints (train/checkpoint_every.hpp); model-best.safetensors with `keep_best`
 //   train.log                    the lines of the log, appended to
+//   history.csv                  a line per record of train/history.hpp, if `train` is given options with records
 //   events.out.tfevents...       the summaries for TensorBoard, if `events` is given
 //
 // A checkpoint contains the description of its run (`info()`). A resumed run is compared with it: a run with other
 // settings is rejected, and so is another machine if it would change the bits.
 #pragma once
 
-#include <algorithm>
-#include <cctype>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
-#include <cupola/device/device.hpp>
+#include <cupola/io/checkpoint.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/net/summary.hpp>
-#include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/evaluate.hpp>
 #include <cupola/train/fit.hpp>
+#include <cupola/train/fit_options.hpp>
+#include <cupola/train/history.hpp>
 #include <cupola/train/impl/checkpoint_to_resume.hpp>
+#include <cupola/train/impl/fit_recorder.hpp>
 #include <cupola/train/impl/optional_callback.hpp>
+#include <cupola/train/impl/run_description.hpp>
 #include <cupola/train/impl/run_folder.hpp>
 #include <cupola/train/impl/run_lines.hpp>
+#include <cupola/train/impl/run_records.hpp>
 #include <cupola/train/log_every.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/progress.hpp>
@@ -87,33 +94,8 @@ public:
     /// after these, or to replace one.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
-        const auto& options = training.options;
-        add("batch_size", text(options.batch_size));
-        add("replicas", text(training.all_replicas()));
-        add("accumulation", text(options.gradient_accumulation_steps));
-        add("seed", text(options.seed));
-        add("optimizer", options.optimizer.description());
-        add("learning_rate", learning_rate_description_of(options.optimizer));
-        if (!options.groups.empty()) add("parameter_groups", description_of(options.groups));
-        add("averaging", std::string(averaging_of(options)));
-        if constexpr (requires { options.statistics.description(); }) {
-            add("bn_stats", std::string(options.statistics.description()));
-        } else {
-            add("bn_stats", std::string(Statistics::name));
-        }
-        add("moving_average", options.moving_average.description());
-        add("precision", std::string(Net::Precision::name));
-        if constexpr (requires { D::describe(options.device, Ignored{}); }) {
-            D::describe(options.device,
-                        [this](std::string_view key, std::string value) { add(key, std::move(value)); });
-        }
-        // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
-        if constexpr (AveragesBuckets<Averaging, D>) {
-            add(machine_property::ranks, text(options.devices * (training.all_replicas() / options.replicas)));
-        } else if constexpr (SpansProcesses<Averaging>) {
-            if (adds_sums(options.averaging) && training.processes() != nullptr)
-                add(machine_property::ranks, text(training.processes()->count()));
-        }
+        impl::describe_training(training,
+                                [this](std::string_view key, std::string value) { add(key, std::move(value)); });
     }
 
     /// Prints a description of the training: the network as a table, the memory, the replicas and their devices, the
@@ -122,25 +104,17 @@ public:
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void print_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
                       const std::string& where = {}, bool placement = false) const {
-        const auto& options = training.options;
-        output_.print_message(summary<Net>(options.batch_size));
-        output_.print_message(to_string(training.memory()));
-        output_.print_message(
-            text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
-                 " per step, averaged by ", averaging_of(options), ", on ",
-                 !where.empty() ? where : text(options.devices, ' ', D::name, " device", plural(options.devices))));
-        if (placement) {
-            std::string place(D::name);
-            std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
-            constexpr bool by_slices = !AveragesBuckets<Averaging, D>;
-            output_.print_message(
-                impl::placement_lines(Net::layers, options.replicas, options.devices, place,
-                                      text(averaging_of(options), by_slices ? ", each device its slice of the gradient"
-                                                                            : ", the whole gradient on each device")));
-        }
-        output_.print_message(text("optimiser: ", options.optimizer.description()));
-        output_.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));
-        if (!options.groups.empty()) output_.print_message("parameter groups: " + description_of(options.groups));
+        impl::print_header(output_, training, where, placement);
+    }
+
+    /// Trains with the options of fit(), which are those of the whole run: `.steps` and `.epochs` are counted from step 0, and
+    /// include those before a resume; where neither is given, `max_steps` is the number of steps. The records, the patience
+    /// and the best record continue in a resumed run: checkpoints contain them. With `.validation` and `keep_best`, the
+    /// folder has the state of the best record; with `.restore_best` too, and the training has it at the end.
+    template <class Training, class Batches, class Test, class... Callbacks>
+    int train(Training& training, Batches&& batches, Test&& test, const FitOptions<Training>& options,
+              Callbacks&&... callbacks) {
+        return train_by(with_end(options), training, batches, test, callbacks...);
     }
 
     /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the summaries
@@ -148,27 +122,37 @@ public:
     /// their moving averages. `callbacks` are called after the log's and before the folder's. SIGINT and SIGTERM end the
     /// training after the step. Returns the exit status of a program: 0, or 128 plus the signal's number.
     template <class Training, class Batches, class Test, class... Callbacks>
+        requires(!(std::same_as<std::remove_cvref_t<Callbacks>, FitOptions<Training>> || ...))
     int train(Training& training, Batches&& batches, Test&& test, Callbacks&&... callbacks) {
+        return train_by(with_end(FitOptions<Training>{}), training, batches, test, callbacks...);
+    }
+
+    /// The records of the whole run, and what the last call of train() did.
+    [[nodiscard]] const History& history() const { return history_; }
+
+private:
+    template <class Training, class Batches, class Test, class... Callbacks>
+    int train_by(const FitOptions<Training>& options, Training& training, Batches& batches, Test& test,
+                 Callbacks&... callbacks) {
         using Net = typename Training::NetworkType;
         constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
-        require(tests || !options_.keep_best, options_.names.keep_best,
-                " needs test data: the best checkpoint is the one with the best result on them");
+        const bool restores = static_cast<bool>(options.restore_best.calls());
+        const bool validates = static_cast<bool>(options.validation.calls());
+        const bool keeps_best_record = restores || (options_.keep_best && validates);
+        const bool keeps_best_tested = options_.keep_best && !keeps_best_record;
+        require(tests || !keeps_best_tested, options_.names.keep_best,
+                " needs test data or a validation: the best checkpoint is the one with the best result on them");
         describe(training);
         if constexpr (requires { training.require_same_on_processes(info_.entries()); }) {
             CheckpointInfo compared = info_;
-            compared.set(options_.names.max_steps, text(options_.max_steps));
+            compared.set(options.epochs ? ".epochs" : options_.names.max_steps,
+                         text(options.epochs ? *options.epochs : *options.steps));
             training.require_same_on_processes(compared.entries());
         }
-        if (has_folder()) resume(training);
-        if (training.step() >= options_.max_steps) {
-            output_.print_message(text("nothing to train: ", training.step(), " steps are made, and ",
-                                       options_.names.max_steps, " is ", options_.max_steps));
-        }
-        const std::int64_t steps = std::max<std::int64_t>(0, options_.max_steps - training.step());
         const bool averages = training.options.moving_average.on();
         const auto metric = [&]() -> std::optional<double> {
             if constexpr (tests) {
-                if (options_.keep_best) {
+                if (keeps_best_tested) {
                     const Evaluation result = evaluate(training, test, averages ? Weights::averages : Weights::trained);
                     return result.has_accuracy() ? result.accuracy() : -result.loss;
                 }
@@ -176,42 +160,74 @@ public:
             return {};
         };
 
+        // Without such options there is one record at the end, which is kept only where a resumed run has others.
+        const bool has_records = options.epochs || options.every > 0 || validates;
+        const double begun = monotonic_seconds();
         LogEvery to_output(options_.log);
-        to_output.losses() = losses_;
         impl::OptionalCallback<LogEvery> to_log;
         impl::OptionalCallback<SummaryWriter> summaries;
         impl::OptionalCallback<CheckpointEvery<Training, CheckpointDirectory, decltype(metric)>> checkpoints;
-        const impl::LogFile log_file = folder_ ? impl::open_log(options_.folder) : impl::LogFile(nullptr, nullptr);
-        const std::unique_ptr<SummarySink> sink = folder_ ? opened_events() : nullptr;
-        if (folder_) {
-            LogOptions to_file = options_.log;
-            to_file.file = log_file.get();
-            to_log.emplace(to_file).losses() = losses_;
-            SummaryWriter& writer =
-                summaries.emplace(*sink, Net::layers,
-                                  SummaryOptions{.every = summary_every(),
-                                                 .hyper_parameters = info_.entries(),
-                                                 .network = summary<Net>(training.options.batch_size)});
-            writer.losses() = losses_;
-            checkpoints.emplace(
-                training, *folder_,
-                CheckpointOptions{.every = options_.checkpoint_every, .info = info_, .losses = &writer.losses()},
-                metric);
-        }
-        const double begun = monotonic_seconds();
-        int signal = 0;
-        {
-            StopOnSignal signals;  // during training: a Ctrl-C in the evaluation ends the process
-            fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, callbacks..., summaries,
-                checkpoints, signals);
-            signal = signals.signal();
-            if constexpr (requires { training.largest_of_processes(1); })
-                signal = training.largest_of_processes(signal);
-        }
-        if (folder_ && summary_every() > 0 && steps > 0) {
+        impl::OptionalCallback<impl::RunRecords> records;
+        impl::OptionalCallback<StopOnSignal> signals;
+        impl::LogFile log_file(nullptr, nullptr);
+        std::unique_ptr<SummarySink> sink;
+        impl::FitRecorder* recorder = nullptr;
+        const auto add_progress = [&](CheckpointInfo& info) { impl::write_progress(*recorder, info); };
+        const auto save_best = [&] { checkpoints.get()->save_best(recorder->best_value()); };
+        const auto begin = [&](impl::FitRecorder& planned) -> std::shared_ptr<const void> {
+            recorder = &planned;
+            const std::int64_t last = planned.run().last_step;
+            if (has_folder()) resume(training);
+            planned.resume(training.step(), progress_ ? &*progress_ : nullptr);
+            if (const std::string over = nothing_to_train(planned, last, options.epochs, training.step());
+                !over.empty())
+                output_.print_message(over);
+            const bool is_best = planned.best() != nullptr && planned.best()->step == training.step();
+            std::shared_ptr<const void> best;
+            if (restores && planned.best() != nullptr)
+                best = is_best ? options.restore_best.calls().copy(&training)
+                               : impl::state_of_best<decltype(training.state())>(options_.folder, Net::layers, planned);
+            to_output.losses() = losses_;
+            if (folder_) {
+                log_file = impl::open_log(options_.folder);
+                sink = opened_events();
+                LogOptions to_file = options_.log;
+                to_file.file = log_file.get();
+                to_log.emplace(to_file).losses() = losses_;
+                SummaryWriter& writer =
+                    summaries.emplace(*sink, Net::layers,
+                                      SummaryOptions{.every = summary_every(),
+                                                     .hyper_parameters = info_.entries(),
+                                                     .network = summary<Net>(training.options.batch_size)});
+                writer.losses() = losses_;
+                CheckpointOptions to_keep{
+                    .every = options_.checkpoint_every, .info = info_, .losses = &writer.losses()};
+                if (has_records || progress_) {
+                    to_keep.progress = add_progress;
+                    records.emplace(planned, options_.folder,
+                                    keeps_best_record ? FunctionRef<void()>(save_best) : FunctionRef<void()>(),
+                                    is_best);
+                }
+                checkpoints.emplace(training, *folder_, std::move(to_keep), metric);
+            }
+            signals.emplace();  // during training: a Ctrl-C in the evaluation ends the process
+            return best;
+        };
+        history_ = impl::fit_from(begin, training, batches, options, to_output, to_log, Progress{}, callbacks...,
+                                  summaries, checkpoints, records, signals);
+        int signal = signals.get()->signal();
+        signals.reset();
+        if constexpr (requires { training.largest_of_processes(1); }) signal = training.largest_of_processes(signal);
+        if (folder_ && summary_every() > 0 && history_.steps > 0) {
             output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
         }
         if (signal != 0) return stopped_by(signal, training.step());
+        if (history_.stopped_early && history_.steps > 0)
+            output_.print_message(
+                text("ended early: ", history_.quantity, " was not better in ", options.patience, " records"));
+        if (history_.best && (validates || restores))
+            output_.print_message(text(restores ? "the state of the best record is restored: " : "best record: ",
+                                       impl::best_text(history_)));
         if constexpr (tests) {
             print_result<Net>(training.step(), evaluate(training, test), Weights::trained);
             if (averages) {
@@ -220,28 +236,6 @@ public:
         }
         return 0;
     }
-
-private:
-    [[nodiscard]] static const char* plural(int count) { return count == 1 ? "" : "s"; }
-    template <class Net>
-    [[nodiscard]] static constexpr std::string_view samples_of() {
-        return Net::input_shape.rank == 3 ? "images" : "samples";
-    }
-
-    /// The name of the averaging, of a policy that is chosen at run time too.
-    template <class Options>
-    [[nodiscard]] static std::string_view averaging_of(const Options& options) {
-        if constexpr (requires { options.averaging.description(); }) {
-            return options.averaging.description();
-        } else {
-            return decltype(options.averaging)::name;
-        }
-    }
-
-    /// Used instead of a function in a requires-expression, where nvcc accepts no lambda.
-    struct Ignored {
-        void operator()(std::string_view, const std::string&) const {}
-    };
 
     [[gnu::cold]] void add(std::string_view key, std::string value) {
         if (info_.find(key) == nullptr) info_.set(key, std::move(value));
@@ -254,6 +248,7 @@ private:
 
     template <class Training>
     void resume(Training& training) {
+        progress_.reset();
         const FoundCheckpoint found =
             impl::CheckpointToResume(options_, folder_, info_, output_).find(Training::NetworkType::layers);
         if (!found.checkpoint) return;
@@ -263,7 +258,31 @@ private:
             throw InvalidArgument(text(found.path, " cannot be resumed from: ", cause.what()));
         }
         restore_losses(found.checkpoint->info, losses_);
+        progress_ = impl::read_progress(found.checkpoint->info);
         output_.print_message(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
+    }
+
+    /// The same options with the number of steps, where they have neither steps nor epochs.
+    template <class Training>
+    [[nodiscard]] FitOptions<Training> with_end(FitOptions<Training> options) const {
+        if (!options.steps && !options.epochs) {
+            options.steps = options_.max_steps.value_or(1000);
+        } else {
+            require(!options_.max_steps, options_.names.max_steps, " and ", options.epochs ? ".epochs" : ".steps",
+                    " are both given, and each says when the run ends");
+        }
+        return options;
+    }
+
+    /// Why there is no step to make after `step`; empty if there is one.
+    [[nodiscard, gnu::cold]] std::string nothing_to_train(const impl::FitRecorder& recorder, std::int64_t last,
+                                                          const std::optional<std::int64_t>& epochs,
+                                                          std::int64_t step) const {
+        if (recorder.history().stopped_early) return text("nothing to train: .patience was over after step ", step - 1);
+        if (step < last) return {};
+        return text("nothing to train: ", step, " steps are made, and ",
+                    epochs ? text(".epochs is ", *epochs, ", ") : options_.names.max_steps + " is ", last,
+                    epochs ? " steps" : "");
     }
 
     [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {
@@ -277,15 +296,17 @@ private:
 
     template <class Net>
     void print_result(std::int64_t step, const Evaluation& result, Weights weights) const {
-        output_.print(impl::result_line(output_.json(), step, result, weights, samples_of<Net>()));
+        output_.print(impl::result_line(output_.json(), step, result, weights, impl::samples_of<Net>()));
     }
 
     TrainingRunOptions options_;
     StandardOutput output_;
     std::optional<CheckpointDirectory> folder_;
     CheckpointInfo info_;
-    /// The smoothed losses of the checkpoint that the run is resumed from.
+    /// The smoothed losses of the checkpoint that the run is resumed from, and its records.
     LossAverages losses_;
+    std::optional<impl::RecordProgress> progress_;
+    History history_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <cupola/core/error.hpp>
@@ -28,7 +29,7 @@ struct RunOptionNames {
     std::string keep_best = ".keep_best";
     std::string max_steps = ".max_steps";
     /// The options that may differ between two parts of a run: "X and Y may change".
-    std::string may_change = ".max_steps and the options of logs, summaries and checkpoints";
+    std::string may_change = ".max_steps, .epochs and the options of logs, summaries and checkpoints";
 };
 
 struct TrainingRunOptions {
@@ -37,8 +38,9 @@ struct TrainingRunOptions {
     Resume resume = Resume::no;
     /// False for all but the first of several processes: they read the folder when the run is resumed, and write nothing.
     bool writes = true;
-    /// The steps of the whole run, including those before a resume.
-    std::int64_t max_steps = 1000;
+    /// The steps of the whole run, including those before a resume. Not given where `train` has .steps or .epochs; 1000
+    /// where neither is given.
+    std::optional<std::int64_t> max_steps{};
 
     /// The options of the lines on standard output and, with another file, of those in the folder. With `json` every
     /// message is an object.
@@ -48,7 +50,8 @@ struct TrainingRunOptions {
     std::int64_t checkpoint_every = 1000;
     /// The number of checkpoints that are kept, the newest ones.
     int keep_checkpoints = 5;
-    /// Evaluates at each checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy, or with the
+    /// Keeps the best checkpoint too. With a validation in `train` it is that of the best record. Otherwise evaluates at each
+    /// checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy, or with the
     /// lowest loss where the loss counts no predictions, or the network has several outputs.
     bool keep_best = false;
 
@@ -71,7 +74,7 @@ struct TrainingRunOptions {
 [[gnu::cold]] inline void check_run_options(const TrainingRunOptions& options) {
     const RunOptionNames& names = options.names;
     const bool has_folder = !options.folder.empty();
-    require(options.max_steps >= 0, "a run must have 0 or more steps, not ", options.max_steps);
+    require(options.max_steps.value_or(0) >= 0, "a run must have 0 or more steps, not ", options.max_steps.value_or(0));
     require(options.log.every >= 0, ".log.every must be 0 (no lines) or more steps, not ", options.log.every);
     require(options.checkpoint_every >= 0,
             ".checkpoint_every must be 0 (one checkpoint at the end) or more steps, not ", options.checkpoint_every);

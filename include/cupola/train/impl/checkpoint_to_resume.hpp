@@ -19,6 +19,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/impl/run_folder.hpp>
+#include <cupola/train/impl/run_records.hpp>
 #include <cupola/train/training_run_options.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
@@ -34,7 +35,9 @@ struct RunDifferences {
     RunDifferences result;
     for (const InfoDifference& difference : differences(before, now)) {
         const std::string& key = difference.key;
-        if (key == images_seen_key || key == losses_key || key == CheckpointDirectory::metric_key) continue;
+        if (key == images_seen_key || key == losses_key || key == CheckpointDirectory::metric_key ||
+            key == history_key || key == since_record_key)
+            continue;
         std::string& list = std::ranges::find(machine, key) != machine.end() ? result.bits : result.run;
         list += text(list.empty() ? "" : "; ", to_string(difference));
     }

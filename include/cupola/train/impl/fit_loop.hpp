@@ -56,9 +56,15 @@ struct TrainingCalls {
     int (*largest_of_processes)(const void* training, int value) = nullptr;
 };
 
+class FitRecorder;
+
+/// Makes the recorder, which is planned from step 0, continue at the step of the training, which it may restore before, and
+/// returns the state of the training at the best record so far, or null.
+using ResumeRun = FunctionRef<std::shared_ptr<const void>(FitRecorder& recorder)>;
+
 /// A run of fit().
 struct FitTask {
-    /// Its `metrics`, `validates` and `restores` are set by run_fit.
+    /// Its `metrics`, `validates`, `averages` and `restores` are set by run_fit.
     FitPlan plan{};
     Epochs epochs{};
     /// The name of the batches' type.
@@ -70,6 +76,8 @@ struct FitTask {
     /// What the metrics begin with; empty for a training without required_columns().
     std::span<const LayerInfo> layers{};
     std::span<const RequiredColumn> columns{};
+    /// Called before on_begin; nothing for a run that begins at the step of the training.
+    ResumeRun resume{};
 };
 
 /// Runs `task` on `training`; see fit().
@@ -85,9 +93,10 @@ public:
         : task_(task),
           training_(training),
           callbacks_(callbacks),
-          recorder_(plan_of(task, metrics), task.epochs, step(), task.source) {}
+          recorder_(plan_of(task, metrics), task.epochs, task.resume ? 0 : step(), task.source) {}
 
     [[nodiscard]] History run() {
+        if (task_.resume) best_ = task_.resume(recorder_);
         for (const CallbackHooks& each : callbacks_) {
             if (each.on_begin != nullptr) each.on_begin(each.callback, run_);
         }
@@ -100,7 +109,7 @@ public:
         }
         for (const CallbackHooks& each : callbacks_) end(each);
         const std::int64_t made = step();
-        if (best_ != nullptr) task_.restore_best->restore(training_.training, best_.get());
+        if (best_ != nullptr && !recorder_.is_postponed()) task_.restore_best->restore(training_.training, best_.get());
         return recorder_.finish(made);
     }
 
@@ -108,6 +117,7 @@ private:
     [[nodiscard]] static FitPlan plan_of(const FitTask& task, std::span<const MetricValue> metrics) {
         FitPlan plan = task.plan;
         plan.validates = static_cast<bool>(*task.validation);
+        plan.averages = task.weights == Weights::averages;
         plan.restores = static_cast<bool>(*task.restore_best);
         plan.metrics = metrics;
         return plan;
@@ -115,6 +125,8 @@ private:
     [[nodiscard]] std::int64_t step() const { return training_.step(training_.training); }
 
     void make_steps() {
+        // A resumed run first makes the record that was due when it was stopped.
+        if (recorder_.has_steps() && recorder_.is_due(step())) record();
         while (step() < run_.last_step && !run_.stop && thrown_ == nullptr) {
             const bool probed = any(&CallbackHooks::should_inspect, step());
             if (probed) {
@@ -126,20 +138,21 @@ private:
             const bool due = recorder_.is_due(step());
             const bool stands = probed || due || any(&CallbackHooks::synchronize_after, step() - 1);
             report_all(stands ? 0 : training_.max_steps_in_flight - 1);
-            if (due && thrown_ == nullptr) record();
+            if (due && thrown_ == nullptr && !recorder_.is_postponed()) record();
             if (training_.largest_of_processes != nullptr) agree_on_end();
         }
         report_all(0);
-        if (thrown_ == nullptr && recorder_.has_steps()) record();
+        if (thrown_ == nullptr && recorder_.has_steps() && !recorder_.is_postponed()) record();
         if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     }
 
     /// The run ends after the same step on all processes.
     void agree_on_end() {
-        constexpr int goes_on = 0, stops = 1, failed = 2;
-        const int mine = thrown_ != nullptr ? failed : run_.stop ? stops : goes_on;
+        constexpr int goes_on = 0, stops = 1, interrupted = 2, failed = 3;
+        const int mine = thrown_ != nullptr ? failed : run_.interrupted ? interrupted : run_.stop ? stops : goes_on;
         const int all = training_.largest_of_processes(training_.training, mine);
         run_.stop = all != goes_on;
+        run_.interrupted = all == interrupted;
         if (all == failed && thrown_ == nullptr)
             thrown_ = std::make_exception_ptr(
                 DeviceError(text("after step ", step() - 1, " a callback of another process failed")));
@@ -214,8 +227,10 @@ private:
 CUPOLA_INLINE History run_fit(const FitTask& task, const TrainingCalls& training,
                               std::span<const CallbackHooks> callbacks) {
     const ValidationCalls& validation = *task.validation;
-    if (validation.require_fitting != nullptr)
-        validation.require_fitting(training.training, validation.batches, task.weights);
+    if (validation.require_fitting != nullptr) {
+        require(validation.require_fitting(training.training, validation.batches, task.weights) > 0,
+                ".validation has no batches, and so no loss");
+    }
     const std::vector<MetricValue> metrics =
         task.columns.empty() ? std::vector<MetricValue>() : task.metrics->begun_values(task.layers, task.columns);
     return FitLoop(task, training, callbacks, metrics).run();

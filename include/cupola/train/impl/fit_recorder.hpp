@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -16,7 +19,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include <cupola/core/error.hpp>
@@ -28,17 +30,37 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
+/// What a checkpoint contains of the records of a run, so that a resumed run continues with them.
+struct RecordProgress {
+    std::vector<HistoryRecord> records{};
+    /// Of the steps since the last record: whether there are any, and the sums of their weights and weighted losses.
+    bool has_steps = false;
+    double weight = 0, sum = 0;
+    /// Of the last step.
+    double learning_rate = 0;
+    /// Of the run so far.
+    double seconds = 0;
+};
+
 class FitRecorder {
 public:
     /// Throws InvalidArgument for options that are out of range or do not fit together; `source` is the name of the
     /// batches' type, for the message that they have no epoch.
     FitRecorder(const FitPlan& plan, const Epochs& epochs, std::int64_t first_step, std::string_view source);
 
+    /// Continues the run, which was planned from step 0, at `step`, with the progress of its checkpoint; without one (null)
+    /// the records begin there. Ends the run if its patience was over. From here on a run that is interrupted makes no
+    /// record at its end: that of the run that continues it is the same as without the interruption.
+    void resume(std::int64_t step, const RecordProgress* progress);
+    [[nodiscard]] RecordProgress progress() const;
+
     [[nodiscard]] Run& run() { return run_; }
     /// Whether a record is due after this many steps of the training.
-    [[nodiscard]] bool is_due(std::int64_t steps) const { return steps >= next_; }
+    [[nodiscard]] bool is_due(std::int64_t steps) const { return steps >= run_.next_record; }
     /// Whether steps were made since the last record.
     [[nodiscard]] bool has_steps() const { return has_steps_; }
+    /// Whether the run was interrupted and is to be resumed.
+    [[nodiscard]] bool is_postponed() const { return resumable_ && run_.interrupted; }
 
     void add(const StepReport& report);
     /// Evaluates the validation batches; nothing where there are none.
@@ -48,20 +70,33 @@ public:
     bool record(Validate validate);
 
     [[nodiscard]] const HistoryRecord& last() const { return history_.records.back(); }
+    [[nodiscard]] const History& history() const { return history_; }
+    /// The best record, or null; and its quantity, with the other sign if smaller values are better.
+    [[nodiscard]] const HistoryRecord* best() const;
+    [[nodiscard]] double best_value() const;
     /// The history of a run that ended after this many steps of the training.
     [[nodiscard]] History finish(std::int64_t steps);
 
 private:
     [[nodiscard]] std::int64_t end_of_part(std::int64_t part) const;
-    /// The quantity of a record, with the other sign if larger values are better.
-    [[nodiscard]] double quantity_of(const HistoryRecord& record) const;
+    /// Plans the first record after `step`.
+    void plan_record_after(std::int64_t step);
+    /// The quantity of a record, with the other sign if larger values are better; none in a record of other metrics.
+    [[nodiscard]] std::optional<double> quantity_of(const HistoryRecord& record) const;
+    /// Compares the last record with those before; returns whether it is the best so far.
+    bool compare_last();
 
     FitPlan plan_;
     Epochs epochs_;
     bool larger_is_better_ = false;
+    /// The metrics of which larger values are better.
+    std::vector<std::string> larger_{};
     Run run_{};
     History history_{};
-    std::int64_t first_epoch_ = 0, part_ = 1, next_ = 0;
+    /// The step and the epoch from which the records are planned.
+    std::int64_t origin_ = 0, first_epoch_ = 0;
+    bool resumable_ = false;
+    double seconds_before_ = 0;
     /// Since the last record.
     bool has_steps_ = false;
     double weight_ = 0, sum_ = 0;
@@ -77,7 +112,7 @@ private:
 
 [[gnu::cold]] CUPOLA_INLINE FitRecorder::FitRecorder(const FitPlan& plan, const Epochs& epochs, std::int64_t first_step,
                                                      std::string_view source)
-    : plan_(plan), epochs_(epochs) {
+    : plan_(plan), epochs_(epochs), origin_(first_step) {
     require(plan.steps.has_value() != plan.epochs.has_value(), "a run has .steps or .epochs, ",
             plan.steps ? "not both" : "and neither is given");
     require(plan.steps.value_or(0) >= 0, "a run must have 0 or more steps, not ", plan.steps.value_or(0));
@@ -93,6 +128,9 @@ private:
             ".patience of a run by steps needs .every, the steps between two records");
     require(!plan.restores || plan.epochs || plan.every > 0,
             ".restore_best of a run by steps needs .every, the steps between two records");
+    require(plan.min_delta == 0 || plan.patience > 0, ".min_delta is ", plan.min_delta,
+            " and needs .patience, the records without a better value that end the run");
+    require(!plan.averages || plan.validates, ".weights needs .validation, the batches that they are validated on");
     history_.quantity = !plan.quantity.empty() ? plan.quantity : plan.validates ? "validation_loss" : "loss";
     require(plan.metrics.empty() || plan.validates,
             ".metrics needs .validation, the batches that they are computed of");
@@ -106,6 +144,7 @@ private:
     }
     for (const MetricValue& each : plan.metrics) {
         names += ", " + each.name;
+        if (each.larger_is_better) larger_.push_back(each.name);
         if (each.name != history_.quantity) continue;
         known = true;
         larger_is_better_ = each.larger_is_better;
@@ -129,7 +168,7 @@ private:
         last = first_step + *plan.steps;
     }
     run_ = {.first_step = first_step, .last_step = last, .started = monotonic_seconds()};
-    next_ = end_of_part(1);
+    plan_record_after(first_step);
     reference_ = std::numeric_limits<double>::infinity();
 }
 
@@ -138,8 +177,51 @@ CUPOLA_INLINE std::int64_t FitRecorder::end_of_part(std::int64_t part) const {
     if (plan_.every == 0 || part > std::numeric_limits<std::int64_t>::max() / plan_.every) return run_.last_step;
     const std::int64_t from_start = part * plan_.every, all = plan_.epochs ? *plan_.epochs : *plan_.steps;
     if (from_start >= all) return run_.last_step;
-    return plan_.epochs ? epochs_.steps_of(first_epoch_ + from_start) : run_.first_step + from_start;
+    return plan_.epochs ? epochs_.steps_of(first_epoch_ + from_start) : origin_ + from_start;
 }
+
+CUPOLA_INLINE void FitRecorder::plan_record_after(std::int64_t step) {
+    std::int64_t parts = 0;
+    if (plan_.every > 0) {
+        const std::int64_t made = plan_.epochs ? epochs_.complete_after(step) - first_epoch_ : step - origin_;
+        parts = made / plan_.every;
+    }
+    run_.next_record = end_of_part(parts + 1);
+}
+
+[[gnu::cold]] CUPOLA_INLINE void FitRecorder::resume(std::int64_t step, const RecordProgress* progress) {
+    resumable_ = true;
+    run_.first_step = step_ = step;
+    run_.last_step = std::max(run_.last_step, step);
+    if (progress == nullptr) return plan_record_after(step);
+    has_steps_ = progress->has_steps;
+    weight_ = progress->weight;
+    sum_ = progress->sum;
+    learning_rate_ = progress->learning_rate;
+    seconds_before_ = progress->seconds;
+    for (const HistoryRecord& record : progress->records) {
+        history_.records.push_back(record);
+        for (MetricValue& each : history_.records.back().metrics)
+            each.larger_is_better = std::ranges::find(larger_, each.name) != larger_.end();
+        compare_last();
+    }
+    plan_record_after(history_.records.empty() ? origin_ : last().step);
+    run_.stop = history_.stopped_early = plan_.patience > 0 && waited_ >= plan_.patience && step < run_.last_step;
+}
+
+[[gnu::cold]] CUPOLA_INLINE RecordProgress FitRecorder::progress() const {
+    return {.records = history_.records,
+            .has_steps = has_steps_,
+            .weight = weight_,
+            .sum = sum_,
+            .learning_rate = learning_rate_,
+            .seconds = seconds_before_ + monotonic_seconds() - run_.started};
+}
+
+CUPOLA_INLINE const HistoryRecord* FitRecorder::best() const {
+    return history_.best ? &history_.records[*history_.best] : nullptr;
+}
+CUPOLA_INLINE double FitRecorder::best_value() const { return -*quantity_of(*best()); }
 
 CUPOLA_INLINE void FitRecorder::add(const StepReport& report) {
     weight_ += report.weight;
@@ -149,20 +231,37 @@ CUPOLA_INLINE void FitRecorder::add(const StepReport& report) {
     learning_rate_ = report.learning_rate;
 }
 
-CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const {
+CUPOLA_INLINE std::optional<double> FitRecorder::quantity_of(const HistoryRecord& record) const {
     if (history_.quantity == "loss") return record.loss;
-    if (history_.quantity == "validation_loss") return *record.validation_loss;
-    return larger_is_better_ ? -record.metric(history_.quantity) : record.metric(history_.quantity);
+    if (history_.quantity == "validation_loss") return record.validation_loss;
+    const MetricValue* const found = find_metric(record.metrics, history_.quantity);
+    if (found == nullptr) return {};
+    return larger_is_better_ ? -found->value : found->value;
+}
+
+CUPOLA_INLINE bool FitRecorder::compare_last() {
+    const std::optional<double> value = quantity_of(last());
+    if (!value) return false;
+    const bool is_best = std::isfinite(*value) && (best() == nullptr || *value < *quantity_of(*best()));
+    if (is_best) history_.best = history_.records.size() - 1;
+    if (*value < reference_ - plan_.min_delta) {
+        reference_ = *value;
+        waited_ = 0;
+    } else {
+        ++waited_;
+    }
+    return is_best;
 }
 
 [[gnu::cold]] CUPOLA_INLINE bool FitRecorder::record(Validate validate) {
     const double begun = monotonic_seconds();
     Evaluation validation = validate ? validate() : Evaluation{};
+    require<DataError>(!validate || validation.samples > 0, "the batches of .validation have no samples");
     const double now = monotonic_seconds();
     HistoryRecord record{.step = step_,
                          .loss = sum_ / weight_,
                          .learning_rate = learning_rate_,
-                         .seconds = now - run_.started,
+                         .seconds = seconds_before_ + now - run_.started,
                          .validation_seconds = now - begun};
     if (epochs_.samples > 0) record.epoch = epochs_.complete_after(step_);
     if (validate) {
@@ -177,22 +276,13 @@ CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const
     history_.records.push_back(std::move(record));
     has_steps_ = false;
     weight_ = sum_ = 0;
-    while (next_ <= step_ && next_ < run_.last_step) next_ = end_of_part(++part_);
-
-    const double value = quantity_of(last());
-    const bool best = std::isfinite(value) && (!history_.best || value < quantity_of(history_.records[*history_.best]));
-    if (best) history_.best = history_.records.size() - 1;
-    if (value < reference_ - plan_.min_delta) {
-        reference_ = value;
-        waited_ = 0;
-    } else {
-        ++waited_;
-    }
+    plan_record_after(step_);
+    const bool is_best = compare_last();
     if (plan_.patience > 0 && waited_ >= plan_.patience && step_ < run_.last_step) {
         run_.stop = true;
         history_.stopped_early = true;
     }
-    return best;
+    return is_best;
 }
 
 CUPOLA_INLINE History FitRecorder::finish(std::int64_t steps) {

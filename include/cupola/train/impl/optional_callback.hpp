@@ -19,6 +19,7 @@ public:
         return callback_.emplace(std::forward<Arguments>(arguments)...);
     }
     [[nodiscard]] C* get() { return callback_ ? &*callback_ : nullptr; }
+    void reset() { callback_.reset(); }
 
     void on_begin(Run& run)
         requires HasOnBegin<C>

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The description of a training: as entries of its checkpoints, and as the header that a run prints.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/net/summary.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/data_parallel.hpp>
+#include <cupola/train/impl/run_lines.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// Used instead of a function in a requires-expression, where nvcc accepts no lambda.
+struct IgnoredEntry {
+    void operator()(std::string_view, const std::string&) const {}
+};
+
+template <class Net>
+[[nodiscard]] constexpr std::string_view samples_of() {
+    return Net::input_shape.rank == 3 ? "images" : "samples";
+}
+
+/// The name of the averaging, of a policy that is chosen at run time too.
+template <class Options>
+[[nodiscard]] std::string_view averaging_of(const Options& options) {
+    if constexpr (requires { options.averaging.description(); }) {
+        return options.averaging.description();
+    } else {
+        return decltype(options.averaging)::name;
+    }
+}
+
+/// Calls add(key, value) for each entry; see TrainingRun::describe.
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics, class Add>
+void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training, const Add& add) {
+    const auto& options = training.options;
+    add("batch_size", text(options.batch_size));
+    add("replicas", text(training.all_replicas()));
+    add("accumulation", text(options.gradient_accumulation_steps));
+    add("seed", text(options.seed));
+    add("optimizer", options.optimizer.description());
+    add("learning_rate", learning_rate_description_of(options.optimizer));
+    if (!options.groups.empty()) add("parameter_groups", description_of(options.groups));
+    add("averaging", std::string(averaging_of(options)));
+    if constexpr (requires { options.statistics.description(); }) {
+        add("bn_stats", std::string(options.statistics.description()));
+    } else {
+        add("bn_stats", std::string(Statistics::name));
+    }
+    add("moving_average", options.moving_average.description());
+    add("precision", std::string(Net::Precision::name));
+    if constexpr (requires { D::describe(options.device, IgnoredEntry{}); }) {
+        D::describe(options.device, add);
+    }
+    // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
+    if constexpr (AveragesBuckets<Averaging, D>) {
+        add(machine_property::ranks, text(options.devices * (training.all_replicas() / options.replicas)));
+    } else if constexpr (SpansProcesses<Averaging>) {
+        if (adds_sums(options.averaging) && training.processes() != nullptr)
+            add(machine_property::ranks, text(training.processes()->count()));
+    }
+}
+
+/// See TrainingRun::print_header.
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+void print_header(const StandardOutput& output,
+                  const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
+                  const std::string& where, bool placement) {
+    const auto& options = training.options;
+    output.print_message(cupola::summary<Net>(options.batch_size));
+    output.print_message(to_string(training.memory()));
+    output.print_message(
+        text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
+             " per step, averaged by ", averaging_of(options), ", on ",
+             !where.empty() ? where : text(options.devices, ' ', D::name, " device", options.devices == 1 ? "" : "s")));
+    if (placement) {
+        std::string place(D::name);
+        std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
+        constexpr bool by_slices = !AveragesBuckets<Averaging, D>;
+        output.print_message(
+            placement_lines(Net::layers, options.replicas, options.devices, place,
+                            text(averaging_of(options), by_slices ? ", each device its slice of the gradient"
+                                                                  : ", the whole gradient on each device")));
+    }
+    output.print_message(text("optimiser: ", options.optimizer.description()));
+    output.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));
+    if (!options.groups.empty()) output.print_message("parameter groups: " + description_of(options.groups));
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl
