@@ -81,7 +81,8 @@ void check_against_host(const Run& run, double losses, double parameters) {
         CHECK(distance(ours.measured, host.measured) < 10 * parameters);
         CHECK(ours.evaluation[0] == host.evaluation[0]);
         CHECK(std::abs(ours.evaluation[1] - host.evaluation[1]) <= 1);
-        CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(losses));
+        for (std::size_t i = 2; i < host.evaluation.size(); ++i)
+            CHECK(ours.evaluation[i] == doctest::Approx(host.evaluation[i]).epsilon(losses));
     }
     for (const Floats& device : ours.device_parameters) CHECK(same_bits(device, ours.parameters));
     CHECK(overruns() == 0);
@@ -249,6 +250,48 @@ TEST_CASE("replicas and accumulated batches count by the weights of their labels
                         .gradient_accumulation_steps = 2,
                         .steps = 6,
                         .sizes = {{}, {}, {}, {}, {}, {}, {8, 3}, {0, 8}},
+                        .max_in_flight = 2},
+                       1e-4, 1e-3);
+}
+
+TEST_CASE("a network with two inputs and two outputs, each with its loss") {
+    Run run{.model = Model::two_heads,
+            .replicas = 2,
+            .batch = 8,
+            .steps = 5,
+            .momentum = 0.9,
+            .moving_average = 0.9,
+            .max_in_flight = 2,
+            .places = 2,
+            .evaluates = true};
+    check_against_host(run, 1e-4, 1e-3);
+    const Result two = run_on_cuda(run);
+    REQUIRE(two.evaluation.size() == 5);  // samples, correct, the sum and the loss of each output
+    CHECK(two.evaluation[2] == doctest::Approx(two.evaluation[3] + 0.5 * two.evaluation[4]).epsilon(1e-6));
+    CHECK(two.prediction.size() == 7 * (10 + 3));
+    if (gpus() > 1) {
+        run.devices = 2;
+        const Result apart = run_on_cuda(run);
+        CHECK(same(apart, two));
+        run.average = Average::nccl;
+        check_against_host(run, 1e-4, 1e-3);
+        run.average = Average::concat_mean;
+    }
+    // The same samples by one replica.
+    run.devices = run.replicas = 1;
+    run.batch = 16;
+    for (const auto& run_on : {run_on_host, run_on_cuda}) {
+        const Result one = run_on(run);
+        CHECK(one.error == "");
+        CHECK(distance(one.losses, two.losses) < 1e-4);
+        CHECK(distance(one.parameters, two.parameters) < 1e-3);
+    }
+    // Short and empty batches, accumulated.
+    check_against_host({.model = Model::two_heads,
+                        .replicas = 2,
+                        .gradient_accumulation_steps = 2,
+                        .steps = 4,
+                        .sizes = {{}, {}, {8, 3}, {0, 8}},
                         .max_in_flight = 2},
                        1e-4, 1e-3);
 }

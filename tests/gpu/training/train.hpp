@@ -45,6 +45,16 @@ struct Normalized
                          cupola::ReLU, cupola::GlobalAvgPool2d, cupola::Named<"local3", cupola::Linear<10>>> {};
 struct FrozenBody : cupola::Frozen<Convolutions, "conv*"> {};
 struct FrozenMiddle : cupola::Frozen<Normalized, "norm1.*", "conv2.*", "norm2.*"> {};
+struct TwoHeads
+    : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>, cupola::ReLU,
+                         cupola::MaxPool2d<3, 2>, cupola::Flatten, cupola::Named<"local3", cupola::Linear<24>>,
+                         cupola::ReLU, cupola::Keep<"image">, cupola::FromInput<"sizes", 4>,
+                         cupola::Named<"local4", cupola::Linear<24>>, cupola::ReLU, cupola::AddFrom<"image">,
+                         cupola::Keep<"body">, cupola::Named<"kinds", cupola::Linear<10>>, cupola::Output<"kind">,
+                         cupola::From<"body">, cupola::Named<"places", cupola::Linear<3>>, cupola::Output<"place">> {};
+using LossOfHeads = cupola::LossCollection<cupola::Losses<cupola::At<"kind", cupola::CrossEntropy<10>, "target">,
+                                                          cupola::At<"place", cupola::Weighted<0.5, cupola::Huber<>>>>,
+                                           cupola::WeightDecay<0.004, "local3">>;
 using TheLoss = cupola::LossCollection<cupola::CrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
 using LossWithWeights = cupola::LossCollection<cupola::WeightedCrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
 
@@ -52,34 +62,56 @@ using LossWithWeights = cupola::LossCollection<cupola::WeightedCrossEntropy<10>,
 template <class Memory>
 class Samples {
 public:
-    static constexpr std::int64_t count = 96, elements = 12 * 12 * 3;
+    static constexpr std::int64_t count = 96, elements = 12 * 12 * 3, sizes = 4, places = 3;
 
-    Samples()
-        : values_(static_cast<std::size_t>(count * elements) * sizeof(float)),
-          labels_(static_cast<std::size_t>(count) * sizeof(std::int32_t)) {
+    /// With the columns of Model::two_heads, `sizes` and `place`, if `heads`.
+    explicit Samples(bool heads = false)
+        : heads_(heads),
+          values_(static_cast<std::size_t>(count * elements) * sizeof(float)),
+          labels_(static_cast<std::size_t>(count) * sizeof(std::int32_t)),
+          sizes_(static_cast<std::size_t>(count * sizes) * sizeof(float)),
+          places_(static_cast<std::size_t>(count * places) * sizeof(float)) {
         cupola::initialize({values(), static_cast<std::size_t>(count * elements)}, cupola::normal(1.0), 1, 1, 7, 0);
         for (std::int64_t n = 0; n < count; ++n) {
             labels()[n] = static_cast<std::int32_t>(n * n % 10);
             for (std::int64_t i = labels()[n]; i < elements; i += 10) values()[n * elements + i] += 0.7F;
+            for (std::int64_t i = 0; i < sizes; ++i)
+                sizes_of(n)[i] = static_cast<float>((7 * n + 3 * i) % 11) / 11 - 0.5F;
+            for (std::int64_t i = 0; i < places; ++i)
+                place_of(n)[i] = sizes_of(n)[i] + 0.1F * static_cast<float>(labels()[n]);
         }
     }
     [[nodiscard]] float* values() { return reinterpret_cast<float*>(values_.data()); }
     [[nodiscard]] std::int32_t* labels() { return reinterpret_cast<std::int32_t*>(labels_.data()); }
+    [[nodiscard]] float* sizes_of(std::int64_t n) { return reinterpret_cast<float*>(sizes_.data()) + n * sizes; }
+    [[nodiscard]] float* place_of(std::int64_t n) { return reinterpret_cast<float*>(places_.data()) + n * places; }
     [[nodiscard]] cupola::BatchView view(std::int64_t first, std::int64_t size) {
-        return {values() + first * elements, labels() + first, size, cupola::Shape{12, 12, 3}};
+        cupola::BatchView batch{values() + first * elements, labels() + first, size, cupola::Shape{12, 12, 3}};
+        if (heads_) {
+            batch.push_back({{"sizes", cupola::ElementType::float32, {sizes}}, sizes_of(first)});
+            batch.push_back({{"place", cupola::ElementType::float32, {places}}, place_of(first)});
+        }
+        return batch;
     }
 
 private:
-    Memory values_, labels_;
+    bool heads_;
+    Memory values_, labels_, sizes_, places_;
 };
 
 template <class Memory>
 class Batches {
 public:
-    explicit Batches(const Run& run) : run_(run), calls_(static_cast<std::size_t>(run.replicas)) {
+    explicit Batches(const Run& run)
+        : run_(run),
+          good_(has_heads(run)),
+          poisoned_(has_heads(run)),
+          mislabelled_(has_heads(run)),
+          calls_(static_cast<std::size_t>(run.replicas)) {
         poisoned_.values()[Samples<Memory>::elements + 5] = std::numeric_limits<float>::quiet_NaN();
         mislabelled_.labels()[2] = 10;
-        for (int i = 0; i < run.replicas * run.places; ++i) places_.push_back(std::make_unique<Samples<Memory>>());
+        for (int i = 0; i < run.replicas * run.places; ++i)
+            places_.push_back(std::make_unique<Samples<Memory>>(has_heads(run)));
     }
 
     [[nodiscard]] cupola::BatchView of(std::int64_t place, int replica) {
@@ -92,6 +124,8 @@ public:
         std::memcpy(const_cast<float*>(copy.inputs()), batch.inputs(),
                     size * Samples<Memory>::elements * sizeof(float));
         std::memcpy(const_cast<std::int32_t*>(copy.labels()), batch.labels(), size * sizeof(std::int32_t));
+        for (std::size_t c = 2; c < batch.columns().size(); ++c)
+            std::memcpy(const_cast<void*>(copy.data(c)), batch.data(c), size * batch.columns()[c].bytes());
         return copy;
     }
     [[nodiscard]] cupola::BatchView of_evaluation(std::int64_t i) {
@@ -101,6 +135,7 @@ public:
     void heal() { healed_ = true; }
 
 private:
+    [[nodiscard]] static bool has_heads(const Run& run) { return run.model == Model::two_heads; }
     [[nodiscard]] cupola::BatchView batch_of(std::int64_t place, int replica) {
         const std::int64_t size = size_of(place, replica);
         if (!healed_ && replica == run_.poisoned_replica) {
@@ -243,16 +278,25 @@ Result train(const Run& run, const Optimizer& optimizer) {
     if (run.evaluates) {
         const auto weights = run.moving_average == 0 ? cupola::Weights::trained : cupola::Weights::averages;
         const auto see = [&](const cupola::MetricBatch& seen) {
-            result.measured.insert(result.measured.end(), seen.outputs.begin(), seen.outputs.end());
+            for (const cupola::MetricOutput& each : seen.all_outputs)
+                result.measured.insert(result.measured.end(), each.values.begin(), each.values.end());
             for (const std::int32_t label : seen.target<std::int32_t>()) result.measured_labels.push_back(label);
         };
         const cupola::Evaluation e =
             training->evaluate([&](std::int64_t i, int, Context&) { return all.of_evaluation(i); }, 3, weights, see);
         result.evaluation = {static_cast<double>(e.samples), static_cast<double>(e.correct), e.loss};
-        Samples<std::vector<std::byte>> samples;
+        for (const cupola::OutputEvaluation& each : e.losses) result.evaluation.push_back(each.loss);
+        Samples<std::vector<std::byte>> samples(run.model == Model::two_heads);
         const cupola::BatchView some = samples.view(3, run.batch - 1);
-        using View = cupola::TensorView<const float, typename Training::InputExtents>;
-        result.prediction = training->predict(View(some.inputs(), some.size), weights);
+        if constexpr (Training::NetworkType::outputs.size() > 1) {
+            for (const char* const output : {"kind", "place"}) {
+                const Floats values = training->predict(some, output, weights);
+                result.prediction.insert(result.prediction.end(), values.begin(), values.end());
+            }
+        } else {
+            using View = cupola::TensorView<const float, typename Training::InputExtents>;
+            result.prediction = training->predict(View(some.inputs(), some.size), weights);
+        }
     }
     for (int device = 0; device < run.devices; ++device) result.traces.push_back(trace.of(device));
     auto state = training->state();
@@ -401,6 +445,7 @@ Result run_on(const Run& run) {
     if (run.model == Model::weighted) {
         return by_any.template operator()<Convolutions, FirstReplica, LossWithWeights>();
     }
+    if (run.model == Model::two_heads) return by_any.template operator()<TwoHeads, FirstReplica, LossOfHeads>();
     if (run.model == Model::frozen_body) return by_any.template operator()<FrozenBody, FirstReplica>();
     if (run.model == Model::frozen_middle) return by_any.template operator()<FrozenMiddle, Pooled>();
     if (run.model == Model::offloaded) return by_any.template operator()<Offloaded, FirstReplica>();

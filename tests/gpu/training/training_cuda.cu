@@ -23,16 +23,18 @@ struct Scaled : cupola::Float32 {
 };
 struct ScaledConvolutions : cupola::InPrecision<Scaled, Convolutions> {};
 struct ScaledFrozenBody : cupola::InPrecision<Scaled, FrozenBody> {};
+struct ScaledTwoHeads : cupola::InPrecision<Scaled, TwoHeads> {};
 #endif
 
 Result run_on_cuda(const Run& run) {
 #ifdef CUPOLA_TEST_NCCL
     if (run.average == Average::nccl) {
-        const auto by_nccl = [&]<class Net>() {
-            using Training = cupola::DataParallel<Net, TheLoss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
+        const auto by_nccl = [&]<class Net, class Loss = TheLoss>() {
+            using Training = cupola::DataParallel<Net, Loss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
             return train<cupola::Cuda, Training, cupola::impl::CudaPinned>(run, rule_of(run));
         };
         if (run.model == Model::frozen_body) return by_nccl.operator()<ScaledFrozenBody>();
+        if (run.model == Model::two_heads) return by_nccl.operator()<ScaledTwoHeads, LossOfHeads>();
         return by_nccl.operator()<ScaledConvolutions>();
     }
 #endif

@@ -15,7 +15,8 @@ using Floats = std::vector<float>;
 
 /// `convolutions_half` runs on `Cuda` only. `offloaded` has layers on `Host`. `frozen_body` is `convolutions` with frozen
 /// convolutions, `frozen_middle` is `normalized` with frozen layers through which the gradient passes. `weighted` is
-/// `convolutions` with weights of classes and an ignored label.
+/// `convolutions` with weights of classes and an ignored label. `two_heads` has a second input and two outputs, whose losses are
+/// a cross-entropy and half of a Huber loss.
 enum class Model : std::uint8_t {
     convolutions,
     convolutions_bfloat16,
@@ -24,7 +25,8 @@ enum class Model : std::uint8_t {
     offloaded,
     frozen_body,
     frozen_middle,
-    weighted
+    weighted,
+    two_heads
 };
 /// `uncaptured` is sgd by an optimiser that does not declare that it can be captured. `faulty` is the same, but device 1 makes
 /// another update in step 4. `ruinous` is the same, but the update of step 2 sets the bias of a class in the last layer to
@@ -39,7 +41,7 @@ inline constexpr std::int64_t nowhere = -1;
 struct Run {
     Model model = Model::convolutions;
     Rule rule = Rule::sgd;
-    /// NCCL is supported for `convolutions` and `frozen_body`; the host then uses ConcatMean.
+    /// NCCL is supported for `convolutions`, `frozen_body` and `two_heads`; the host then uses ConcatMean.
     Average average = Average::concat_mean;
     Statistics statistics = Statistics::first;
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
