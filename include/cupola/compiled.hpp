@@ -25,6 +25,7 @@
 #include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/dropout.hpp>
+#include <cupola/ops/embedding.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/linear.hpp>

@@ -14,6 +14,7 @@ CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::ColumnInput<Host, 
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Concatenation<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Convolution<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const ConvolutionShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Dropout<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const double&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Embedding<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const EmbeddingShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Fork<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Linear<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LinearShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LocalResponseNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&);

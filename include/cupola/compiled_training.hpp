@@ -17,6 +17,7 @@
 #include <cupola/losses.hpp>
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/elementwise_loss.hpp>
+#include <cupola/ops/host/id_check.hpp>
 #include <cupola/ops/host/peak_rates.hpp>
 #include <cupola/ops/host/softmax_cross_entropy.hpp>
 #include <cupola/ops/host/training_step.hpp>

@@ -40,6 +40,7 @@ CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::SquaredErrorFormula>;
 CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::LabelTargets>;
 CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::SoftTargets<>>;
 CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::WeightedLabelTargets<>>;
+CUPOLA_TEMPLATE class TrainingBatches<InMemory, AsStored>;
 CUPOLA_TEMPLATE class TrainingBatches<InMemory, IdentityTransform>;
 CUPOLA_TEMPLATE BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);
 #endif

@@ -12,8 +12,10 @@
 #include <cupola/ops/cuda/element_update.hpp>
 #include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/elementwise_loss.hpp>
+#include <cupola/ops/cuda/embedding.hpp>
 #include <cupola/ops/cuda/fold_batch_norm.hpp>
 #include <cupola/ops/cuda/gradient_norm.hpp>
+#include <cupola/ops/cuda/id_check.hpp>
 #include <cupola/ops/cuda/linear.hpp>
 #include <cupola/ops/cuda/local_response_norm.hpp>
 #include <cupola/ops/cuda/lrn_then_pool.hpp>

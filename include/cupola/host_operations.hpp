@@ -8,6 +8,7 @@
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/dropout.hpp>
 #include <cupola/ops/host/elementwise.hpp>
+#include <cupola/ops/host/embedding.hpp>
 #include <cupola/ops/host/fold_batch_norm.hpp>
 #include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>

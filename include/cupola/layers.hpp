@@ -7,6 +7,7 @@
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/dropout.hpp>
+#include <cupola/layers/embedding.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/leaky_relu.hpp>

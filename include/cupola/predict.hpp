@@ -64,6 +64,8 @@ class Predictor {
 public:
     using NetworkType = Net;
     using Options = PredictorOptions<D>;
+    /// float; std::int32_t where the Input is of ids, and std::uint8_t where it is of bytes.
+    using Sample = InputValue<Net>;
 
     /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or contains
     /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`.
@@ -82,15 +84,17 @@ public:
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
     /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if the
-    /// sizes do not fit, and for a sample that contains a NaN or an infinity: some layers would propagate it, others would
-    /// not (a fused ReLU maps NaN to 0).
-    void predict(std::span<const float> samples, std::span<float> outputs) const { predict(view_of(samples), outputs); }
-    /// The same for outputs by their names, from one forward pass; those that are not named are not written. Throws also
-    /// for a name that the network does not have, or that is given twice.
-    void predict(std::span<const float> samples, std::span<const NamedOutput> outputs) const {
+    /// sizes do not fit, and for a sample that contains a NaN or an infinity (some layers would propagate it, others
+    /// would not: a fused ReLU maps NaN to 0), or an id that is out of range.
+    void predict(std::span<const Sample> samples, std::span<float> outputs) const {
         predict(view_of(samples), outputs);
     }
-    void predict(std::span<const float> samples, std::initializer_list<NamedOutput> outputs) const {
+    /// The same for outputs by their names, from one forward pass; those that are not named are not written. Throws also
+    /// for a name that the network does not have, or that is given twice.
+    void predict(std::span<const Sample> samples, std::span<const NamedOutput> outputs) const {
+        predict(view_of(samples), outputs);
+    }
+    void predict(std::span<const Sample> samples, std::initializer_list<NamedOutput> outputs) const {
         predict(view_of(samples), outputs);
     }
 
@@ -133,14 +137,14 @@ private:
     /// The place of each output, null for one that is not written.
     using Places = std::array<float*, Net::outputs.size()>;
 
-    [[nodiscard]] static BatchView view_of(std::span<const float> samples) {
+    [[nodiscard]] static BatchView view_of(std::span<const Sample> samples) {
         static_assert(!Net::valid || count_inputs(Net::layers) == 1,
                       "this network has several inputs: give predict() a BatchView with a column for each");
         constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
         const std::size_t count = samples.size() / sample;
         require(samples.size() % sample == 0 && count >= 1, "samples of this network have ", sample,
                 " values each, and ", samples.size(), " were given");
-        const Column input{{input_column, ElementType::float32, Net::input_shape}, samples.data()};
+        const Column input{{input_column, element_type_of<Sample>, Net::input_shape}, samples.data()};
         return {static_cast<std::int64_t>(count), {input}};
     }
 

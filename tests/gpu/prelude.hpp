@@ -38,6 +38,7 @@
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/dropout.hpp>
+#include <cupola/layers/embedding.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/leaky_relu.hpp>
@@ -66,6 +67,7 @@
 #include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/elementwise.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/lrn_then_pool.hpp>
 #include <cupola/ops/math.hpp>
 #include <cupola/ops/pointwise.hpp>

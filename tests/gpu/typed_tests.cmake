@@ -5,13 +5,13 @@
 # have the name of a class in cupola, which nvcc rejects as ambiguous.
 
 set(typed_tests "")
-foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden linear local_response_norm math pointwise pool_then_lrn pooling
+foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden id_check linear local_response_norm math pointwise pool_then_lrn pooling
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()
-foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid silu upsample2d)
+foreach(name IN ITEMS batch_norm2d conv2d dropout embedding global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid silu upsample2d)
     list(APPEND typed_tests layers/${name}_test.cpp)
 endforeach()
 list(APPEND typed_tests models/unet_test.cpp)
 list(APPEND typed_tests loss/cross_entropy_test.cpp loss/elementwise_loss_test.cpp loss/golden_test.cpp)
-list(APPEND typed_tests net/branches_test.cpp net/frozen_test.cpp net/inputs_test.cpp net/named_values_test.cpp net/outputs_test.cpp net/tied_test.cpp optim/adagrad_test.cpp optim/adamax_test.cpp optim/large_gradients_test.cpp)
+list(APPEND typed_tests net/branches_test.cpp net/frozen_test.cpp net/ids_test.cpp net/inputs_test.cpp net/named_values_test.cpp net/outputs_test.cpp net/tied_test.cpp optim/adagrad_test.cpp optim/adamax_test.cpp optim/large_gradients_test.cpp)

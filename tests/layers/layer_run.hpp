@@ -4,7 +4,9 @@
 // values are random.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <cupola/layers/layer.hpp>
 
@@ -18,8 +20,10 @@ struct Run {
     operation_run::Outcome outcome;
 };
 
-template <class L, class D>
-[[nodiscard]] Run run(const cupola::Shape& input, std::int64_t batch, std::uint64_t seed) {
+/// `column` is the input of a layer that reads ids or bytes.
+template <class L, class D, class Value = std::int32_t>
+[[nodiscard]] Run run(const cupola::Shape& input, std::int64_t batch, std::uint64_t seed,
+                      std::span<const Value> column = {}) {
     static_assert(cupola::LayerOn<L, DeviceOf<D>, ElementOf<D>>);
     reference::Random random(seed);
     Run result;
@@ -30,7 +34,9 @@ template <class L, class D>
     problem.batch = batch;
     problem.threads = 2;
     problem.seed = seed;
-    problem.x = rounded<D>(random.normal(batch * input.size(), 1.0, 0.5));
+    if (column.empty()) problem.x = rounded<D>(random.normal(batch * input.size(), 1.0, 0.5));
+    const auto bytes = std::as_bytes(column);
+    problem.column.assign(bytes.begin(), bytes.end());
     problem.dy = rounded<D>(random.normal(batch * problem.output.size(), 1.0, 0.5));
     const cupola::Parameters parameters = cupola::parameters_of<L>(input);
     for (std::size_t i = 0; i < parameters.count; ++i) {

@@ -87,6 +87,27 @@ public:
         return to;
     }
 
+    /// The next layer with parameters: Embedding. Positions of the padding are zeros.
+    std::size_t embedding(std::size_t from, std::int64_t padding = -1) {
+        while (parameters_of_layer(layers_, next_).parameters.count == 0) ++next_;
+        const LayerInfo& layer = parameters_of_layer(layers_, next_++);
+        const std::int64_t width = layer.parameters.list[0].shape[1];
+        const std::vector<double> ids = at(from).x;
+        const auto n = static_cast<std::size_t>(width), table = static_cast<std::size_t>(layer.offsets[0]);
+        Doubles y(ids.size() * n);
+        const auto for_each_number = [=](auto&& f) {
+            for (std::size_t i = 0; i < y.size(); ++i) {
+                const auto id = static_cast<std::int64_t>(ids[i / n]);
+                if (id != padding) f(i, table + static_cast<std::size_t>(id) * n + i % n);
+            }
+        };
+        for_each_number([&](std::size_t i, std::size_t p) { y[i] = static_cast<double>(parameters_[p]); });
+        const std::size_t to = add(width, y);
+        back_.push_back(
+            [=, this] { for_each_number([&](std::size_t i, std::size_t p) { gradients_[p] += at(to).gradient[i]; }); });
+        return to;
+    }
+
     template <class Activation>
     std::size_t activation(std::size_t from) {
         Doubles y = at(from).x;
@@ -239,6 +260,24 @@ template <class T>
 using PrecisionOf = std::conditional_t<std::is_same_v<T, float>, Float32,
                                        std::conditional_t<std::is_same_v<T, BFloat16>, MixedBFloat16, MixedFloat16>>;
 
+/// Random values of an input: ids in [0, ids), or bytes, as floats of that value.
+template <class D>
+[[nodiscard]] Floats input_values(ElementType type, std::int64_t ids, std::int64_t count, reference::Random& random) {
+    Floats values = random.normal(count);
+    if (type == ElementType::float32) return operation_run::rounded<D>(values);
+    const auto limit = type == ElementType::int32 ? static_cast<int>(ids) : 256;
+    for (float& value : values) value = static_cast<float>(static_cast<int>(std::abs(value) * 1000.0F) % limit);
+    return values;
+}
+template <class Device>
+[[nodiscard]] Guarded<Device> input_memory(typename Device::Context& context, ElementType type, const Floats& values) {
+    Guarded<Device> memory(context, values.size() * size_of(type));
+    if (type == ElementType::float32) memory.template write<float>(values);
+    if (type == ElementType::int32) memory.template write<std::int32_t>(values);
+    if (type == ElementType::uint8) memory.template write<std::uint8_t>(values);
+    return memory;
+}
+
 /// Compares a step of `Net` on a device with the oracle, with or without the gradient of the input.
 template <class Net, class D>
 void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
@@ -248,14 +287,15 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     CAPTURE(batch);
     reference::Random random(static_cast<std::uint64_t>(batch));
     const Floats parameters = random.normal(Net::parameter_elements, 0.5),
-                 images = operation_run::rounded<D>(random.normal(batch * Net::input_shape.size()));
+                 images = input_values<D>(Net::layers.front().column_type, Net::layers.front().ids,
+                                          batch * Net::input_shape.size(), random);
     Oracle oracle(Net::layers, parameters);
     const std::size_t x = oracle.input(images, Net::input_shape.channels());
     reference::Random of_columns(static_cast<std::uint64_t>(batch) + 100);
     std::vector<Floats> columns;
     for (const LayerInfo& layer : Net::layers) {
         if (layer.column.empty()) continue;
-        columns.push_back(operation_run::rounded<D>(of_columns.normal(batch * layer.output.size())));
+        columns.push_back(input_values<D>(layer.column_type, layer.ids, batch * layer.output.size(), of_columns));
         oracle.give_column(layer.column, columns.back(), layer.output.channels());
     }
     std::vector<std::size_t> ends;
@@ -277,8 +317,9 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
         PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = input_gradient});
     REQUIRE(plan.outputs() == ends.size());
     CHECK(plan.bytes().activations >= activation_bytes<Computed>(batch));
-    Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters), samples(context, images),
-        gradients(context, parameters.size() * sizeof(float));
+    const ElementType type = Net::layers.front().column_type;
+    Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters),
+        samples = input_memory<Device>(context, type, images), gradients(context, parameters.size() * sizeof(float));
     plan.bind(arena.bytes());
     plan.prepare(context, weights.data());
     const auto read = [&](const float* from, std::size_t count) {
@@ -287,14 +328,15 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
                              reinterpret_cast<const std::byte*>(from), count * sizeof(float));
         return values;
     };
-    BatchView view(batch, {{{input_column, ElementType::float32, Net::input_shape}, samples.data()}});
+    BatchView view(batch, {{{input_column, type, Net::input_shape}, samples.data()}});
     std::deque<Guarded<Device>> column_memory;
     for (const LayerInfo& layer : Net::layers) {
         if (layer.column.empty()) continue;
-        column_memory.emplace_back(context, columns[column_memory.size()]);
-        view.push_back({{layer.column, ElementType::float32, layer.output}, column_memory.back().data()});
+        column_memory.push_back(input_memory<Device>(context, layer.column_type, columns[column_memory.size()]));
+        view.push_back({{layer.column, layer.column_type, layer.output}, column_memory.back().data()});
     }
-    const PlanInputs inputs = columns.empty() ? PlanInputs(samples.data()) : PlanInputs(view);
+    const bool one = columns.empty() && type == ElementType::float32;
+    const PlanInputs inputs = one ? PlanInputs(samples.data()) : PlanInputs(view);
     const float* const output = plan.forward(context, inputs, weights.data(), {});
     CHECK(output == plan.output(ends.size() - 1));
     for (std::size_t k = 0; k < ends.size(); ++k) {
@@ -306,7 +348,7 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
                                reinterpret_cast<const std::byte*>(gradients_of_ends[k].data()),
                                gradients_of_ends[k].size() * sizeof(float));
     }
-    plan.backward(context, samples.data(), weights.data(), gradients.data(), {});
+    plan.backward(context, inputs, weights.data(), gradients.data(), {});
     if (input_gradient)
         CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
     const Floats all = gradients.read();

@@ -126,6 +126,8 @@ struct Problem {
     std::uint32_t step = 0;
     std::int64_t first_sample = 0;
     Floats x, dy;
+    /// The column of a layer that reads ids or bytes, which has no x.
+    std::vector<std::byte> column{};
     std::vector<Floats> parameters;
     /// Running statistics; if there are any, the pass also writes those of the batch.
     std::vector<Floats> buffers;
@@ -170,6 +172,8 @@ template <class Where, class Make>
     x.template write<T>(problem.x);
     const auto read = [](Guarded<D>& memory) { return memory.template read<T>(); };
     const Floats x_before = read(x);
+    Guarded<D> column(context, problem.column.size());
+    D::copy_from_host(context, column.bytes(), problem.column.data(), problem.column.size());
     Guarded<D> packed(context, outcome.needs.packed), saved(context, outcome.needs.saved),
         scratch(context, outcome.needs.scratch);
     std::vector<Guarded<D>> parameters, gradients, buffers, statistics;
@@ -185,6 +189,7 @@ template <class Where, class Make>
     cupola::ForwardArgs<D, T> args{.context = context,
                                    .input = x.template data<T>(),
                                    .output = y.template data<T>(),
+                                   .column = column.bytes(),
                                    .packed = packed.bytes(),
                                    .saved = saved.bytes(),
                                    .scratch = scratch.bytes(),
@@ -260,6 +265,7 @@ template <class Where, class Make>
         CHECK_MESSAGE(memory.guards_intact(), "it wrote outside its ", name);
     };
     intact(x, "input");
+    intact(column, "column");
     intact(y, "output");
     intact(dx, "input gradient");
     intact(dy, "output gradient");

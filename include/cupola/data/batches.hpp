@@ -12,15 +12,18 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <type_traits>
 #include <utility>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/shuffle.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -36,9 +39,20 @@ concept Transforms = requires(const T& transform, const Data& data, const Random
     { transform(data.sample(0), data.sample_shape(), random, to) };
 };
 
+/// The type of the values of a data set's samples.
+template <class Data>
+using SampleValue = std::remove_cvref_t<decltype(*std::declval<const Data&>().sample(0).data())>;
+
+/// Turns sample i into a sample of the type that it is stored in: bytes, ids or floats.
+template <class T, class Data>
+concept TransformsAsStored =
+    requires(const T& transform, const Data& data, const RandomStream& random, SampleValue<Data>* to) {
+        { transform(data.sample(0), data.sample_shape(), random, to) };
+    };
+
 /// Converts the samples of a data set to those of a batch: `TutorialAugmentation`, `CenterCrop`, or a type of your own.
 template <class T, class Data>
-concept SampleTransform = HasTransformOutput<T> && Transforms<T, Data>;
+concept SampleTransform = HasTransformOutput<T> && (Transforms<T, Data> || TransformsAsStored<T, Data>);
 
 /// Leaves a sample as it is; bytes become floats of the same value.
 struct IdentityTransform {
@@ -48,6 +62,50 @@ struct IdentityTransform {
         std::transform(sample.begin(), sample.end(), to, [](T value) { return static_cast<float>(value); });
     }
 };
+
+/// Leaves a sample as it is stored, in its own type: the batch then has a column "input" of bytes, ids or floats, for a
+/// network that reads that type.
+struct AsStored {
+    [[nodiscard]] Shape output(const Shape& input) const { return input; }
+    template <class T>
+    void operator()(std::span<const T> sample, const Shape&, const RandomStream&, std::type_identity_t<T>* to) const {
+        std::copy(sample.begin(), sample.end(), to);
+    }
+};
+
+namespace impl {
+
+/// Whether samples are copied without a call of the transform, because their type is known at run time only.
+template <class Transform, class Data>
+inline constexpr bool copies_samples = std::same_as<Transform, AsStored> && HasStoredSamples<Data>;
+
+/// The type of the samples that a transform makes.
+template <class Transform, class Data>
+[[nodiscard]] ElementType transformed_type([[maybe_unused]] const Data& data) {
+    if constexpr (copies_samples<Transform, Data>) {
+        return data.sample_type();
+    } else if constexpr (std::same_as<Transform, AsStored> || !Transforms<Transform, Data>) {
+        return element_type_of<SampleValue<Data>>;
+    } else {
+        return ElementType::float32;
+    }
+}
+
+/// Writes sample i to place `at` of a batch.
+template <class Transform, class Data>
+void write_sample(const Transform& transform, const Data& data, std::int64_t i, const RandomStream& random,
+                  const BatchSpan& batch, std::int64_t at) {
+    std::byte* const to = batch.at(0, at);
+    if constexpr (copies_samples<Transform, Data>) {
+        std::memcpy(to, data.stored_sample(i), batch.columns()[0].bytes());
+    } else if constexpr (std::same_as<Transform, AsStored> || !Transforms<Transform, Data>) {
+        transform(whole_sample(data, i), data.sample_shape(), random, reinterpret_cast<SampleValue<Data>*>(to));
+    } else {
+        transform(whole_sample(data, i), data.sample_shape(), random, reinterpret_cast<float*>(to));
+    }
+}
+
+}  // namespace impl
 
 /// A type that can fill part of a replica's batch of a step, from any number of threads at once, with the same samples
 /// each time.
@@ -136,7 +194,7 @@ TrainingBatches<Data, Transform, Order>::TrainingBatches(const Data& data, Trans
     : data_(&data),
       transform_(std::move(transform)),
       options_(options),
-      columns_(columns_of(data, transform_.output(data.sample_shape()))),
+      columns_(columns_of(data, transform_.output(data.sample_shape()), impl::transformed_type<Transform>(data))),
       order_(std::move(order)) {
     require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
     require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
@@ -168,8 +226,6 @@ void TrainingBatches<Data, Transform, Order>::samples_at(std::int64_t step, int 
 template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>
 void TrainingBatches<Data, Transform, Order>::fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
                                                    const BatchSpan& batch) const {
-    float* const inputs = batch.inputs();
-    const std::int64_t elements = sample_shape().size();
     std::array<SampleOfEpoch, 32> places;
     while (begin < end) {
         const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
@@ -177,8 +233,7 @@ void TrainingBatches<Data, Transform, Order>::fill(std::int64_t step, int replic
         for (std::int64_t i = 0; i < count; ++i) {
             const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
             const RandomStream random(options_.seed, RngDomain::augmentation, place.epoch, place.index);
-            transform_(impl::whole_sample(*data_, place.index), data_->sample_shape(), random,
-                       inputs + (begin + i) * elements);
+            impl::write_sample(transform_, *data_, place.index, random, batch, begin + i);
             copy_targets(*data_, place.index, batch, begin + i);
         }
         begin += count;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -36,6 +37,14 @@ concept HasSamples = requires(const D& data, std::int64_t i) {
     { data.sample_shape() } -> std::convertible_to<Shape>;
     { data.sample(i).size() } -> std::convertible_to<std::size_t>;
     requires std::is_arithmetic_v<std::remove_cvref_t<decltype(*data.sample(i).data())>>;
+};
+
+/// The type of its samples is known at run time only: stored_sample(i) points to the elements of sample i. Then sample(i)
+/// throws unless they are floats.
+template <class D>
+concept HasStoredSamples = requires(const D& data, std::int64_t i) {
+    { data.sample_type() } -> std::same_as<ElementType>;
+    { data.stored_sample(i) } -> std::convertible_to<const std::byte*>;
 };
 
 /// Sample i belongs to the class label(i), in [0, class_count()).
@@ -78,10 +87,10 @@ template <Dataset Data>
 
 }  // namespace impl
 
-/// The columns of batches of `data` whose samples are floats of the extents `input`.
+/// The columns of batches of `data` whose samples have the extents `input` and this type.
 template <Dataset Data>
-[[nodiscard]] Columns columns_of(const Data& data, const Shape& input) {
-    Columns columns{{input_column, ElementType::float32, input}};
+[[nodiscard]] Columns columns_of(const Data& data, const Shape& input, ElementType type = ElementType::float32) {
+    Columns columns{{input_column, type, input}};
     if constexpr (HasTargets<Data>) {
         for (const ColumnSpec& each : Columns(data.target_columns())) columns.push_back(each);
     } else {

@@ -23,7 +23,7 @@ public:
         : data_(&data),
           transform_(std::move(transform)),
           batch_size_(batch_size),
-          columns_(columns_of(data, transform_.output(data.sample_shape()))) {
+          columns_(columns_of(data, transform_.output(data.sample_shape()), impl::transformed_type<Transform>(data))) {
         require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
         require(slots >= 1, "there must be at least 1 slot, not ", slots);
         require<DataError>(data.size() >= 1, "the data set ", data.name(), " has no samples");
@@ -57,13 +57,11 @@ public:
         require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
         const std::int64_t size = size_of(index);
         const BatchSpan batch = buffers_[static_cast<std::size_t>(slot)].span();
-        float* const inputs = batch.inputs();
-        const std::int64_t elements = sample_shape().size();
         impl::fill_with_team(context, size, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 const std::int64_t sample = index * batch_size_ + i;
                 const RandomStream random(0, RngDomain::augmentation, 0, static_cast<std::uint64_t>(sample));
-                transform_(impl::whole_sample(*data_, sample), data_->sample_shape(), random, inputs + i * elements);
+                impl::write_sample(transform_, *data_, sample, random, batch, i);
                 copy_targets(*data_, sample, batch, i);
             }
         });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training on numbers that the caller has in memory: samples as floats, one after another, and their targets.
+// Training on numbers that the caller has in memory: samples of floats, ids or bytes, one after another, and their targets.
 #pragma once
 
 #include <array>
@@ -12,19 +12,58 @@
 #include <span>
 #include <string_view>
 
+#include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// One column of targets in the caller's memory: `shape.size()` values per sample. The name is not copied.
+namespace impl {
+
+template <class R, class T>
+concept RangeOf = std::convertible_to<const R&, std::span<const T>>;
+
+}  // namespace impl
+
+/// The samples in the caller's memory: a vector, a span or another contiguous range of floats, of ids (int32) or of bytes
+/// (uint8).
+struct SampleValues {
+    template <class Range>
+        requires impl::RangeOf<Range, float> || impl::RangeOf<Range, std::int32_t> || impl::RangeOf<Range, std::uint8_t>
+    SampleValues(const Range& range) {  // NOLINT: a range converts
+        if constexpr (impl::RangeOf<Range, float>) {
+            set(std::span<const float>(range));
+        } else if constexpr (impl::RangeOf<Range, std::int32_t>) {
+            set(std::span<const std::int32_t>(range));
+        } else {
+            set(std::span<const std::uint8_t>(range));
+        }
+    }
+
+    ElementType type = ElementType::float32;
+    std::span<const std::byte> values;
+
+private:
+    template <class T>
+    void set(std::span<const T> of) {
+        type = element_type_of<T>;
+        values = std::as_bytes(of);
+    }
+};
+
+/// One column of targets, or of another input of the network, in the caller's memory: `shape.size()` values per sample. The name is not copied.
 struct TargetValues {
     TargetValues(std::string_view name, const Shape& shape, std::span<const float> floats)
         : column{name, ElementType::float32, shape}, values(std::as_bytes(floats)) {}
     TargetValues(std::string_view name, const Shape& shape, std::span<const std::int32_t> integers)
         : column{name, ElementType::int32, shape}, values(std::as_bytes(integers)) {}
+    TargetValues(std::string_view name, const Shape& shape, std::span<const std::uint8_t> bytes)
+        : column{name, ElementType::uint8, shape}, values(std::as_bytes(bytes)) {}
 
     ColumnSpec column;
     std::span<const std::byte> values;
@@ -35,22 +74,29 @@ class InMemory {
 public:
     /// Samples of classes. Throws DataError if there are no samples, or not one label per sample, or a label is not in
     /// [0, class_count).
-    InMemory(const Shape& sample_shape, std::span<const float> samples, std::span<const std::int32_t> labels,
+    InMemory(const Shape& sample_shape, const SampleValues& samples, std::span<const std::int32_t> labels,
              std::int64_t class_count, std::string_view name = "in memory");
     /// Samples with the column "target" of floats. Throws DataError if there are no samples, or not one target per sample, or
     /// a target is a NaN or an infinity.
-    InMemory(const Shape& sample_shape, std::span<const float> samples, const Shape& target_shape,
+    InMemory(const Shape& sample_shape, const SampleValues& samples, const Shape& target_shape,
              std::span<const float> targets, std::string_view name = "in memory");
     /// Samples with any columns of targets, each by its name. Throws as the others; labels of these columns are checked by
     /// the losses that read them.
-    InMemory(const Shape& sample_shape, std::span<const float> samples, std::initializer_list<TargetValues> targets,
+    InMemory(const Shape& sample_shape, const SampleValues& samples, std::initializer_list<TargetValues> targets,
              std::string_view name = "in memory");
 
     [[nodiscard]] std::string_view name() const { return name_; }
     [[nodiscard]] std::int64_t size() const { return size_; }
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    /// Throws InvalidArgument unless the samples are of floats.
     [[nodiscard]] std::span<const float> sample(std::int64_t i) const {
-        return samples_.subspan(static_cast<std::size_t>(i * shape_.size()), static_cast<std::size_t>(shape_.size()));
+        if (type_ != ElementType::float32) throw_other_type();
+        return {reinterpret_cast<const float*>(stored_sample(i)), static_cast<std::size_t>(shape_.size())};
+    }
+    /// The elements of sample i, in their type, which the transform AsStored copies.
+    [[nodiscard]] ElementType sample_type() const { return type_; }
+    [[nodiscard]] const std::byte* stored_sample(std::int64_t i) const {
+        return samples_.data() + static_cast<std::size_t>(i * shape_.size()) * size_of(type_);
     }
     [[nodiscard]] const Columns& target_columns() const { return columns_; }
     /// The values of sample i in the column target_columns()[c].
@@ -62,9 +108,11 @@ public:
 
 private:
     [[gnu::cold]] void add(const TargetValues& targets);
+    [[noreturn, gnu::cold]] void throw_other_type() const;
 
     Shape shape_;
-    std::span<const float> samples_;
+    ElementType type_;
+    std::span<const std::byte> samples_;
     std::int64_t size_ = 0, class_count_ = 0;
     std::string_view name_;
     Columns columns_;
@@ -101,7 +149,7 @@ public:
 private:
     static const InMemory& in_memory();  // of the constructor that does not compile
 
-    TrainingBatches<InMemory, IdentityTransform> source_;
+    TrainingBatches<InMemory, AsStored> source_;
     FixedArray<impl::BatchBuffer> buffers_;
 };
 
@@ -124,25 +172,26 @@ inline constexpr std::int64_t max_elements = std::int64_t{1} << 60;
 
 }  // namespace impl
 
-CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples,
+CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& samples,
                                  std::initializer_list<TargetValues> targets, std::string_view name)
-    : shape_(sample_shape), samples_(samples), name_(name) {
+    : shape_(sample_shape), type_(samples.type), samples_(samples.values), name_(name) {
     require<DataError>(shape_.has_elements(), "samples of the data set ", name, " have no values: ", to_string(shape_));
-    require<DataError>(!samples.empty(), "the data set ", name, " has no samples");
+    const std::size_t values = samples.values.size() / size_of(type_);
+    require<DataError>(values > 0, "the data set ", name, " has no samples");
     require<DataError>(shape_.is_at_most(impl::max_elements), "samples of the data set ", name,
                        " have too many values: ", to_string(shape_));
     const auto elements = static_cast<std::size_t>(shape_.size());
-    require<DataError>(samples.size() % elements == 0, "the data set ", name, " has ", samples.size(),
+    require<DataError>(values % elements == 0, "the data set ", name, " has ", values,
                        " values, which is not a multiple of the ", elements, " of a sample of ", to_string(shape_));
-    size_ = static_cast<std::int64_t>(samples.size() / elements);
+    size_ = static_cast<std::int64_t>(values / elements);
     for (const TargetValues& each : targets) add(each);
 }
 
-CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples, const Shape& target_shape,
+CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& samples, const Shape& target_shape,
                                  std::span<const float> targets, std::string_view name)
     : InMemory(sample_shape, samples, {{target_column, target_shape, targets}}, name) {}
 
-CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples,
+CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& samples,
                                  std::span<const std::int32_t> labels, std::int64_t class_count, std::string_view name)
     : InMemory(sample_shape, samples, {{target_column, {1}, labels}}, name) {
     class_count_ = class_count;
@@ -150,6 +199,11 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const floa
         require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ", labels[i],
                            " at sample ", i, "; with ", class_count, " classes labels are 0 to ", class_count - 1);
     }
+}
+
+CUPOLA_INLINE void InMemory::throw_other_type() const {
+    throw InvalidArgument(text("the samples of the data set ", name_, " are of ", to_string(type_),
+                               ", not of float32: AsStored is the transform that leaves them as they are"));
 }
 
 CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
@@ -175,7 +229,7 @@ CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
 }
 
 CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
-    : source_(data, IdentityTransform{}, options), buffers_(static_cast<std::size_t>(options.replicas)) {
+    : source_(data, AsStored{}, options), buffers_(static_cast<std::size_t>(options.replicas)) {
     for (impl::BatchBuffer& buffer : buffers_) buffer = impl::BatchBuffer(options.batch_size, source_.columns());
 }
 

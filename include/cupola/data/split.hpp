@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
@@ -49,6 +50,16 @@ public:
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(indices_.size()); }
     [[nodiscard]] Shape sample_shape() const { return data_->sample_shape(); }
     [[nodiscard]] decltype(auto) sample(std::int64_t i) const { return data_->sample(index(i)); }
+    [[nodiscard]] ElementType sample_type() const
+        requires HasStoredSamples<Data>
+    {
+        return data_->sample_type();
+    }
+    [[nodiscard]] const std::byte* stored_sample(std::int64_t i) const
+        requires HasStoredSamples<Data>
+    {
+        return data_->stored_sample(index(i));
+    }
     [[nodiscard]] std::int32_t label(std::int64_t i) const
         requires HasLabels<Data>
     {

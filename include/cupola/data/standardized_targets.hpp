@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/data/dataset.hpp>
@@ -54,6 +55,16 @@ public:
     [[nodiscard]] std::int64_t size() const { return data_->size(); }
     [[nodiscard]] Shape sample_shape() const { return data_->sample_shape(); }
     [[nodiscard]] decltype(auto) sample(std::int64_t i) const { return data_->sample(i); }
+    [[nodiscard]] ElementType sample_type() const
+        requires HasStoredSamples<Data>
+    {
+        return data_->sample_type();
+    }
+    [[nodiscard]] const std::byte* stored_sample(std::int64_t i) const
+        requires HasStoredSamples<Data>
+    {
+        return data_->stored_sample(i);
+    }
     [[nodiscard]] Columns target_columns() const { return data_->target_columns(); }
     [[nodiscard]] const void* target(std::int64_t i, std::size_t c) const {
         if (c != column_) return data_->target(i, c);

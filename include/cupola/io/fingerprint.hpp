@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/io/crc32c.hpp>
@@ -21,7 +22,14 @@ namespace cupola::inline CUPOLA_ABI {
 template <Dataset Data>
 [[nodiscard]] std::string fingerprint(const Data& data) {
     std::uint32_t sum = 0;
-    for (std::int64_t i = 0; i < data.size(); ++i) sum = crc32c(std::as_bytes(data.sample(i)), sum);
+    for (std::int64_t i = 0; i < data.size(); ++i) {
+        if constexpr (HasStoredSamples<Data>) {
+            const auto bytes = static_cast<std::size_t>(data.sample_shape().size()) * size_of(data.sample_type());
+            sum = crc32c({data.stored_sample(i), bytes}, sum);
+        } else {
+            sum = crc32c(std::as_bytes(data.sample(i)), sum);
+        }
+    }
     if constexpr (HasTargets<Data>) {
         const Columns columns(data.target_columns());
         for (std::size_t c = 0; c < columns.size(); ++c) {

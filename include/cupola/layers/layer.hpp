@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/layers/layer_description.hpp>
@@ -61,6 +62,11 @@ struct LayerTraits {
     bool can_omit_parameter_gradients = false;
     /// Backward reads the input for those gradients only.
     bool reads_input_for_parameters = false;
+    /// What it reads: activations, or, with int32 (ids) or uint8, an input of the network as it is in the batch, of that
+    /// type: ForwardArgs::column.
+    ElementType reads = ElementType::float32;
+    /// For a layer of ids: they are in [0, ids).
+    std::int64_t ids = 0;
     /// The device that the layer is placed on (layers/on_device.hpp); empty for the network's own device.
     std::string_view runs_on{};
 };

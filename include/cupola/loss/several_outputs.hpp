@@ -248,9 +248,9 @@ private:
         }
         read[count++] = each;
     };
-    add(required_input(layers.front().input));
+    add(required_input(layers.front().input, layers.front().column_type));
     for (const LayerInfo& layer : layers) {
-        if (!layer.column.empty()) add({{layer.column, ElementType::float32, layer.output}, "the network"});
+        if (!layer.column.empty()) add({{layer.column, layer.column_type, layer.output}, "the network"});
     }
     for (const RequiredColumn& each : of_losses) add(each);
     return message;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <span>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/fusion_patterns.hpp>
 #include <cupola/net/node_info.hpp>
@@ -46,7 +47,7 @@ constexpr void read_aside(std::span<NodeInfo> nodes, std::size_t value, std::siz
     fork.second_reader_adds = sum;
 }
 
-/// Whether a node has no parameters to train, and reads values that come from inputs alone, at least one from a FromInput.
+/// Whether a node has no parameters to train, and reads values that come from inputs alone, at least one without a gradient.
 [[nodiscard]] constexpr bool reads_untrained(std::span<const NodeInfo> nodes, const NodeInfo& node) {
     const auto untrained = [&](std::size_t value) {
         return value > 0 && value != no_value && nodes[value - 1].untrained;
@@ -77,7 +78,7 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                          bool training = true) {
     std::size_t count = 0;
-    bool columns = false;                                       // whether a FromInput was met
+    bool columns = false;                                       // whether an input that has no gradient was met
     FixedArray<std::size_t> value_of_layer(layers.size() + 1);  // the nodes' number of each value
     for (std::size_t i = 0; i < layers.size(); i += nodes[count - 1].layers) {
         const LayerInfo& layer = layers[i];
@@ -98,8 +99,16 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .also_reads_aside = layer.also_reads_aside,
                 .only_read_aside = layer.only_read_aside,
                 .is_output = layer.is_output};
-        columns = columns || !layer.column.empty();
-        node.untrained = columns && (!layer.column.empty() || impl::reads_untrained(nodes, node));
+        if (!layer.column.empty()) {
+            node.is_column = layer.column_type != ElementType::float32;
+        } else if (node.view) {
+            node.is_column =
+                node.reads == 0 ? layers.front().column_type != ElementType::float32 : nodes[node.reads - 1].is_column;
+        }
+        const bool from_column =
+            !layer.column.empty() || node.is_column || (!layer.reads_column.empty() && !node.has_parameters);
+        columns = columns || from_column;
+        node.untrained = columns && (from_column || impl::reads_untrained(nodes, node));
         if (layer.reads_aside) impl::read_aside(nodes, node.reads, count - 1, false);
         if (layer.also_reads_aside) {
             impl::read_aside(nodes, node.also_reads, count - 1, layer.kind == LayerKind::sum);

@@ -175,8 +175,8 @@ private:
         BatchView batch(sized.batch, {});
         for (const RequiredColumn& each : inputs_) {
             const std::size_t bytes = static_cast<std::size_t>(sized.batch) * each.column.bytes();
-            const float* const from = samples.data<float>(each.column.name) + first * each.column.shape.size();
-            D::copy_from_host(context, to, reinterpret_cast<const std::byte*>(from), bytes);
+            const auto* const from = static_cast<const std::byte*>(samples.data_of(each.column.name, each.column.type));
+            D::copy_from_host(context, to, from + static_cast<std::size_t>(first) * each.column.bytes(), bytes);
             batch.push_back({each.column, to});
             to += aligned(bytes);
         }

@@ -4,14 +4,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
+#include <cupola/tensor/ids.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -23,18 +26,20 @@ namespace cupola::inline CUPOLA_ABI {
 /// the column "input", and "column age of sample 2 is nan at [3]" for others. Empty if all are finite.
 [[nodiscard, gnu::cold]] std::string non_finite_input(const ColumnSpec& column, std::span<const float> values);
 
-/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, and their values are finite.
+/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, their values are finite, and
+/// their ids in range.
 [[gnu::cold]] void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs);
 
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers) {
     FixedArray<RequiredColumn> result(count_inputs(layers));
-    result[0] = required_input(layers.front().input);
+    const LayerInfo& first = layers.front();
+    result[0] = required_input(first.input, first.column_type, first.ids);
     std::size_t count = 1;
     for (const LayerInfo& layer : layers) {
         if (!layer.column.empty())
-            result[count++] = {{layer.column, ElementType::float32, layer.output}, "the network"};
+            result[count++] = {{layer.column, layer.column_type, layer.output}, "the network", layer.ids};
     }
     return result;
 }
@@ -47,8 +52,16 @@ CUPOLA_INLINE std::string non_finite_input(const ColumnSpec& column, std::span<c
 CUPOLA_INLINE void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs) {
     require_batch(batch, inputs);
     for (const RequiredColumn& each : inputs) {
-        const std::span values(batch.data<float>(each.column.name),
-                               static_cast<std::size_t>(batch.size * each.column.shape.size()));
+        const auto elements = static_cast<std::size_t>(batch.size * each.column.shape.size());
+        if (each.column.type == ElementType::int32) {
+            const std::span ids(batch.data<std::int32_t>(each.column.name), elements);
+            const std::int64_t bad = first_bad_id(ids, each.ids);
+            require(
+                bad < 0, "the ids of an input must be in range, but ",
+                bad < 0 ? std::string() : bad_id_text(each.column, bad, ids[static_cast<std::size_t>(bad)], each.ids));
+        }
+        if (each.column.type != ElementType::float32) continue;
+        const std::span values(batch.data<float>(each.column.name), elements);
         if (!all_finite(values))
             throw InvalidArgument("the input of a network must be finite, but " +
                                   non_finite_input(each.column, values));

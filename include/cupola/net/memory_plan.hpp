@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/net/node_info.hpp>
@@ -167,6 +168,7 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
 /// Whether the gradient of value `v` is computed; `lowest` is the first node that backward reaches.
 [[nodiscard]] constexpr bool needs_gradient(std::span<const NodeInfo> nodes, std::size_t v, std::size_t lowest,
                                             bool input_gradient) {
+    if (v > 0 && nodes[v - 1].is_column) return false;
     return input_gradient || (v > lowest && !nodes[v - 1].untrained);
 }
 
@@ -243,12 +245,17 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
 
 /// The ends of a network that is not computed in float, and their place after the activations: the batch in the
 /// activations' type, and in float the outputs one after another and, in training, their gradients and that of the batch.
+/// An input of ids or bytes is not copied.
 struct PlannedEnds {
     std::size_t output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;
 };
+/// The elements per sample of the input that is converted to the activations' type.
+[[nodiscard]] constexpr std::int64_t converted_inputs(std::span<const LayerInfo> layers) {
+    return layers.front().column_type == ElementType::float32 ? layers.front().input.size() : 0;
+}
 [[nodiscard]] constexpr PlannedEnds plan_ends(std::span<const LayerInfo> layers, std::int64_t batch, bool training,
                                               bool input_gradient, std::size_t element_bytes) {
-    const auto inputs = static_cast<std::size_t>(batch * layers.front().input.size());
+    const auto inputs = static_cast<std::size_t>(batch * converted_inputs(layers));
     std::size_t outputs = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (layers[i].is_output || i + 1 == layers.size())

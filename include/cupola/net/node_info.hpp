@@ -39,8 +39,11 @@ struct NodeInfo {
     /// node is a sum of which it is the second input.
     std::size_t second_reader = no_value;
     bool second_reader_adds = false;
-    /// Whether its output is computed from a FromInput and from nothing that has parameters to train.
+    /// Whether its output is computed from a FromInput, or from ids or bytes, and from nothing that has parameters to train.
     bool untrained = false;
+    /// Whether its output is an input of ids or bytes as it is in the batch: a view without a gradient, which no pass of
+    /// the activations reads.
+    bool is_column = false;
 
     /// Whether it is a Fork that adds two gradients in backward: that of its readers aside to that of the next reader.
     [[nodiscard]] constexpr bool adds_two_gradients() const { return second_reader != no_value && !only_read_aside; }

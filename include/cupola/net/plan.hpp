@@ -99,6 +99,7 @@ public:
             .batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers};
         for (std::size_t i = 0; i < nodes_.size(); ++i) {
             run_forward(i, i + 1, call);
+            if (infos_[i].is_column) continue;
             visit(infos_[i].layer, value(i + 1, samples), options_.batch * infos_[i].output.size());
         }
     }
@@ -117,8 +118,8 @@ public:
 
     /// Writes the gradient of every parameter that is trained to `gradients`, laid out as the parameters are, or adds to it. `ready` is
     /// called between two kernels of the network as soon as the queued work makes a bucket final.
-    void backward(Context& context, const float* batch, const float* parameters, float* gradients, const RngKey& key,
-                  bool accumulate = false, BucketReady ready = {});
+    void backward(Context& context, const PlanInputs& batch, const float* parameters, float* gradients,
+                  const RngKey& key, bool accumulate = false, BucketReady ready = {});
 
     /// The buckets of the gradient in the order in which backward finishes them. Parameters lie in the order of the
     /// layers and backward goes from the last layer to the first, so the final part begins at an offset that only
@@ -154,7 +155,7 @@ public:
 
     /// Segment k of backward, in the same way; see `backward` for the rest. Each replica's gradient is that of the mean
     /// over its own samples, as the averaging policies expect.
-    void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
+    void backward_segment(Context& context, std::size_t k, const PlanInputs& batch, const float* parameters,
                           float* gradients, const RngKey& key, bool accumulate, const double* merged, double* partial);
 
     /// Value `v` of the nodes: 0 the batch, k + 1 the output of node k. Valid only while the memory plan keeps it.
@@ -187,7 +188,7 @@ private:
     const float* convert_outputs(Context& context, const T* samples);
     void convert_output_gradients(Context& context);
 
-    /// Throws InvalidArgument if the batch lacks the column of a FromInput.
+    /// Throws InvalidArgument if the batch lacks a column that the network reads.
     void require_columns(const PlanInputs& batch) const;
     [[gnu::cold]] void check_buffers(const RngKey& key, const PassBuffers& buffers) const;
     /// Whether a pass is in training mode, with or without backward.
@@ -242,6 +243,7 @@ private:
     /// The node whose backward makes each bucket final.
     FixedArray<std::size_t> bucket_nodes_;
     std::size_t lowest_ = 0;
+    /// Whether the network reads other columns than an "input" of floats.
     bool reads_columns_ = false;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;

@@ -62,8 +62,8 @@ struct PlanBytes {
     [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
 };
 
-/// The batch of a forward pass: the address of its column "input", or the view of all columns, which a network with a
-/// FromInput needs. Owns nothing; made for one call.
+/// The batch of a pass: the address of its column "input", or the view of all columns, which a network with a FromInput, or
+/// with an input of ids or bytes, needs. Owns nothing; made for one call.
 class PlanInputs {
 public:
     PlanInputs(const float* input) : input_(input) {}                                 // NOLINT: it is one

@@ -114,6 +114,30 @@ concept Network = requires {
     typename N::Precision::Activation;
 };
 
+namespace impl {
+
+[[nodiscard]] constexpr ElementType input_type(std::span<const LayerInfo> layers) {
+    return layers.empty() ? ElementType::float32 : layers.front().column_type;
+}
+template <ElementType type>
+struct InputValueOf {
+    using Type = float;
+};
+template <>
+struct InputValueOf<ElementType::int32> {
+    using Type = std::int32_t;
+};
+template <>
+struct InputValueOf<ElementType::uint8> {
+    using Type = std::uint8_t;
+};
+
+}  // namespace impl
+
+/// The type of the values of a network's Input: float, std::int32_t for ids, or std::uint8_t for bytes.
+template <Network Net>
+using InputValue = typename impl::InputValueOf<impl::input_type(Net::layers)>::Type;
+
 /// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -106,7 +107,14 @@ CUPOLA_INLINE std::string summary(std::span<const LayerInfo> layers, const Shape
     const auto bytes = [&](const Shape& shape) {
         return bytes_text(static_cast<std::size_t>(batch * shape.size()) * element_bytes);
     };
-    cells.push_back({"", "Input", to_string(input), "", "", bytes(input)});
+    const auto type_text = [](ElementType type) {
+        return type == ElementType::float32 ? std::string() : text(", ", to_string(type));
+    };
+    const ElementType type = layers.front().column_type;
+    cells.push_back({"", "Input" + type_text(type), to_string(input), "", "",
+                     type == ElementType::float32
+                         ? bytes(input)
+                         : bytes_text(static_cast<std::size_t>(batch * input.size()) * size_of(type))});
     std::int64_t work = 0;
     for (const NodeInfo& node : nodes) {
         for (std::size_t i = node.layer; i < node.layer + node.layers; ++i) {
@@ -119,6 +127,7 @@ CUPOLA_INLINE std::string summary(std::span<const LayerInfo> layers, const Shape
             cells.push_back({std::string(layer.name),
                              text(i > node.layer ? "+ " : "", layer.description, tied ? ", tied to " : "",
                                   tied ? layers[layer.tied_to].name : std::string_view{},
+                                  layer.column.empty() ? std::string() : type_text(layer.column_type),
                                   frozen_text(parameters_of_layer(layers, i))),
                              to_string(layer.output), count > 0 ? grouped(count) : "",
                              layer.multiply_adds > 0 ? grouped(layer.multiply_adds) : "",

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/layers/layer.hpp>
@@ -61,6 +62,12 @@ struct LayerInfo {
     bool is_output = false;
     /// For a FromInput the column of the batch that it reads, instead of a value; otherwise empty.
     std::string_view column{};
+    /// For the first layer and for a FromInput the type of the column that the network's Input and the FromInput stand for,
+    /// and for ids their limit: they are in [0, ids). A FromInput of another type than float is a view of its column.
+    ElementType column_type = ElementType::float32;
+    std::int64_t ids = 0;
+    /// The column that a layer reads whose traits say that it reads ids or bytes.
+    std::string_view reads_column{};
 
     /// Whether its output and its input are the same memory; a Fork is a view with several readers.
     [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
@@ -124,6 +131,14 @@ struct LayerInfo {
 /// Whether backward leaves out the gradients of a layer's parameters: it is frozen, and its operation can.
 [[nodiscard]] constexpr bool omits_parameter_gradients(std::span<const LayerInfo> layers, std::size_t layer) {
     return is_frozen(layers, layer) && layers[layer].traits.can_omit_parameter_gradients;
+}
+
+/// Whether an input of the network is of ids or bytes.
+[[nodiscard]] constexpr bool reads_other_types(std::span<const LayerInfo> layers) {
+    for (const LayerInfo& layer : layers) {
+        if (!layer.reads_column.empty()) return true;
+    }
+    return false;
 }
 
 /// The number of columns that a network reads: that of its Input, and one per FromInput.

@@ -21,7 +21,7 @@ public:
     explicit ColumnInput(const BuildContext<Device, T>& build) : count_(build.batch * build.output.size()) {}
 
     void forward(const ForwardArgs<Device, T>& args) const {
-        Convert<Device>::run(args.context, args.column, args.output, count_);
+        Convert<Device>::run(args.context, static_cast<const float*>(args.column), args.output, count_);
     }
     void backward(const BackwardArgs<Device, T>&) const {}
 

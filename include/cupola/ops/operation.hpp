@@ -74,8 +74,9 @@ struct ForwardArgs {
     T* output = nullptr;
     /// The second input of an operation that has two.
     const T* second_input = nullptr;
-    /// In forward, the column of the batch that a FromInput reads.
-    const float* column = nullptr;
+    /// The column of the batch that a FromInput reads, of floats, or a layer whose LayerTraits::reads is another type, of that
+    /// type.
+    const void* column = nullptr;
     std::array<const float*, max_parameters> parameters{};
     /// Running statistics, which are read outside training; and the place where training writes the statistics of this
     /// batch, or null.

@@ -56,6 +56,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using LossType = CollectionOf<Loss>;
     using Options = TrainingOptions<Loss, Optimizer, Averaging, typename D::Options, Statistics>;
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
+    using InputSample = InputValue<Net>;
     using InspectionType = Inspection<typename D::Kernels>;
     /// The largest number of steps that are queued and whose reports have not been read.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
@@ -171,14 +172,15 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         }
     }
     /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
-    /// With several outputs, those of the last. Throws InvalidArgument for samples that hold a NaN or an infinity.
-    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
+    /// With several outputs, those of the last. The values of a sample are floats, or ids or bytes where the Input is of
+    /// those. Throws InvalidArgument for samples that hold a NaN, an infinity or an id that is out of range.
+    [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
                                              Weights weights = Weights::trained) {
         return predict_output(view_of(samples), Net::outputs.size() - 1, weights);
     }
     /// The same of the output of that name. Throws InvalidArgument if the network has none.
-    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples, std::string_view output,
-                                             Weights weights = Weights::trained) {
+    [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
+                                             std::string_view output, Weights weights = Weights::trained) {
         return predict_output(view_of(samples), output_of_name(Net::outputs, output), weights);
     }
     /// The same for a batch in host memory with a column per input of the network; other columns are not read.
@@ -192,12 +194,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The same for a vector or another contiguous range of whole samples, one after another. Throws InvalidArgument for another
     /// number of values.
     template <class Samples>
-        requires std::convertible_to<const Samples&, std::span<const float>>
+        requires std::convertible_to<const Samples&, std::span<const InputSample>>
     [[nodiscard]] std::vector<float> predict(const Samples& samples, Weights weights = Weights::trained) {
         return predict(whole_samples(samples), weights);
     }
     template <class Samples>
-        requires std::convertible_to<const Samples&, std::span<const float>>
+        requires std::convertible_to<const Samples&, std::span<const InputSample>>
     [[nodiscard]] std::vector<float> predict(const Samples& samples, std::string_view output,
                                              Weights weights = Weights::trained) {
         return predict(whole_samples(samples), output, weights);
@@ -299,17 +301,18 @@ private:
     using Parts =
         impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)>;
 
-    [[nodiscard]] static TensorView<const float, InputExtents> whole_samples(std::span<const float> values) {
+    [[nodiscard]] static TensorView<const InputSample, InputExtents> whole_samples(
+        std::span<const InputSample> values) {
         constexpr std::int64_t sample = Net::input_shape.size();
         const auto count = static_cast<std::int64_t>(values.size());
         require(count % sample == 0, "samples of this network have ", sample, " values each, and ", count,
                 " were given");
         return {values.data(), count / sample};
     }
-    [[nodiscard]] static BatchView view_of(const TensorView<const float, InputExtents>& samples) {
+    [[nodiscard]] static BatchView view_of(const TensorView<const InputSample, InputExtents>& samples) {
         static_assert(!Net::valid || count_inputs(Net::layers) == 1,
                       "this network has several inputs: give predict() a BatchView with a column for each");
-        const Column input{{input_column, ElementType::float32, Net::input_shape}, samples.data()};
+        const Column input{{input_column, element_type_of<InputSample>, Net::input_shape}, samples.data()};
         return {samples.batch(), {input}};
     }
     [[nodiscard]] std::vector<float> predict_output(const BatchView& samples, std::size_t output, Weights weights) {

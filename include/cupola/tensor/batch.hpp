@@ -127,9 +127,12 @@ public:
     /// The values of a column; null if there is no column of that name and type.
     template <class T>
     [[nodiscard]] const T* data(std::string_view name) const {
+        return static_cast<const T*>(data_of(name, element_type_of<T>));
+    }
+    [[nodiscard]] const void* data_of(std::string_view name, ElementType type) const {
         const ColumnSpec* const found = columns_.find(name);
-        if (found == nullptr || found->type != element_type_of<T>) return nullptr;
-        return static_cast<const T*>(data_[static_cast<std::size_t>(found - columns_.begin())]);
+        if (found == nullptr || found->type != type) return nullptr;
+        return data_[static_cast<std::size_t>(found - columns_.begin())];
     }
     /// The column "input", which a network reads.
     [[nodiscard]] const float* inputs() const { return data<float>(input_column); }

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -18,11 +19,14 @@ namespace cupola::inline CUPOLA_ABI {
 struct RequiredColumn {
     ColumnSpec column{};
     std::string_view reader = "the network";
+    /// For a column of ids that a network reads: they are in [0, ids). 0 for others.
+    std::int64_t ids = 0;
 };
 
 /// The column of a network's input.
-[[nodiscard]] constexpr RequiredColumn required_input(const Shape& input) {
-    return {{input_column, ElementType::float32, input}, "the network"};
+[[nodiscard]] constexpr RequiredColumn required_input(const Shape& input, ElementType type = ElementType::float32,
+                                                      std::int64_t ids = 0) {
+    return {{input_column, type, input}, "the network", ids};
 }
 
 /// Throws InvalidArgument unless `columns` has each of `required`. `subject` begins the message: "a batch has samples of

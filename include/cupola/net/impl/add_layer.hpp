@@ -11,11 +11,13 @@
 #include <string_view>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
 #include <cupola/net/modules.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -40,6 +42,8 @@ struct Walk {
     };
     std::array<KeptValue, layer_count> kept{};
     std::size_t kept_count = 0;
+    /// Whether a layer reads ids or bytes.
+    bool reads_other_types = false;
     /// The sets of parameters that have names (net/tied.hpp): the first and the last layer of each.
     struct TiedSet {
         std::uint64_t hash = 0;
@@ -99,6 +103,68 @@ constexpr const char* fill_layer(LayerInfo& layer) {
     return nullptr;
 }
 
+/// The input of the network that a value is, if it is one unchanged: the layer that has its type, or null. `value` becomes 0
+/// for the Input, and the value of the FromInput for another one.
+[[nodiscard]] constexpr const LayerInfo* input_of_value(std::span<const LayerInfo> layers, std::size_t& value) {
+    while (value > 0 && layers[value - 1].is_view() && layers[value - 1].column.empty())
+        value = layers[value - 1].reads;
+    if (value == 0) return &layers[0];
+    return layers[value - 1].column.empty() ? nullptr : &layers[value - 1];
+}
+
+/// Finds the input that a layer of ids or bytes reads, which thereby is of that type; writes the error if it reads none.
+template <std::size_t layer_count>
+[[nodiscard]] constexpr bool read_input_as_it_is(Walk<layer_count>& walk, LayerInfo& layer) {
+    std::size_t value = walk.value;
+    const LayerInfo* const found = input_of_value(walk.layers, value);
+    if (found == nullptr || !layer.traits.runs_on.empty()) {
+        describe(walk.diagnostic, walk.count + 1, layer);
+        walk.diagnostic << " reads an input of the network, of " << to_string(layer.traits.reads);
+        if (found != nullptr) {
+            walk.diagnostic << ", and OnDevice cannot place it on another device";
+        } else {
+            walk.diagnostic << ": put it after the Input or a FromInput; its input is " << walk.shape << " from ";
+            describe_source(walk.diagnostic, walk.layers, walk.value);
+        }
+        return false;
+    }
+    LayerInfo& input = walk.layers[value == 0 ? 0 : value - 1];
+    layer.reads_column = value == 0 ? input_column : input.column;
+    const std::int64_t ids = layer.traits.ids;
+    input.ids = input.column_type == layer.traits.reads && input.ids < ids ? input.ids : ids;
+    input.column_type = layer.traits.reads;
+    if (value > 0) input.kind = LayerKind::view;
+    walk.reads_other_types = true;
+    return true;
+}
+
+/// Writes the error if a layer reads an input as floats, or as ids or bytes, that another layer reads as another type.
+template <std::size_t layer_count>
+constexpr void check_input_types(Walk<layer_count>& walk) {
+    if (!walk.reads_other_types || !walk.diagnostic.empty()) return;
+    const auto check = [&](std::size_t read, const LayerInfo& layer, std::size_t place, ElementType type) {
+        std::size_t value = read;
+        const LayerInfo* const input = read == no_value ? nullptr : input_of_value(walk.layers, value);
+        if (input == nullptr || input->column_type == type || !walk.diagnostic.empty()) return;
+        const std::string_view column = value == 0 ? input_column : input->column;
+        describe(walk.diagnostic, place, layer);
+        walk.diagnostic << " reads " << (value == 0 ? "the Input" : input->type) << " as " << to_string(type);
+        for (std::size_t i = 0; i < walk.count; ++i) {
+            if (walk.layers[i].reads_column != column || walk.layers[i].traits.reads == type) continue;
+            describe(walk.diagnostic << ", and ", i + 1, walk.layers[i]);
+            walk.diagnostic << " as " << to_string(walk.layers[i].traits.reads);
+            return;
+        }
+    };
+    for (std::size_t i = 0; i < walk.count; ++i) {
+        const LayerInfo& layer = walk.layers[i];
+        const bool view = layer.is_view() && !layer.is_output;
+        if ((view && i + 1 < walk.count) || !layer.column.empty()) continue;
+        check(view ? i + 1 : layer.reads, layer, i + 1, layer.traits.reads);
+        check(layer.also_reads, layer, i + 1, layer.traits.reads);
+    }
+}
+
 /// Adds layer `L`, which reads `walk.value`.
 template <class L, std::size_t layer_count>
 constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
@@ -133,6 +199,7 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
         layer.buffer_offsets[b] = walk.buffer_elements;
         walk.buffer_elements += arena_extent(layer.buffers.list[b].shape.size());
     }
+    if (layer.traits.reads != ElementType::float32 && !read_input_as_it_is(walk, layer)) return;
     walk.value = ++walk.count;
     walk.shape = layer.output;
 }

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
@@ -23,6 +26,24 @@ namespace impl {
     for (std::size_t i = 0; i < values.size(); ++i) {
         const auto words = RandomStream(seed, RngDomain::user, stream, i).words(0);
         values[i] = static_cast<float>(standard_normal(words[0], words[1]));
+    }
+    return values;
+}
+
+/// `count` values of an input, as the floats that have their bytes first: random numbers, ids in [0, ids), or bytes.
+[[nodiscard]] inline std::vector<float> check_input(ElementType type, std::int64_t ids, std::uint64_t seed,
+                                                    std::uint32_t stream, std::int64_t count) {
+    if (type == ElementType::float32) return check_normal(seed, stream, count);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::uint32_t word = RandomStream(seed, RngDomain::user, stream, i).words(0)[0];
+        auto* const to = reinterpret_cast<std::byte*>(values.data());
+        if (type == ElementType::int32) {
+            const std::uint32_t id = uniform_below(word, static_cast<std::uint32_t>(ids));
+            std::memcpy(to + i * sizeof id, &id, sizeof id);
+        } else {
+            to[i] = static_cast<std::byte>(word >> 24);
+        }
     }
     return values;
 }

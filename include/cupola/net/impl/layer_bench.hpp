@@ -148,6 +148,7 @@ private:
         ForwardArgs<D> result{.context = context_};
         result.input = x_.data();
         result.output = y_.data();
+        result.column = x_.data();
         for (std::size_t p = 0; p < parameters_.size(); ++p) result.parameters[p] = parameters_[p].data();
         result.packed = packed_.bytes();
         result.saved = saved_.bytes();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/layer_bench.hpp>
 
@@ -31,7 +32,7 @@ struct LayerCase {
           result(to),
           prefix(inside == Activation::relu ? "with a ReLU inside, " : ""),
           bench(of, maker, {.activation = inside}, chosen, on),
-          input(check_normal(chosen.seed, 0, chosen.batch * of.input.size())),
+          input(check_input(of.traits.reads, of.traits.ids, chosen.seed, 0, chosen.batch * of.input.size())),
           weighting(check_normal(chosen.seed, 1, chosen.batch * of.output.size())) {
         constexpr std::uint32_t first_stream = 16;
         for (std::uint32_t p = 0; p < layer.parameters.count; ++p) {
@@ -57,8 +58,9 @@ struct LayerCase {
         return bench.backward(weights, how);
     }
 
-    /// Tensor 0 is the input, the others are the parameters.
+    /// Tensor 0 is the input, the others are the parameters. Ids and bytes have no gradient.
     [[nodiscard]] std::size_t tensors() const { return parameters.size() + 1; }
+    [[nodiscard]] std::size_t first_tensor() const { return layer.traits.reads == ElementType::float32 ? 0 : 1; }
     [[nodiscard]] std::string name_of(std::size_t tensor) const {
         return tensor == 0 ? "the input" : layer.parameters.list[tensor - 1].name;
     }

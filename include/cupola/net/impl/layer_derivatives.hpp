@@ -23,7 +23,7 @@ public:
 
     void run() {
         const double tolerance = c_.options.tolerance > 0 ? c_.options.tolerance : 3e-3;
-        for (std::size_t t = 0; t < c_.tensors(); ++t) {
+        for (std::size_t t = c_.first_tensor(); t < c_.tensors(); ++t) {
             const Floats& values = c_.value_of(t);
             const double step = (c_.options.step > 0 ? c_.options.step : 3e-3) * check_size(values);
             DirectionalDerivatives derivatives;

@@ -62,8 +62,8 @@ public:
         for (const RequiredColumn& each : required_inputs(layers)) {
             float* values = samples_.data();
             if (stream > 0) {
-                const Floats random =
-                    check_normal(options.seed, 100 + stream, options.batch * each.column.shape.size());
+                const Floats random = check_input(each.column.type, each.ids, options.seed, 100 + stream,
+                                                  options.batch * each.column.shape.size());
                 columns_.emplace_back(context_, random.size() * sizeof(float));
                 columns_.back().write(random);
                 values = columns_.back().data();
@@ -95,7 +95,7 @@ public:
     [[nodiscard]] LayerGradients backward(bool accumulate = false,
                                           float before = std::numeric_limits<float>::quiet_NaN()) {
         gradients_.write(Floats(gradients_.read().size(), before));
-        plan_.backward(context_, samples_.data(), parameters_.data(), gradients_.data(), key(), accumulate);
+        plan_.backward(context_, inputs_, parameters_.data(), gradients_.data(), key(), accumulate);
         LayerGradients result{{}, {gradients_.read()}};
         if (plan_.options().input_gradient) {
             result.input.resize(samples_.read().size());

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/net/impl/checked_losses.hpp>
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/network_bench.hpp>
@@ -37,9 +38,11 @@ public:
                  const GradientCheckOptions& options, GradientCheck& result)
         : bench_(bench), decays_(std::move(decays)), options_(options), result_(result) {
         const Shape& input = layers[0].input;
-        samples_ = check_normal(options.seed, 0, options.batch * input.size());
+        const ElementType type = layers[0].column_type;
+        samples_ = check_input(type, layers[0].ids, options.seed, 0, options.batch * input.size());
+        differentiable_ = type == ElementType::float32;
         parameters_.assign(static_cast<std::size_t>(arena_elements(layers)), 0.0F);
-        tensors_.push_back({"the input", input, 0, samples_.size(), true});
+        if (differentiable_) tensors_.push_back({"the input", input, 0, samples_.size(), true});
         std::uint32_t number = 0;
         for (std::size_t i = 0; i < layers.size(); ++i) {
             for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
@@ -146,7 +149,8 @@ private:
                 for (std::size_t i = 0; i < values.size(); ++i) values[i] += last_bit * values[i] * random[i];
                 return values;
             };
-            const double other = bench_.forward(perturbed(samples_, 1 + 2 * k), perturbed(parameters_, 2 + 2 * k));
+            const double other = bench_.forward(differentiable_ ? perturbed(samples_, 1 + 2 * k) : samples_,
+                                                perturbed(parameters_, 2 + 2 * k));
             largest = std::max(largest, std::abs(other - loss));
         }
         return largest;
@@ -242,6 +246,8 @@ private:
     Floats samples_, parameters_;
     LayerGradients gradients_;
     std::vector<CheckedTensor> tensors_;
+    /// Whether the input is of floats: ids and bytes have no gradient.
+    bool differentiable_ = true;
     double noise_ = 0;
 };
 
@@ -256,7 +262,9 @@ template <class Net, class D, class Loss>
         return checked_losses<D>(data_loss(loss), Net::outputs, options, context);
     };
     const auto make = &Plan<D>::template make<Net>;
-    NetworkBench<D> bench(make, Net::layers, losses, {.batch = options.batch, .input_gradient = true}, options, device);
+    const bool of_input = Net::layers.front().column_type == ElementType::float32;
+    NetworkBench<D> bench(make, Net::layers, losses, {.batch = options.batch, .input_gradient = of_input}, options,
+                          device);
     NetworkBench<D> without(make, Net::layers, losses, {.batch = options.batch}, options, device);
     NetworkCheck(bench, Net::layers, decays_of<Loss>(Net::layers), options, result).run(without);
     return result;

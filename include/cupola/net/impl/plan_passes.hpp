@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/impl/folded_norm.hpp>
@@ -86,12 +88,13 @@ void Plan<Device, T>::convert_output_gradients(Context& context) {
 }
 
 template <class Device, class T>
-void Plan<Device, T>::backward(Context& context, const float* batch, const float* parameters, float* gradients,
+void Plan<Device, T>::backward(Context& context, const PlanInputs& batch, const float* parameters, float* gradients,
                                const RngKey& key, bool accumulate, BucketReady ready) {
     check_context(context);
     convert_output_gradients(context);
     run_backward(infos_.size(), lowest_,
-                 {.batch = ends_.batch(batch),
+                 {.batch = ends_.batch(batch.input()),
+                  .columns = batch.columns(),
                   .parameters = parameters,
                   .gradients = gradients,
                   .key = key,
@@ -125,11 +128,12 @@ const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, c
 }
 
 template <class Device, class T>
-void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
-                                       float* gradients, const RngKey& key, bool accumulate, const double* merged,
-                                       double* partial) {
+void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const PlanInputs& batch,
+                                       const float* parameters, float* gradients, const RngKey& key, bool accumulate,
+                                       const double* merged, double* partial) {
     check_context(context);
-    const Call call{.batch = ends_.batch(batch),
+    const Call call{.batch = ends_.batch(batch.input()),
+                    .columns = batch.columns(),
                     .parameters = parameters,
                     .gradients = gradients,
                     .key = key,
@@ -175,7 +179,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     bytes_.activations =
         plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
     ends_ = {plan_ends(layers, options.batch, backward, options.input_gradient, sizeof(T)),
-             options.batch * layers.front().input.size()};
+             options.batch * converted_inputs(layers)};
     std::size_t outputs = 0, offset = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         if (!infos_[i].is_output && i + 1 < infos_.size()) continue;
@@ -186,7 +190,9 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     outputs_.keep_first(outputs);
     bytes_.activations += ends_.bytes();
     lowest_ = lowest_node(infos_, options.input_gradient);
-    reads_columns_ = count_inputs(layers) > 1;
+    reads_columns_ = count_inputs(layers) > 1 || reads_other_types(layers);
+    require(!options.input_gradient || layers.front().column_type == ElementType::float32, "an input of ",
+            to_string(layers.front().column_type), " has no gradient");
     std::size_t all_reduces = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const LayerInfo& layer = layers[infos_[i].layer];
@@ -224,10 +230,14 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
 template <class Device, class T>
 void Plan<Device, T>::require_columns(const PlanInputs& batch) const {
     if (!reads_columns_) return;
+    const auto check = [&](std::string_view column, ElementType type) {
+        require(batch.columns() != nullptr && batch.columns()->data_of(column, type) != nullptr,
+                "a pass of this network reads the column ", column, " of ", to_string(type), ", which its batch lacks");
+    };
+    const ElementType input = layers_.front().column_type;
+    if (input != ElementType::float32) check(input_column, input);
     for (const LayerInfo& layer : layers_) {
-        const bool given = layer.column.empty() || (batch.columns() != nullptr &&
-                                                    batch.columns()->template data<float>(layer.column) != nullptr);
-        require(given, "a pass of this network reads the column ", layer.column, " of float32, which its batch lacks");
+        if (!layer.column.empty()) check(layer.column, layer.column_type);
     }
 }
 
@@ -346,8 +356,9 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
     BackwardArgs<Device, T>& args = bound_[i];
     if (storage_of(infos_, info.reads) == 0) args.input = call.batch;
     if (info.also_reads != no_value && storage_of(infos_, info.also_reads) == 0) args.second_input = call.batch;
-    if (!layer.column.empty() && call.columns != nullptr)
-        args.column = call.columns->template data<float>(layer.column);
+    const std::string_view column = layer.reads_column.empty() ? layer.column : layer.reads_column;
+    if (!column.empty() && call.columns != nullptr)
+        args.column = call.columns->data(call.columns->columns().place_of(column));
     const LayerInfo& owner = parameters_of_layer(layers_, info.layer);
     for (std::size_t k = 0; k < owner.parameters.count; ++k) {
         const bool other = owner.frozen[k] && call.buffers.frozen != nullptr;

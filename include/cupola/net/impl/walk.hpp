@@ -178,6 +178,7 @@ template <class... Modules>
             last.only_read_aside = last.only_read_aside || last.is_output;
         }
         check_kept_values(walk);
+        check_input_types(walk);
         check_tied_sets(walk);
         if (walk.diagnostic.empty()) check_names(walk);
     }

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/inputs.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/impl/metric_feed.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -21,6 +23,7 @@
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
+#include <cupola/tensor/ids.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -54,7 +57,8 @@ public:
                                              Weights weights);
 
 private:
-    void require_finite(Context& context, const BatchView& batch, std::int64_t number) const;
+    /// Whether the inputs of a batch are finite, and their ids in range.
+    void require_valid(Context& context, const BatchView& batch, std::int64_t number) const;
 
     /// Runs the network, and returns the plan, whose outputs are valid until its next pass.
     Plan<Kernels, T>& forward(int device, const BatchView& samples, Weights weights);
@@ -94,7 +98,7 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
             require_batch(batch, set_.required_columns());
             Plan<Kernels, T>* plan = nullptr;
             if (batch.size > 0) {
-                require_finite(context, batch, i);
+                require_valid(context, batch, i);
                 plan = &forward(device, batch, weights);
                 for (std::size_t k = 0; k < losses; ++k) {
                     results[static_cast<std::size_t>(i) * losses + k] =
@@ -153,7 +157,7 @@ std::vector<float> Evaluator<D, T>::predict(const BatchView& samples, const Netw
             const std::size_t bytes = static_cast<std::size_t>(samples.size) * column.bytes();
             memory[i] = typename Kernels::Arena(bytes, "the samples of a prediction");
             Kernels::copy_from_host(context, memory[i].data(),
-                                    reinterpret_cast<const std::byte*>(samples.data<float>(column.name)), bytes);
+                                    static_cast<const std::byte*>(samples.data_of(column.name, column.type)), bytes);
             view.push_back({column, memory[i].data()});
         }
         const float* const from = forward(0, view, weights).output(number);
@@ -164,10 +168,18 @@ std::vector<float> Evaluator<D, T>::predict(const BatchView& samples, const Netw
 }
 
 template <class D, class T>
-void Evaluator<D, T>::require_finite(Context& context, const BatchView& batch, std::int64_t number) const {
+void Evaluator<D, T>::require_valid(Context& context, const BatchView& batch, std::int64_t number) const {
     for (const RequiredColumn& each : inputs_) {
         const ColumnSpec& column = each.column;
         const auto elements = static_cast<std::size_t>(batch.size * column.shape.size());
+        if (column.type == ElementType::int32) {
+            const auto* const ids = batch.data<std::int32_t>(column.name);
+            const IdReport bad =
+                ops::IdCheck<Kernels>::find(context, ids, static_cast<std::int64_t>(elements), each.ids);
+            require(bad.place < 0, "the ids of an input must be in range, but in batch ", number, ' ',
+                    bad.place < 0 ? std::string() : bad_id_text(column, bad.place, bad.id, each.ids));
+        }
+        if (column.type != ElementType::float32) continue;
         const float* const values = batch.data<float>(column.name);
         if (all_finite(context, std::span(values, elements))) continue;
         std::vector<float> samples(elements);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/inputs.hpp>
@@ -42,6 +43,7 @@ template <class Device, class T>
     for (std::int64_t i = 0; i < batch.size; ++i) {
         for (const RequiredColumn& each : inputs) {
             const ColumnSpec& column = each.column;
+            if (column.type != ElementType::float32) continue;
             const std::int64_t elements = column.shape.size();
             if (finite(batch.data<float>(column.name) + i * elements, elements)) continue;
             const bool other = column.name != input_column;

@@ -11,6 +11,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/pass_recordings.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -20,6 +21,7 @@
 #include <cupola/parallel/impl/sync_batch_norm_group.hpp>
 #include <cupola/parallel/impl/taken_batches.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -87,6 +89,9 @@ private:
     /// Computes the losses of a batch, and their gradients at the network's outputs.
     void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch);
 
+    /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
+    void queue_id_check(int device, const BatchToRun& begun, const BatchView& batch);
+
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite.
     void poison(int device, int replica, const BatchToRun& begun);
 
@@ -112,6 +117,8 @@ private:
     FixedArray<BatchToRun> begun_together_;
     /// The factors of the losses.
     FixedArray<double> factors_;
+    /// Whether the network reads ids.
+    bool reads_ids_ = false;
     /// Pooled sums of the replicas that run in step, per device.
     FixedArray<FixedArray<double>> merged_;
     StepTrace trace_{};
@@ -132,6 +139,7 @@ ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D
       marked_(static_cast<std::size_t>(set.device_count())),
       factors_(options.losses.size()) {
     for (std::size_t k = 0; k < options.losses.size(); ++k) factors_[k] = options.losses[k].entry.factor;
+    for (const RequiredColumn& each : set.required_columns()) reads_ids_ = reads_ids_ || each.ids > 0;
 }
 
 template <class D, class T>
@@ -204,7 +212,7 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
                 if (k + 1 < buckets) here.queue->mark_bucket(k);
             };
             using BucketReady = typename NetworkPlan::BucketReady;
-            begun.plan->backward(context, batch.inputs(), parameters, set_.row(replica), key, begun.accumulates,
+            begun.plan->backward(context, batch, parameters, set_.row(replica), key, begun.accumulates,
                                  marks ? BucketReady(ready) : BucketReady());
             // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
             poison(device, replica, begun);
@@ -230,6 +238,7 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
         if (options_.sums_losses)
             ops::TrainingStep<Kernels>::sum_losses(context, {reports, options_.losses.size()}, factors_, report);
     }
+    if (reads_ids_) queue_id_check(device, begun, batch);
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
     double weight = static_cast<double>(set_.network().loss_scale);
     if (options_.gradient_accumulation_steps > 1) {
@@ -240,6 +249,22 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
         if (weight * each.entry.factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
         scale(context, std::span(begun.plan->output_gradient(each.output), count), weight * each.entry.factor);
+    }
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::queue_id_check(int device, const BatchToRun& begun, const BatchView& batch) {
+    State& state = set_.at(device);
+    std::byte* const block = state.queue->status();
+    IdReport* const report = set_.status(device).bad_id(block, begun.number);
+    state.queue->write(report, no_bad_id);
+    const std::span<const RequiredColumn> required = set_.required_columns();
+    for (std::size_t c = 0; c < required.size(); ++c) {
+        if (required[c].ids == 0) continue;
+        const ColumnSpec& column = required[c].column;
+        ops::IdCheck<Kernels>::queue(state.worker.context(), batch.data<std::int32_t>(column.name),
+                                     batch.size * column.shape.size(), required[c].ids, static_cast<std::int32_t>(c),
+                                     report, &set_.status(device).report(block, begun.number)->sum);
     }
 }
 
@@ -291,9 +316,8 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
     note(device, "backward");
     for (std::size_t k = 0; k <= all_reduces; ++k) {
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-            plan.backward_segment(context, k, batch.batch.inputs(), set_.parameters(replica), set_.row(replica),
-                                  batch.key, begun.accumulates, merged,
-                                  sync_batch_norm_.partial(all_reduces + k, replica));
+            plan.backward_segment(context, k, batch.batch, set_.parameters(replica), set_.row(replica), batch.key,
+                                  begun.accumulates, merged, sync_batch_norm_.partial(all_reduces + k, replica));
             if (k == all_reduces) poison(device, replica, begun);
         });
         if (k < all_reduces && !all_reduce(device, step, Direction::backward, k, all_reduces + k, merged)) return false;

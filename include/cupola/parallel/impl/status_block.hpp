@@ -9,6 +9,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -16,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// The device scalars of a step, the sums of squares of the regularised parameters, where the replicas' gradients are not
-/// finite, a `LossReport` and the batch statistics of each of the device's batches.
+/// finite, and of each of the device's batches a `LossReport`, an `IdReport` and the statistics.
 class StatusBlock {
 public:
     StatusBlock() = default;
@@ -30,7 +31,8 @@ public:
           losses_(losses),
           not_finite_(scalars + regularized * sizeof(double)),
           reports_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
-          statistics_(aligned(reports_ + batches * (1 + losses) * sizeof(LossReport))),
+          ids_(aligned(reports_ + batches * (1 + losses) * sizeof(LossReport))),
+          statistics_(aligned(ids_ + batches * sizeof(IdReport))),
           bytes_(aligned(statistics_ + batches * buffers_ * sizeof(float))) {}
 
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
@@ -60,13 +62,18 @@ public:
     [[nodiscard]] LossReport* reports_of_losses(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<LossReport*>(block + reports_) + batches_ + batch * losses_;
     }
+    /// The first id of a batch that is out of range; written only where the network reads ids.
+    [[nodiscard]] IdReport* bad_id(std::byte* block, std::size_t batch) const {
+        return reinterpret_cast<IdReport*>(block + ids_) + batch;
+    }
     [[nodiscard]] float* statistics(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<float*>(block + statistics_) + batch * buffers_;
     }
 
 private:
     static constexpr std::size_t scalars = 64;
-    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
+    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, reports_ = 0, ids_ = 0, statistics_ = 0,
+                bytes_ = 0;
 };
 
 }  // namespace impl

@@ -3,6 +3,7 @@
 // StepReports: the reports of the steps in flight, made from the copies of the devices' status.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -10,11 +11,15 @@
 #include <span>
 #include <string_view>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/impl/step_report_builder.hpp>
+#include <cupola/tensor/ids.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -38,7 +43,7 @@ public:
     bool read(std::int64_t step);
 
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
-    /// that is not a class.
+    /// that is not a class, and for an id that is out of range.
     [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica);
 
 private:
@@ -47,6 +52,8 @@ private:
     }
     /// The report of loss `k` of a batch.
     [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica, std::size_t k);
+    /// Throws InvalidArgument if the batch has an id that is out of range.
+    [[gnu::cold]] void require_ids(std::int64_t step, int part, int replica);
 
     bool read_replica(std::int64_t step, int replica);
 
@@ -85,12 +92,27 @@ int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
     int found = -1;
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         if (counts_.of(step, part, replica) == 0) continue;
+        require_ids(step, part, replica);
         bool finite = true;
         for (std::size_t k = 0; k < functions_.losses.size(); ++k)
             finite = finite && std::isfinite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
         if (!finite && found < 0) found = part;
     }
     return found;
+}
+
+template <class D, class T>
+void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
+    const std::span<const RequiredColumn> required = set_.required_columns();
+    if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
+    if (!set_.is_here(replica)) return;  // its process reports it
+    const int device = set_.device_of(replica);
+    const IdReport& bad =
+        *set_.status(device).bad_id(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+    if (bad.place < 0) return;
+    const RequiredColumn& column = required[static_cast<std::size_t>(bad.column)];
+    throw InvalidArgument(text("the ids of an input must be in range, but in the batch of replica ", replica,
+                               " in step ", step, ' ', bad_id_text(column.column, bad.place, bad.id, column.ids)));
 }
 
 template <class D, class T>

@@ -34,7 +34,8 @@ inline void __syncthreads(const char* file = __builtin_FILE(), int line = __buil
     cupola::emulator::barrier({file, line});
 }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFU, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    static_cast<void>(cupola::emulator::exchange(cupola::emulator::WarpOperation::synchronize, mask, 0, 0, {file, line}));
+    static_cast<void>(
+        cupola::emulator::exchange(cupola::emulator::WarpOperation::synchronize, mask, 0, 0, {file, line}));
 }
 inline void __threadfence_block() {}
 inline void __threadfence() {}
@@ -93,6 +94,9 @@ inline int __any_sync(unsigned mask, int predicate, const char* file = __builtin
 inline int __all_sync(unsigned mask, int predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return __ballot_sync(mask, predicate, file, line) == mask ? 1 : 0;
 }
+
+/// 1 + the place of the lowest bit, 0 for none.
+inline int __ffs(int value) { return __builtin_ffs(value); }
 
 template <class V>
 V __ldg(const V* from) {
