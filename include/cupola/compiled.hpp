@@ -26,6 +26,7 @@
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/dropout.hpp>
 #include <cupola/ops/embedding.hpp>
+#include <cupola/ops/from_bytes.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/linear.hpp>

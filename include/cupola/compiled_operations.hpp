@@ -16,6 +16,7 @@ CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Convolution<Host, 
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Dropout<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const double&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Embedding<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const EmbeddingShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Fork<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::FromBytes<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const BytesShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Linear<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LinearShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LocalResponseNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LrnThenPool<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&, const PoolingShape&);

@@ -14,6 +14,7 @@
 #include <cupola/ops/cuda/elementwise_loss.hpp>
 #include <cupola/ops/cuda/embedding.hpp>
 #include <cupola/ops/cuda/fold_batch_norm.hpp>
+#include <cupola/ops/cuda/from_bytes.hpp>
 #include <cupola/ops/cuda/gradient_norm.hpp>
 #include <cupola/ops/cuda/id_check.hpp>
 #include <cupola/ops/cuda/linear.hpp>

@@ -10,6 +10,7 @@
 #include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/embedding.hpp>
 #include <cupola/ops/host/fold_batch_norm.hpp>
+#include <cupola/ops/host/from_bytes.hpp>
 #include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
 #include <cupola/ops/host/lrn_then_pool.hpp>

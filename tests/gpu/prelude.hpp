@@ -40,6 +40,7 @@
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/flatten.hpp>
+#include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/linear.hpp>

@@ -50,13 +50,12 @@ inline void queue_take_batch(const CudaContext& context, const BatchView& batch,
     TakeBatch<1> each{};
     each.healthy = healthy;
     for (const ColumnSpec& column : to.columns()) {
-        require(column.bytes() % sizeof(std::int32_t) == 0, "a batch on Cuda has columns of 4-byte elements, not ",
-                to_string(column.type), " as in column ", column.name);
-        const std::size_t from = batch.columns().place_of(column.name);
-        each.column[each.columns++] = {
-            static_cast<const std::int32_t*>(batch.data(from)),
-            reinterpret_cast<std::int32_t*>(to.data(static_cast<std::size_t>(&column - to.columns().begin()))),
-            batch.size * static_cast<std::int64_t>(column.bytes() / sizeof(std::int32_t))};
+        constexpr std::int64_t word = sizeof(std::int32_t);
+        const auto* const from = static_cast<const std::byte*>(batch.data(batch.columns().place_of(column.name)));
+        const std::int64_t bytes = batch.size * static_cast<std::int64_t>(column.bytes());
+        const std::int64_t words = reinterpret_cast<std::uintptr_t>(from) % word == 0 ? bytes / word : 0;
+        each.column[each.columns++] = {from, to.data(static_cast<std::size_t>(&column - to.columns().begin())), words,
+                                       bytes - words * word};
     }
     if (aligned_for_packs(each.column[0].from, each.column[0].to)) {
         const TakeBatch<4> packs(each);

@@ -65,15 +65,21 @@ struct SetBytes {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
 };
 
-/// One column of a batch, as words of 4 bytes.
+/// One column of a batch, as words of 4 bytes and the bytes after them, fewer than a word, or all where the column does not
+/// begin at a word.
 struct TakenColumn {
-    const std::int32_t* from;
-    std::int32_t* to;
-    std::int64_t words;
+    const std::byte* from;
+    std::byte* to;
+    std::int64_t words, bytes;
+
+    CUPOLA_HOST_DEVICE void copy_word(std::int64_t i) const {
+        reinterpret_cast<std::int32_t*>(to)[i] = reinterpret_cast<const std::int32_t*>(from)[i];
+    }
+    CUPOLA_HOST_DEVICE void copy_byte(std::int64_t i) const { to[words * 4 + i] = from[words * 4 + i]; }
 };
 
-/// Copies a batch into the buffers that a captured step reads: `n` words of the first column per thread, then one word of the
-/// other columns per thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
+/// Copies a batch into the buffers that a captured step reads: `n` words of the first column per thread, then one word, or one
+/// byte, per thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
 template <int n>
 struct TakeBatch {
     TakenColumn column[max_columns];
@@ -92,26 +98,25 @@ struct TakeBatch {
         const std::int64_t packs = (first.words + n - 1) / n;
         if (i >= packs) {
             i -= packs;
-            for (int c = 1; c < columns; ++c) {
-                if (i < column[c].words) {
-                    column[c].to[i] = column[c].from[i];
-                    return;
-                }
-                i -= column[c].words;
+            for (int c = 0; c < columns; ++c) {
+                const std::int64_t words = c == 0 ? 0 : column[c].words;
+                if (i < words) return column[c].copy_word(i);
+                if (i - words < column[c].bytes) return column[c].copy_byte(i - words);
+                i -= words + column[c].bytes;
             }
             return;
         }
         std::int64_t at = i * n;
         if (at + n <= first.words) {
-            *reinterpret_cast<Pack<std::int32_t, n>*>(first.to + at) =
-                *reinterpret_cast<const Pack<std::int32_t, n>*>(first.from + at);
+            *reinterpret_cast<Pack<std::int32_t, n>*>(first.to + at * 4) =
+                *reinterpret_cast<const Pack<std::int32_t, n>*>(first.from + at * 4);
         } else {
-            for (; at < first.words; ++at) first.to[at] = first.from[at];
+            for (; at < first.words; ++at) first.copy_word(at);
         }
     }
     [[nodiscard]] std::int64_t threads() const {
-        std::int64_t count = (column[0].words + n - 1) / n;
-        for (int c = 1; c < columns; ++c) count += column[c].words;
+        std::int64_t count = (column[0].words + n - 1) / n + column[0].bytes;
+        for (int c = 1; c < columns; ++c) count += column[c].words + column[c].bytes;
         return count;
     }
 };
