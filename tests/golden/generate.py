@@ -122,6 +122,13 @@ CONVOLUTIONS = [
     ("3x3, SAME, 16 to 16 channels", 3, 6, 6, 16, 16, 3, 1, True),
     ("one channel, one filter", 1, 5, 5, 1, 1, 3, 1, True),
 ]
+# name, batch, ids per sample, rows of the table, width, padding (-1 for none)
+EMBEDDINGS = [
+    ("7 ids, width 5", 3, 4, 7, 5, -1),
+    ("one id", 1, 1, 1, 1, -1),
+    ("with a padding", 4, 9, 11, 8, 2),
+    ("more rows than ids", 2, 5, 300, 3, -1),
+]
 LINEARS = [("5 to 3", 4, 5, 3), ("64 to 10, batch 1", 1, 64, 10), ("37 to 19, odd", 7, 37, 19), ("1 to 1", 3, 1, 1)]
 # name, batch, height, width, channels, kernel, stride, same, ties
 POOLS = [
@@ -185,6 +192,29 @@ def linear(torch):
         gradients = torch.autograd.grad(y, (tx, tw, tb), torch.tensor(dy, dtype=torch.float64))
         figures = [x, weights, biases, y.detach().numpy(), dy, *(g.numpy() for g in gradients)]
         header.case(quoted(name), str(n), str(inputs), str(outputs), *("@" + header.array(a) for a in figures))
+    header.write()
+
+
+def embedding(torch):
+    header = Header("embedding", "Embedding", "Embeddings, forward and backward, by PyTorch.")
+    for index, (name, n, ids_per_sample, count, width, padding) in enumerate(EMBEDDINGS):
+        random = np.random.RandomState(250 + index)
+        ids = random.randint(0, count, (n, ids_per_sample))
+        module = torch.nn.Embedding(count, width, padding_idx=padding if padding >= 0 else None).double()
+        with torch.no_grad():
+            table = floats(random, count, width)
+            if padding >= 0:
+                table[padding] = 0  # what PyTorch initialises it with
+            module.weight.copy_(torch.tensor(table, dtype=torch.float64))
+        dy = floats(random, n, ids_per_sample, width)
+        y = module(torch.tensor(ids))
+        y.backward(torch.tensor(dy, dtype=torch.float64))
+        header.case(
+            quoted(name),
+            *map(str, (n, ids_per_sample, count, width, padding)),
+            "@" + header.array(ids, "std::int32_t"),
+            *("@" + header.array(a) for a in (table, y.detach().numpy(), dy, module.weight.grad.numpy())),
+        )
     header.write()
 
 
@@ -853,6 +883,7 @@ def generate():
     torch.set_num_threads(1)  # one order of summation
     exchange = {}
     conv2d(torch, exchange)
+    embedding(torch)
     linear(torch)
     pool(torch, "max", exchange)
     pool(torch, "average", exchange)

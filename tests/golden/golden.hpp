@@ -27,6 +27,15 @@ struct Conv2dCase {
     std::span<const float> output_gradient, input_gradient, weight_gradient, bias_gradient;
 };
 
+// `padding` is an id whose row is zeros, or -1.
+struct EmbeddingCase {
+    std::string_view name;
+    std::size_t batch, ids_per_sample, count, width;
+    std::int64_t padding;
+    std::span<const std::int32_t> ids;
+    std::span<const float> table, output, output_gradient, table_gradient;
+};
+
 struct LinearCase {
     std::string_view name;
     std::size_t batch, inputs, outputs;

@@ -87,6 +87,7 @@
 #include "../golden/batch_norm.hpp"
 #include "../golden/conv2d.hpp"
 #include "../golden/cross_entropy.hpp"
+#include "../golden/embedding.hpp"
 #include "../golden/linear.hpp"
 #include "../golden/local_response_norm.hpp"
 #include "../golden/losses.hpp"

@@ -3,6 +3,7 @@
 // Operations against PyTorch's results (tests/golden, written by tests/golden/generate.py): a second oracle, by
 // other people.
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "../golden/batch_norm.hpp"
 #include "../golden/conv2d.hpp"
 #include "../golden/cross_entropy.hpp"
+#include "../golden/embedding.hpp"
 #include "../golden/linear.hpp"
 #include "../golden/local_response_norm.hpp"
 #include "../golden/max_pool2d.hpp"
@@ -107,6 +109,30 @@ TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's values", D, golden_linea
     }
 }
 TEST_CASE_TEMPLATE_APPLY(golden_linear, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("embeddings give PyTorch's values", D, golden_embedding) {
+    for (const golden::EmbeddingCase& c : golden::embedding_cases) {
+        for (const int threads : thread_counts<D>()) {
+            INFO(std::string(c.name));
+            Problem problem;
+            problem.input = {c.ids_per_sample};
+            problem.output = {c.ids_per_sample, c.width};
+            problem.batch = number(c.batch);
+            problem.threads = threads;
+            const auto ids = std::as_bytes(c.ids);
+            problem.column.assign(ids.begin(), ids.end());
+            problem.dy = list(c.output_gradient);
+            problem.parameters.push_back(list(c.table));
+            const EmbeddingShape shape{number(c.count), number(c.width), c.padding};
+            const Outcome outcome = operation_run::run<D>(problem, [&](const BuildContext<D>& build) {
+                return ops::Embedding<D, float>(build, shape);
+            });
+            CHECK(distance(outcome.output, c.output) == 0);
+            CHECK(distance(outcome.parameter_gradients[0], c.table_gradient) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(golden_embedding, Devices);
 
 TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's values", D, golden_pooling) {
     const auto check_all = [](std::span<const golden::Pool2dCase> cases, PoolingKind kind) {

@@ -7,7 +7,8 @@
 //   optimizer.exp_avg.conv1.weight         the optimiser's state
 //   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
-//                                          there are others, cupola.frozen where parameters are, the checksum and the run's own texts (io/checkpoint_info.hpp)
+//                                          there are others, cupola.frozen where parameters are, cupola.inputs of ids
+//                                          and bytes, the checksum and the run's own texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
@@ -88,6 +89,7 @@ enum class FrozenInFile : std::uint8_t { as_in_network, any };
                                                 FrozenInFile frozen = FrozenInFile::as_in_network) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
+    if (checkpoint.resumable) impl::check_inputs(file, layers);
     std::vector<LayerInfo> layers_of_file;
     if (checkpoint.resumable && frozen == FrozenInFile::any) {
         layers_of_file = impl::frozen_as_in(file, layers);

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/layers/layer.hpp>
@@ -23,12 +24,6 @@
 #include <cupola/ops/embedding.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-struct PaddingIdOption {
-    std::int64_t value = -1;
-    bool operator==(const PaddingIdOption&) const = default;
-};
-[[nodiscard]] constexpr PaddingIdOption padding_id(std::int64_t id) { return {id}; }
 
 template <std::int64_t count, std::int64_t width, auto... options>
 struct Embedding {

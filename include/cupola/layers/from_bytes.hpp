@@ -13,64 +13,24 @@
 // `means` and `deviations` are in units of a byte, one for all or one per channel (at most 4); by default 0 and 255.
 #pragma once
 
-#include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <type_traits>
 
 #include <cupola/core/element_type.hpp>
-#include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/from_bytes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-namespace impl {
-
-/// Up to four numbers as an option of a layer.
-struct ByteConstants {
-    static constexpr std::size_t capacity = BytesShape::max_constants;
-    Number value[capacity]{};
-    std::size_t count = 0;
-
-    [[nodiscard]] constexpr double at(std::size_t channel) const { return value[count == 1 ? 0 : channel]; }
-    bool operator==(const ByteConstants&) const = default;
-};
-
-template <class... N>
-[[nodiscard]] constexpr ByteConstants byte_constants(N... numbers) {
-    return {{Number(static_cast<double>(numbers))...}, sizeof...(N)};
-}
-
-}  // namespace impl
-
-struct MeansOption {
-    impl::ByteConstants value;
-    bool operator==(const MeansOption&) const = default;
-};
-struct DeviationsOption {
-    impl::ByteConstants value;
-    bool operator==(const DeviationsOption&) const = default;
-};
-
-template <std::convertible_to<double>... N>
-    requires(sizeof...(N) >= 1 && sizeof...(N) <= impl::ByteConstants::capacity)
-[[nodiscard]] constexpr MeansOption means(N... numbers) {
-    return {impl::byte_constants(numbers...)};
-}
-template <std::convertible_to<double>... N>
-    requires(sizeof...(N) >= 1 && sizeof...(N) <= impl::ByteConstants::capacity)
-[[nodiscard]] constexpr DeviationsOption deviations(N... numbers) {
-    return {impl::byte_constants(numbers...)};
-}
-
 template <auto... options>
 struct FromBytes {
     static constexpr bool options_known =
         (impl::one_of<std::remove_cvref_t<decltype(options)>, MeansOption, DeviationsOption> && ...);
-    static constexpr impl::ByteConstants mean = impl::option_or(means(0), options...).value;
-    static constexpr impl::ByteConstants deviation = impl::option_or(deviations(255), options...).value;
+    static constexpr impl::NumbersOption mean = impl::option_or(means(0), options...).value;
+    static constexpr impl::NumbersOption deviation = impl::option_or(deviations(255), options...).value;
     static constexpr std::size_t constants = mean.count > deviation.count ? mean.count : deviation.count;
 
     static constexpr LayerTraits traits{
@@ -81,7 +41,7 @@ struct FromBytes {
         for (std::size_t c = 0; c < constants; ++c) {
             if (!(deviation.at(c) > 0)) return ShapeError{"has a deviation that is not above 0"};
         }
-        for (const impl::ByteConstants& each : {mean, deviation}) {
+        for (const impl::NumbersOption& each : {mean, deviation}) {
             if (each.count > 1 && static_cast<std::int64_t>(each.count) != input.channels())
                 return ShapeError{"has means or deviations that are not one for all or one per channel"};
         }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/ops/window.hpp>
 
@@ -33,11 +35,55 @@ struct BiasesOption {
     bool operator==(const BiasesOption&) const = default;
 };
 
+struct PaddingIdOption {
+    std::int64_t value = -1;
+    bool operator==(const PaddingIdOption&) const = default;
+};
+
+namespace impl {
+
+/// One to four numbers, one for all channels or one per channel.
+struct NumbersOption {
+    static constexpr std::size_t capacity = 4;
+    Number value[capacity]{};
+    std::size_t count = 0;
+
+    [[nodiscard]] constexpr double at(std::size_t channel) const { return value[count == 1 ? 0 : channel]; }
+    bool operator==(const NumbersOption&) const = default;
+};
+template <class... N>
+concept OneToFourNumbers =
+    sizeof...(N) >= 1 && sizeof...(N) <= NumbersOption::capacity && (std::convertible_to<N, double> && ...);
+
+}  // namespace impl
+
+struct MeansOption {
+    impl::NumbersOption value;
+    bool operator==(const MeansOption&) const = default;
+};
+struct DeviationsOption {
+    impl::NumbersOption value;
+    bool operator==(const DeviationsOption&) const = default;
+};
+
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
 /// This number of zeros on each side, as PyTorch's padding; with an even input and a stride, `same` pads the end only.
 [[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
+/// The id of Embedding whose positions are zeros.
+[[nodiscard]] constexpr PaddingIdOption padding_id(std::int64_t id) { return {id}; }
+/// The constants of FromBytes.
+template <class... N>
+    requires impl::OneToFourNumbers<N...>
+[[nodiscard]] constexpr MeansOption means(N... numbers) {
+    return {{{Number(static_cast<double>(numbers))...}, sizeof...(N)}};
+}
+template <class... N>
+    requires impl::OneToFourNumbers<N...>
+[[nodiscard]] constexpr DeviationsOption deviations(N... numbers) {
+    return {{{Number(static_cast<double>(numbers))...}, sizeof...(N)}};
+}
 inline constexpr BiasOption no_bias{false};
 inline constexpr Padding same = Padding::same;
 inline constexpr Padding valid = Padding::valid;

@@ -61,7 +61,8 @@ struct StoredTensors {
     std::vector<Shape> unflattened(layers.size() + 1);
     for (std::size_t r = 0; r < layers.size(); ++r) {
         const LayerInfo& layer = layers[r];
-        const Shape& order = unflattened[layer.reads];
+        // A table of ids has no order of features.
+        const Shape order = layer.reads_column.empty() ? unflattened[layer.reads] : Shape{};
         bool mixes = layer.output != layer.input;
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
             const Shape& shape = layer.parameters.list[p].shape;

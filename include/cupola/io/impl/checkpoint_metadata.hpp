@@ -14,12 +14,15 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -36,7 +39,7 @@ namespace impl {
 
 inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
                                   optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas",
-                                  frozen_key = "cupola.frozen";
+                                  frozen_key = "cupola.frozen", inputs_key = "cupola.inputs";
 
 /// Whether an optimiser's state may have this name, which becomes a part of the names of tensors.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -57,6 +60,20 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return names;
 }
 
+/// "input int32 1 x 16, country int32 1": the inputs of ids and of bytes; empty for a network of floats alone.
+[[nodiscard]] inline std::string input_types(std::span<const LayerInfo> layers) {
+    std::string types;
+    const auto add = [&](std::string_view name, ElementType type, const Shape& shape) {
+        if (type == ElementType::float32) return;
+        types += text(types.empty() ? "" : ", ", name, ' ', to_string(type), ' ', to_string(shape));
+    };
+    add(input_column, layers.front().column_type, layers.front().input);
+    for (const LayerInfo& layer : layers) {
+        if (!layer.column.empty()) add(layer.column, layer.column_type, layer.output);
+    }
+    return types;
+}
+
 [[nodiscard]] inline SafetensorsWriter::Metadata metadata_of(const std::string& path, const Checkpoint& checkpoint,
                                                              std::span<const LayerInfo> layers) {
     std::string states;
@@ -74,6 +91,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
     if (std::string frozen = frozen_names(layers); !frozen.empty())
         metadata.emplace_back(frozen_key, std::move(frozen));
+    if (std::string inputs = input_types(layers); !inputs.empty()) metadata.emplace_back(inputs_key, std::move(inputs));
     for (const auto& [key, value] : checkpoint.info.entries()) {
         require(!key.starts_with(own_prefix), path, " cannot have the metadata key ", key,
                 ": keys that begin with cupola. are reserved");
@@ -124,6 +142,18 @@ private:
     std::string names_;
 };
 
+/// Throws DataError unless the inputs of the network that the file is of have the types of those of `layers`.
+inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
+    std::string_view there;
+    for (const auto& [key, value] : file.metadata()) {
+        if (key == inputs_key) there = value;
+    }
+    const std::string here = input_types(layers);
+    const auto described = [](std::string_view types) { return types.empty() ? "floats alone" : types; };
+    require<DataError>(there == here, file.path(), " is the checkpoint of a network with other inputs: it reads ",
+                       shown(described(there)), ", and this network ", described(here));
+}
+
 /// The network in which the parameters are frozen that the file's training froze.
 [[nodiscard]] inline std::vector<LayerInfo> frozen_as_in(const SafetensorsFile& file,
                                                          std::span<const LayerInfo> layers) {
@@ -173,7 +203,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
             checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
-        } else if (key != checksum_key && key != frozen_key && key != "format") {
+        } else if (key != checksum_key && key != frozen_key && key != inputs_key && key != "format") {
             checkpoint.info.set(key, std::string(value));
         }
     }

@@ -42,9 +42,18 @@ public:
         const Shape& input = layers_.front().input;
         if (shows_as_image(input)) {
             const auto size = static_cast<std::size_t>(input.size());
+            const float* const floats = batch.inputs();
+            const auto* const bytes = batch.data<std::uint8_t>(input_column);
+            if (floats == nullptr && bytes == nullptr) return;  // ids
             for (std::int64_t i = 0; i < std::min(max_images, batch.size); ++i) {
-                const std::span sample(batch.inputs() + static_cast<std::size_t>(i) * size, size);
-                summary_.images.push_back({text("images/image/", i), sample_image(sample, input)});
+                const std::size_t begin = static_cast<std::size_t>(i) * size;
+                PixelImage image{input.height(), input.width(), input.channels(), {}};
+                if (bytes != nullptr) {
+                    image.pixels.assign(bytes + begin, bytes + begin + size);
+                } else {
+                    image = sample_image({floats + begin, size}, input);
+                }
+                summary_.images.push_back({text("images/image/", i), std::move(image)});
             }
         }
     }
