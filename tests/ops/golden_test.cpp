@@ -124,9 +124,8 @@ TEST_CASE_TEMPLATE_DEFINE("embeddings give PyTorch's values", D, golden_embeddin
             problem.dy = list(c.output_gradient);
             problem.parameters.push_back(list(c.table));
             const EmbeddingShape shape{number(c.count), number(c.width), c.padding};
-            const Outcome outcome = operation_run::run<D>(problem, [&](const BuildContext<D>& build) {
-                return ops::Embedding<D, float>(build, shape);
-            });
+            const Outcome outcome = operation_run::run<D>(
+                problem, [&](const BuildContext<D>& build) { return ops::Embedding<D, float>(build, shape); });
             CHECK(distance(outcome.output, c.output) == 0);
             CHECK(distance(outcome.parameter_gradients[0], c.table_gradient) < reference::tolerance);
         }
