@@ -347,21 +347,25 @@ TEST_CASE("samples in host memory are copied to a GPU") {
 
 namespace {
 
-/// Writes three random numbers as the input; four numbers and the index as targets.
+/// Writes three random numbers as the input; four numbers, the index and three bytes as other columns.
 struct Indexed {
     void operator()(std::int64_t index, const RandomStream& random, const BatchSpan& sample) const {
         const RandomWords<4> words = random.words(0);
         for (std::size_t i = 0; i < 3; ++i) sample.inputs()[i] = uniform(words[i]);
         for (std::size_t i = 0; i < 4; ++i) sample.data<float>("box")[i] = uniform(words[i]);
         *sample.data<std::int32_t>("index") = static_cast<std::int32_t>(index);
+        for (std::size_t i = 0; i < 3; ++i)
+            sample.data<std::uint8_t>("pixels")[i] = static_cast<std::uint8_t>(words[i]);
     }
 };
 
 }  // namespace
 
 TEST_CASE("every column of what a function makes is copied to a GPU") {
-    const Columns columns{
-        {"index", ElementType::int32, {1}}, {"input", ElementType::float32, {3}}, {"box", ElementType::float32, {4}}};
+    const Columns columns{{"index", ElementType::int32, {1}},
+                          {"input", ElementType::float32, {3}},
+                          {"box", ElementType::float32, {4}},
+                          {"pixels", ElementType::uint8, {3}}};
     const BatchOptions options{.batch_size = 5, .replicas = 2, .seed = 3};
     const Generator<Indexed> source(columns, Indexed{}, options, 23);
     CudaContext context(0, {});
@@ -375,9 +379,9 @@ TEST_CASE("every column of what a function makes is copied to a GPU") {
                 CAPTURE(replica);
                 const BatchView view = batches(step, replica, context);
                 REQUIRE(view.columns() == columns);
-                std::vector<std::byte> wanted[3], copied[3];
+                std::vector<std::byte> wanted[4], copied[4];
                 BatchSpan span(columns);
-                for (std::size_t c = 0; c < 3; ++c) {
+                for (std::size_t c = 0; c < 4; ++c) {
                     wanted[c].resize(5 * columns[c].bytes());
                     copied[c].resize(wanted[c].size());
                     span.set_data(c, wanted[c].data());
@@ -385,7 +389,7 @@ TEST_CASE("every column of what a function makes is copied to a GPU") {
                                        copied[c].size());
                 }
                 source.fill(step, replica, 0, 5, span);
-                for (std::size_t c = 0; c < 3; ++c) CHECK(copied[c] == wanted[c]);
+                for (std::size_t c = 0; c < 4; ++c) CHECK(copied[c] == wanted[c]);
             }
         }
     }

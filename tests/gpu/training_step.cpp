@@ -3,10 +3,12 @@
 // The work of a training step on `Cuda` besides the network, on the emulator: the batch, sums and means, constants passed by
 // value, and updates that read their constants, their state and the step number from the device, compared with updates that
 // take them by value.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
@@ -77,6 +79,43 @@ TEST_CASE("a batch is copied bit for bit, and no batch once the training is not 
             if (start == 0) CHECK(std::bit_cast<std::uint32_t>(to.front()) == 0x7FC0'1234U);
             CHECK(same_bits(to, samples));
             CHECK(to_labels == classes);
+        }
+    }
+}
+
+TEST_CASE("columns of any number of bytes are copied, from any address, first or not, and nothing beside them") {
+    CudaContext cuda(0, {});
+    for (const std::int64_t pixels : {1, 3, 4, 5, 64, 67}) {
+        for (const std::int64_t size : {1, 2, 7}) {
+            for (const std::size_t start : {std::size_t{0}, std::size_t{1}, std::size_t{4}}) {
+                for (const bool first : {true, false}) {
+                    CAPTURE(pixels);
+                    CAPTURE(size);
+                    CAPTURE(start);
+                    CAPTURE(first);
+                    const auto bytes = static_cast<std::size_t>(pixels * size),
+                               ids = static_cast<std::size_t>(3 * size);
+                    alignas(16) std::uint8_t from[7 * 67 + 8], to[7 * 67 + 1];
+                    std::int32_t ids_from[21], ids_to[22];
+                    for (std::size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<std::uint8_t>(i * 31 + 5);
+                    for (std::size_t i = 0; i < 21; ++i) ids_from[i] = static_cast<std::int32_t>(i * 1'000'003);
+                    std::fill(std::begin(to), std::end(to), std::uint8_t{9});
+                    std::fill(std::begin(ids_to), std::end(ids_to), 9);
+                    const Column image{{"image", ElementType::uint8, {pixels}}, from + start},
+                        words{{"words", ElementType::int32, {3}}, ids_from};
+                    const BatchView batch = first ? BatchView(size, {image, words}) : BatchView(size, {words, image});
+                    BatchSpan taken(batch.columns());
+                    taken.set_data(first ? 0 : 1, reinterpret_cast<std::byte*>(to));
+                    taken.set_data(first ? 1 : 0, reinterpret_cast<std::byte*>(ids_to));
+                    const std::int32_t healthy = 1;
+                    impl::queue_take_batch(cuda, batch, taken, &healthy);
+                    cuda.synchronize();
+                    CHECK(std::equal(to, to + bytes, from + start));
+                    CHECK(to[bytes] == 9);
+                    CHECK(std::equal(ids_to, ids_to + ids, ids_from));
+                    CHECK(ids_to[ids] == 9);
+                }
+            }
         }
     }
 }

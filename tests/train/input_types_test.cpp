@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include <doctest/doctest.h>
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/csv.hpp>
 #include <cupola/data/generator.hpp>
 #include <cupola/data/split.hpp>
 #include <cupola/host.hpp>
@@ -144,6 +146,27 @@ TEST_CASE("a data set of ids keeps its type in a split, and is not taken as floa
           }) == "the batches have a column input of float32 1 x 12, and the network reads int32 1 x 12");
     const std::vector<float> floats(texts.words.begin(), texts.words.end());
     CHECK(fingerprint(data) != fingerprint(InMemory(BagOfWords::input_shape, floats, texts.kinds, text_kinds)));
+}
+
+TEST_CASE("a column of texts of a CSV file is an input of ids") {
+    struct Flats : Sequential<Input<1>, Linear<2>, Keep<"area">, FromInput<"street", 1>, Embedding<3, 2>, Flatten,
+                              AddFrom<"area">, Linear<2>> {};
+    const std::string path = temporary_file("flats"), other = temporary_file("more_flats");
+    std::ofstream(path) << "area,street,kind\n0.5,Oak,0\n0.1,Elm,1\n0.3,Ash,1\n0.9,Oak,0\n";
+    std::ofstream(other) << "kind,area,street\n1,0.2,Elm\n0,0.4,Oak\n";
+    const Table flats = read_csv(path, {.inputs = {"area"},
+                                        .named_targets = {{.name = "street", .columns = {"street"}, .classes = true},
+                                                          {.name = "target", .columns = {"kind"}, .classes = true}}});
+    const Table more = read_csv(other, flats);
+    CHECK(*static_cast<const std::int32_t*>(more.target(1, 0)) == 2);
+    CHECK(flats.classes("street") == std::vector<std::string>{"Ash", "Elm", "Oak"});
+    TrainingOf<Flats, 2> training(
+        {.batch_size = 4, .evaluation_batch_size = 4, .seed = 1, .optimizer = {.learning_rate = 0.5}});
+    Prefetch batches(TrainingBatches(flats, IdentityTransform{}, {.batch_size = 4, .seed = 1}));
+    fit(training, batches, {.steps = 100});
+    CHECK(evaluate(training, EvaluationBatches(more, IdentityTransform{}, 4)).accuracy() == 1);
+    std::filesystem::remove(path);
+    std::filesystem::remove(other);
 }
 
 TEST_CASE("a generator makes ids") {
