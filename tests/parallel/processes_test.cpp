@@ -249,3 +249,35 @@ TEST_CASE("the sum of the processes' weighted sums is the average up to rounding
         difference = std::max(difference, static_cast<double>(std::abs(parameters[0][i] - expected[i])));
     CHECK(difference < 1e-5);
 }
+
+namespace {
+
+/// A callback that stops the run, or fails, after a step.
+struct EndsAfter {
+    std::int64_t step;
+    bool fails = false;
+    void on_step(const StepReport& report, Run& run) const {
+        if (report.step != step) return;
+        if (fails) throw DataError("the disk is full");
+        run.stop = true;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a run that a callback of one process ends, or that fails there, ends after the same step on all") {
+    const Case c;
+    Batches batches(c);
+    const Outcome stopped = outcome_of_two(c, [&](auto& training, int number) {
+        fit(training, batches, {.steps = 10}, EndsAfter{number == 1 ? 3 : 100});
+    });
+    CHECK(stopped.errors == std::vector<std::string>(2));
+    CHECK(stopped.next_steps == std::vector<std::int64_t>{4, 4});
+    CHECK(stopped.parameters_are_equal);
+    const Outcome failed = outcome_of_two(c, [&](auto& training, int number) {
+        fit(training, batches, {.steps = 10}, EndsAfter{number == 0 ? 2 : 100, true});
+    });
+    CHECK(failed.errors ==
+          std::vector<std::string>{"the disk is full", "after step 2 a callback of another process failed"});
+    CHECK(failed.next_steps == std::vector<std::int64_t>{3, 3});
+}

@@ -22,11 +22,8 @@
 #include <vector>
 
 #include <cupola/core/fixed_array.hpp>
-#include <cupola/core/type_name.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/optim/optimizer.hpp>
-#include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/agreement_of.hpp>
 #include <cupola/parallel/impl/other_processes.hpp>
@@ -34,6 +31,7 @@
 #include <cupola/parallel/impl/replica_records.hpp>
 #include <cupola/parallel/impl/rows_agreement.hpp>
 #include <cupola/parallel/impl/same_settings.hpp>
+#include <cupola/parallel/impl/same_training.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/processes.hpp>
 #include <cupola/tensor/algorithms.hpp>
@@ -434,38 +432,6 @@ void ProcessAgreement<A, D, T>::exchange_texts(std::int64_t step, std::span<std:
         for (std::size_t i = 0; i < r % here; ++i) rest.remove_prefix(std::min(rest.size(), rest.find('\n') + 1));
         of_replicas[r] = std::string(rest.substr(0, rest.find('\n')));
     }
-}
-
-/// The settings that have to be the same on all processes, as names and texts; the devices' numbers may differ.
-template <class Net, class Loss, class D, class Options>
-void require_same_training(Processes& processes, const Options& options) {
-    std::vector<std::pair<std::string, std::string>> settings;
-    const auto add = [&](std::string_view name, std::string value) {
-        settings.emplace_back(std::string(name), std::move(value));
-    };
-    add("network", std::string(type_name<Net>()));
-    add("loss", std::string(type_name<Loss>()));
-    add("optimizer", std::string(type_name<decltype(options.optimizer)>()));
-    if constexpr (requires { options.optimizer.description(); })
-        add("optimizer's settings", std::string(options.optimizer.description()));
-    if constexpr (requires { learning_rate_description_of(options.optimizer); })
-        add("learning rate", learning_rate_description_of(options.optimizer));
-    add("averaging", text(decltype(options.averaging)::name, adds_sums(options.averaging) ? ", by sums" : ""));
-    add("statistics policy", std::string(decltype(options.statistics)::name));
-    if constexpr (requires { options.statistics.description(); })
-        add("statistics policy", std::string(options.statistics.description()));
-    add("number of replicas", text(options.replicas));
-    add("batch_size", text(options.batch_size));
-    std::string sizes;
-    for (const std::int64_t size : options.other_batch_sizes) sizes += text(sizes.empty() ? "" : ", ", size);
-    add("other_batch_sizes", std::move(sizes));
-    add("gradient_accumulation_steps", text(options.gradient_accumulation_steps));
-    add("seed", text(options.seed));
-    add("check_every", text(options.check_every));
-    add("moving_average", options.moving_average.description());
-    add("parameter groups", description_of(options.groups));
-    if constexpr (requires { D::describe(options.device, add); }) D::describe(options.device, add);
-    require_same_settings(processes, settings);
 }
 
 }  // namespace impl
