@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/fixed_array.hpp>
@@ -108,15 +107,34 @@ struct RegularizedParameter {
 
 namespace impl {
 
-/// Adds parameter `p` of a layer, unless it is frozen.
-[[gnu::cold]] void add_regularized(std::vector<RegularizedParameter>& to, std::string name, const LayerInfo& layer,
-                                   std::size_t p, double coefficient);
+/// Regularised parameters while they are listed: they are counted first, and stored once there is room for all.
+struct RegularizedList {
+    FixedArray<RegularizedParameter> parameters{};
+    std::size_t count = 0;
+
+    /// Adds parameter `p` of a layer, unless it is frozen.
+    [[gnu::cold]] void add(std::string name, const LayerInfo& layer, std::size_t p, double coefficient);
+    /// Whether all are stored. If not, there is room for them now, and they are to be added again.
+    [[nodiscard, gnu::cold]] bool complete();
+};
 
 #ifndef CUPOLA_OPS
-CUPOLA_INLINE void add_regularized(std::vector<RegularizedParameter>& to, std::string name, const LayerInfo& layer,
-                                   std::size_t p, double coefficient) {
+CUPOLA_INLINE void RegularizedList::add(std::string name, const LayerInfo& layer, std::size_t p, double coefficient) {
     if (layer.frozen[p]) return;
-    to.push_back({std::move(name), layer.offsets[p], layer.parameters.list[p].shape.size(), coefficient});
+    if (count < parameters.size()) {
+        RegularizedParameter& added = parameters[count];
+        added.name = std::move(name);
+        added.offset = layer.offsets[p];
+        added.size = layer.parameters.list[p].shape.size();
+        added.coefficient = coefficient;
+    }
+    ++count;
+}
+CUPOLA_INLINE bool RegularizedList::complete() {
+    if (count == parameters.size()) return true;
+    parameters = FixedArray<RegularizedParameter>(count);
+    count = 0;
+    return false;
 }
 #endif
 
@@ -168,13 +186,13 @@ struct LossCollection {
     }
 
     /// The regularised parameters, in the order of the list; named "weight_decay/local3".
-    [[gnu::cold]] static std::vector<RegularizedParameter> regularized(
+    [[gnu::cold]] static FixedArray<RegularizedParameter> regularized(
         [[maybe_unused]] std::span<const LayerInfo> layers) {
-        std::vector<RegularizedParameter> result;
+        impl::RegularizedList list;
         [[maybe_unused]] const auto add = [&](std::string_view name, double coefficient) {
             for (const LayerInfo& layer : layers) {
                 if (layer.name != name) continue;
-                impl::add_regularized(result, text("weight_decay/", name), layer, 0, coefficient);
+                list.add(text("weight_decay/", name), layer, 0, coefficient);
             }
         };
         [[maybe_unused]] const auto add_all = [&]<class R>(R) {
@@ -182,12 +200,14 @@ struct LossCollection {
             if constexpr (requires { R::of_every_parameter; }) {
                 for (const LayerInfo& layer : layers) {
                     for (std::size_t p = 0; p < layer.parameters.count; ++p)
-                        impl::add_regularized(result, "weight_decay", layer, p, R::value);
+                        list.add("weight_decay", layer, p, R::value);
                 }
             }
         };
-        (add_all(Regularizers{}), ...);
-        return result;
+        do {
+            (add_all(Regularizers{}), ...);
+        } while (!list.complete());
+        return std::move(list.parameters);
     }
 
 private:

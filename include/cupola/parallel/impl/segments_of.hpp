@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/loss/loss_collection.hpp>
@@ -19,8 +18,8 @@ namespace impl {
 
 /// The regularised parameters with the decay factors of their groups in their coefficients, 0 for a frozen group, so that the
 /// reported loss and the gradient agree.
-[[nodiscard, gnu::cold]] std::vector<RegularizedParameter> regularized_in_groups(
-    std::vector<RegularizedParameter> regularized, std::span<const ParameterGroup> groups,
+[[nodiscard, gnu::cold]] FixedArray<RegularizedParameter> regularized_in_groups(
+    FixedArray<RegularizedParameter> regularized, std::span<const ParameterGroup> groups,
     std::span<const LayerInfo> layers);
 
 /// One segment per parameter, with the coefficients of the regularisers and the factors of its group. A frozen group has no
@@ -31,9 +30,9 @@ namespace impl {
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE std::vector<RegularizedParameter> regularized_in_groups(std::vector<RegularizedParameter> regularized,
-                                                                      std::span<const ParameterGroup> groups,
-                                                                      std::span<const LayerInfo> layers) {
+CUPOLA_INLINE FixedArray<RegularizedParameter> regularized_in_groups(FixedArray<RegularizedParameter> regularized,
+                                                                     std::span<const ParameterGroup> groups,
+                                                                     std::span<const LayerInfo> layers) {
     if (groups.empty()) return regularized;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {

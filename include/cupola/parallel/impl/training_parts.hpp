@@ -136,7 +136,7 @@ private:
     }
 
     std::shared_ptr<Processes> processes_;
-    std::vector<RegularizedParameter> regularized_;
+    FixedArray<RegularizedParameter> regularized_;
     FixedArray<RequiredColumn> required_;
     Activity activity_;
     StepFunctionsOf<D, Options> functions_;
