@@ -52,7 +52,7 @@ public:
     /// Makes a plan unless one exists for its batch size and purpose. Plans of one workspace share an arena; replicas that
     /// run in step have a workspace each.
     [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t workspace = 0);
-    [[nodiscard]] const Plan<Device, T>& first_plan() const { return plans_.front()->plan; }
+    [[nodiscard]] const Plan<Device, T>& first_plan() const { return first_->plan; }
     /// The memory of the plan that needs the most memory.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
@@ -106,6 +106,7 @@ private:
     struct BatchPlan {
         Plan<Device, T> plan;
         std::size_t workspace = 0;
+        std::unique_ptr<BatchPlan> next = nullptr;
         /// The version of the parameters that its weights are packed from.
         std::int64_t prepared = -1;
         const float* packed_from = nullptr;
@@ -126,7 +127,8 @@ private:
     [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t workspace);
 
     std::unique_ptr<Context> context_;
-    std::vector<std::unique_ptr<BatchPlan>> plans_;
+    /// The plans, each of which has the next.
+    std::unique_ptr<BatchPlan> first_;
     PlanBytes largest_;
     std::unique_ptr<Plan<Device, T>> inspection_;
     typename Device::Arena parameters_, state_, averages_, buffers_, inspection_arena_, converted_;
@@ -154,14 +156,17 @@ template <class Device, class T>
 void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options, std::size_t workspace) {
     const auto team = context_->team();
     if (find(options, workspace) != nullptr) return;
-    plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{make(*context_, options), workspace}));
-    const PlanBytes& bytes = plans_.back()->plan.bytes();
+    std::unique_ptr<BatchPlan>* last = &first_;
+    while (*last != nullptr) last = &(*last)->next;
+    last->reset(new BatchPlan{make(*context_, options), workspace});
+    Plan<Device, T>& plan = (*last)->plan;
+    const PlanBytes& bytes = plan.bytes();
     if (bytes.total() > largest_.total()) largest_ = bytes;
     if (workspaces_.empty()) return;
     typename Device::Arena& arena = workspaces_[workspace].arena;
     require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
                          ByteCount{bytes.total()}, ", and the arena has ", ByteCount{arena.size()});
-    plans_.back()->plan.bind(arena.data());
+    plan.bind(arena.data());
 }
 
 template <class Device, class T>
@@ -190,12 +195,13 @@ void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies) {
     workspaces_ = FixedArray<Workspace>(static_cast<std::size_t>(memory.arenas));
     for (Workspace& workspace : workspaces_)
         workspace.arena = typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal));
-    for (const auto& plan : plans_) plan->plan.bind(workspaces_[plan->workspace].arena.data());
+    for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
+        plan->plan.bind(workspaces_[plan->workspace].arena.data());
 }
 
 template <class Device, class T>
 void DeviceWorker<Device, T>::time(StepTimes* times) {
-    for (const auto& plan : plans_) {
+    for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
         if (plan->plan.options().training) plan->plan.time(times);
     }
     times_ = times;
@@ -247,8 +253,8 @@ const float* DeviceWorker<Device, T>::in_float(const T* values, std::int64_t ele
 
 template <class Device, class T>
 auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t workspace) -> BatchPlan* {
-    for (const auto& plan : plans_) {
-        if (plan->workspace == workspace && plan->plan.options() == options) return plan.get();
+    for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
+        if (plan->workspace == workspace && plan->plan.options() == options) return plan;
     }
     return nullptr;
 }
