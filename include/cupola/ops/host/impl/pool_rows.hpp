@@ -182,6 +182,13 @@ private:
     }
 
 #if defined(CUPOLA_HOST_AVX512)
+    template <class T>
+    [[gnu::cold, gnu::noinline]] static void maxima_with_nan(const Window<T>& window, std::int64_t c,
+                                                             std::int64_t count, T* y, std::uint8_t* places,
+                                                             bool mask) {
+        plain_maxima(window, c, count, y, places, mask);
+    }
+
     /// n vectors of channels from c; the last vector has the lanes of `last`.
     template <int n, class T>
     static void maxima(const Window<T>& window, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places, bool mask) {
@@ -210,11 +217,7 @@ private:
             }
         }
         if (numbers != 0xFFFF) [[unlikely]] {
-            for (std::int64_t k = 0; k < n; ++k) {
-                plain_maxima(window, c + k * vector_lanes, n == 1 ? __builtin_popcount(last) : vector_lanes, y, places,
-                             mask);
-            }
-            return;
+            return maxima_with_nan(window, c, n == 1 ? __builtin_popcount(last) : n * vector_lanes, y, places, mask);
         }
         unrolled<n>([&](auto k) {
             store<n>(y + c, k, last, best[k]);
