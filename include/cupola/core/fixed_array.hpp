@@ -92,10 +92,10 @@ private:
         }
         destroy_each(elements);
     }
-    [[nodiscard, gnu::noinline]] static constexpr T* make_each(std::size_t size) {
+    [[nodiscard, gnu::cold, gnu::noinline]] static constexpr T* make_each(std::size_t size) {
         return size == 0 ? nullptr : new T[size]();
     }
-    [[gnu::noinline]] static constexpr void destroy_each(T* elements) { delete[] elements; }
+    [[gnu::cold, gnu::noinline]] static constexpr void destroy_each(T* elements) { delete[] elements; }
 
     T* elements_ = nullptr;
     std::size_t size_ = 0;

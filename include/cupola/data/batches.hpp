@@ -149,10 +149,10 @@ concept SampleOrder = requires(const T& order, std::int64_t first, std::span<Sam
 template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order = ShuffledOrder>
 class TrainingBatches {
 public:
-    TrainingBatches(const Data& data, Transform transform, BatchOptions options)
+    [[gnu::cold]] TrainingBatches(const Data& data, Transform transform, BatchOptions options)
         requires std::same_as<Order, ShuffledOrder>;
     /// Throws DataError unless the order has as many samples as the data set.
-    TrainingBatches(const Data& data, Transform transform, BatchOptions options, Order order);
+    [[gnu::cold]] TrainingBatches(const Data& data, Transform transform, BatchOptions options, Order order);
     TrainingBatches(const Data&&, Transform, BatchOptions) = delete;  // a temporary dies at once
     TrainingBatches(const Data&&, Transform, BatchOptions, Order) = delete;
 

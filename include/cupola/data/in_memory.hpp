@@ -126,7 +126,7 @@ static_assert(Dataset<InMemory>);
 /// {.batch_size = 32, .replicas = 2, .seed = 1});`
 class InMemoryBatches {
 public:
-    InMemoryBatches(const InMemory& data, BatchOptions options);
+    [[gnu::cold]] InMemoryBatches(const InMemory& data, BatchOptions options);
     InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // a temporary dies at once
     template <Dataset Data>
         requires(!std::derived_from<Data, InMemory>)

@@ -72,7 +72,7 @@ struct HostOptions {
 class HostContext {
 public:
     /// Throws DeviceError if the OpenMP runtime provides fewer threads than requested.
-    HostContext(int ordinal, const HostOptions& options);
+    [[gnu::cold]] HostContext(int ordinal, const HostOptions& options);
 
     /// During its lifetime, OpenMP regions that this thread starts have this device's number of threads.
     class Team {
@@ -136,7 +136,7 @@ struct Host {
 
     /// The bytes that this process can still allocate: the minimum of the memory that the system reports as available and
     /// of what the limits of its control group and of its address space (`ulimit -v`) leave.
-    [[nodiscard]] static std::size_t available_memory();
+    [[nodiscard, gnu::cold]] static std::size_t available_memory();
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of 0 bytes has no address
     }
@@ -167,7 +167,7 @@ static_assert(Device<Host>);
 namespace impl {
 
 /// The number after `key` in a file such as /proc/meminfo; `fallback` if there is none.
-std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
+[[gnu::cold]] std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
 
 }  // namespace impl
 

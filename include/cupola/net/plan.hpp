@@ -47,7 +47,7 @@ public:
     }
 
     Plan(Plan&& other) noexcept;
-    ~Plan();
+    [[gnu::cold]] ~Plan();
 
     [[nodiscard]] const PlanOptions& options() const { return options_; }
     [[nodiscard]] const PlanBytes& bytes() const { return bytes_; }

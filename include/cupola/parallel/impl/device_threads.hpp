@@ -25,10 +25,10 @@ namespace impl {
 class DeviceThreads {
 public:
     /// Throws DeviceError if the system provides fewer threads.
-    explicit DeviceThreads(int devices);
+    [[gnu::cold]] explicit DeviceThreads(int devices);
     DeviceThreads(const DeviceThreads&) = delete;
     DeviceThreads& operator=(const DeviceThreads&) = delete;
-    ~DeviceThreads();
+    [[gnu::cold]] ~DeviceThreads();
 
     /// Runs job(device) on every thread and waits for all. Rethrows what a job throws; of several exceptions, that of the
     /// first device.
@@ -44,7 +44,7 @@ public:
     }
 
 private:
-    void stop();
+    [[gnu::cold]] void stop();
 
     void work(int device);
 

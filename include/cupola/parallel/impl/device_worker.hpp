@@ -42,7 +42,7 @@ public:
     using Context = typename Device::Context;
 
     DeviceWorker();
-    ~DeviceWorker();
+    [[gnu::cold]] ~DeviceWorker();
 
     /// Makes the context on the calling thread, which belongs to the device from then on.
     [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options);

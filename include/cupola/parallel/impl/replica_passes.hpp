@@ -39,7 +39,7 @@ class ReplicaPasses {
     using BatchToRun = impl::BatchToRun<Kernels, T>;
 
 public:
-    ~ReplicaPasses();
+    [[gnu::cold]] ~ReplicaPasses();
     using BatchSource = typename Batches::BatchSource;
 
     /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`

@@ -75,7 +75,7 @@ struct ReplicaSetup {
 template <class D, class T>
 class ReplicaSet : public ReplicaPlacement {
 public:
-    ~ReplicaSet();
+    [[gnu::cold]] ~ReplicaSet();
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
     using State = DeviceState<D, T>;

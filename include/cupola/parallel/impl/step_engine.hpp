@@ -51,7 +51,7 @@ class StepEngine {
     using Passes = ReplicaPasses<D, T>;
 
 public:
-    ~StepEngine();
+    [[gnu::cold]] ~StepEngine();
     using BatchSource = typename Passes::BatchSource;
     using Inspector = typename StepProbe<D, T>::Inspector;
     /// Called between the average and the update, on the first device's thread; calls show() of the engine. The engine does

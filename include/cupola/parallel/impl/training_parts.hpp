@@ -70,7 +70,7 @@ public:
     }
     TrainingParts(const TrainingParts&) = delete;
     TrainingParts& operator=(const TrainingParts&) = delete;
-    ~TrainingParts() {
+    [[gnu::cold]] ~TrainingParts() {
         if (set_.threads().has_threads()) engine_.drain();
     }
 
