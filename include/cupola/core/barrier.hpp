@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Barrier: threads wait for each other. It is for a few threads that meet many times: one counter, which the last thread
-// to arrive sets back. std::barrier, whose tree serves hundreds of threads, takes five times as long to compile.
+// to arrive sets back. std::barrier has a tree for hundreds of threads, which takes longer to compile.
 #pragma once
 
 #include <atomic>
