@@ -80,6 +80,8 @@
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/rms_prop.hpp>
+#include <cupola/optim/sgd.hpp>
+#include <cupola/parallel/data_parallel.hpp>
 
 #include "../child_process.hpp"
 #include "../devices.hpp"

@@ -46,10 +46,10 @@ namespace impl {
                   exact_text(progress.learning_rate), ' ', exact_text(progress.seconds)));
 }
 
-/// Reads the fields of a CSV file, one after another.
-class CsvFields {
+/// Reads the fields of a text that History::csv made, one after another.
+class HistoryFields {
 public:
-    explicit CsvFields(std::string_view text) : rest_(text) {}
+    explicit HistoryFields(std::string_view text) : rest_(text) {}
 
     [[nodiscard]] bool at_end() const { return rest_.empty(); }
     /// The next field; `ends_line` says whether it is the last of its line.
@@ -85,7 +85,7 @@ template <class T>
     const auto require_valid = [](bool valid) {
         require<DataError>(valid, "the checkpoint's ", history_key, " is not the history of a run");
     };
-    CsvFields fields(csv);
+    HistoryFields fields(csv);
     std::vector<std::string> names;
     for (bool ends_line = false; !ends_line;) names.push_back(fields.next(ends_line));
     constexpr std::size_t before = 4, after = 2;  // the metrics
