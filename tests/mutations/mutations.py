@@ -168,8 +168,8 @@ MUTATIONS = [
     Mutation(
         "report_of_another_step",
         "a report is made of the numbers in the slot of another step",
-        "parallel/impl/step_reports.hpp",
-        "report(set_.at(device).queue->landed(«step»), set_.batch_number",
+        "parallel/impl/replica_set.hpp",
+        "report(landed(«step», replica), batch_number",
         "step + 1",
         ["parallel/every_device: a device that computes later*"],
     ),
