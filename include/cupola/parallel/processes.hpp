@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an engine that joins several processes to one training. The training has R replicas in all, whatever the number P of its processes: process p has the replicas [p R / P, (p + 1) R / P). With an
-// engine that only moves bytes, as `exchange` does, P processes have the bits of one process with R replicas.
+// The contract of an engine that joins several processes to one training. The training has R replicas in all, whatever
+// the number P of its processes: process p has the replicas [p R / P, (p + 1) R / P). With an engine that only moves bytes,
+// as `exchange` does, P processes have the bits of one process with R replicas.
 //
 // <cupola/parallel/mpi.hpp> has such an engine by MPI.
 #pragma once
