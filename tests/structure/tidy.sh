@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: tidy.sh SOURCE_DIR FLAGS... . Fails with what clang-tidy-16 finds, by the checks of .clang-tidy, in the headers that need no CUDA
-# (all in one unit, because most of the time is that of the standard library) and in a training of the tutorial's network, which
-# instantiates their templates.
+# Usage: tidy.sh SOURCE_DIR FLAGS... . Fails with what clang-tidy-16 finds, by the checks of .clang-tidy, in the headers that need no CUDA,
+# with those that need MPI if it is installed (all in one unit, because most of the time is that of the standard library), and in a training
+# of the tutorial's network, which instantiates their templates.
 set -euo pipefail
 cd "$1"
 shift
@@ -15,8 +15,12 @@ cat >"$training" <<END
 template int cifar10::run_network<cifar10::Model::tutorial, cifar10::Precision::float32, cifar10::Place::host>(
     const cifar10::TrainOptions&, const cupola::ImageData&, const cupola::Schedule&, const std::string&);
 END
+if command -v mpicc >/dev/null; then
+    for folder in $(mpicc --showme:incdirs); do set -- "$@" -isystem "$folder"; done
+fi
 headers=$(find include/cupola -name '*.hpp' | sort)
 cuda=$(grep -lE '#include <(cuda|cudnn|cublas|nccl|cupti)' $headers || true)
+command -v mpicc >/dev/null || cuda+=$'\n'$(grep -lF '#include <mpi.h>' $headers)
 # A header that includes such a header needs CUDA too.
 while :; do
     names=$(sed -E 's|^include/(.*)$|<\1>|' <<<"$cuda")

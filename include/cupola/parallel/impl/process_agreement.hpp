@@ -227,6 +227,7 @@ bool ProcessAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::in
 template <class A, class D, class T>
 void ProcessAgreement<A, D, T>::exchange_records(SampleCounts& samples, std::int64_t step) {
     if (processes_ == nullptr) return;
+    const Stopwatch watch(set_.at(0).worker.times(), StepPart::waiting);
     const std::exception_ptr error = set_.first_error();
     begin_block(records_.gather().mine(), step, error);
     const int first = set_.first_replica(0), last = set_.first_replica(set_.device_count());
@@ -267,6 +268,7 @@ void ProcessAgreement<A, D, T>::vote(std::int64_t step) {
     }
     voted_finite_ = finite != 0;
     if (processes_ == nullptr) return;
+    const Stopwatch watch(set_.at(0).worker.times(), StepPart::waiting);
     begin_block(votes_.mine(), step, set_.first_error());
     std::memcpy(votes_.mine() + sizeof(StepOfProcess), &finite, sizeof finite);
     std::memcpy(votes_.mine() + sizeof(StepOfProcess) + sizeof finite, mine.data(), replicas * sizeof(Ends));
@@ -348,6 +350,7 @@ void ProcessAgreement<A, D, T>::reduce_part(int device) {
     const auto [begin, end] = columns_of(device);
     const std::span<float> part =
         set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
     auto& context = set_.context(device);
     const float divisor = *StatusBlock::divisor(set_.at(device).queue->status());
     using Step = ops::TrainingStep<Kernels>;

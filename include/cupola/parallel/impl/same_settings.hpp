@@ -27,9 +27,10 @@ namespace impl {
     // One text, in which no part begins with a tab or ends a line.
     std::string joined;
     for (const auto& [name, value] : settings) {
-        std::string line = name + '\t' + value;
-        std::replace(line.begin(), line.end(), '\n', ' ');
-        joined += line + '\n';
+        const std::size_t begin = joined.size();
+        joined.append(name).append(1, '\t').append(value);
+        std::replace(joined.begin() + static_cast<std::ptrdiff_t>(begin), joined.end(), '\n', ' ');
+        joined += '\n';
     }
     const std::vector<std::string> all = gathered_texts(processes, {"the comparison of settings"}, joined);
     for (std::size_t p = 1; p < all.size(); ++p) {
