@@ -55,7 +55,7 @@ TEST_CASE("each element of a fixed array has the initial values of its members")
         double second = 0.5;
         const char* third = nullptr;
     };
-    for (const std::size_t size : {1, 2, 7, 64, 1001}) {
+    for (const std::size_t size : {1U, 2U, 7U, 64U, 1001U}) {
         const FixedArray<Place> places(size);
         CHECK(std::all_of(places.begin(), places.end(), [](const Place& each) {
             return each.first == 3 && each.second == 0.5 && each.third == nullptr;

@@ -37,15 +37,18 @@ struct FromBytes {
         .backward_reads_input = false, .backward_reads_output = false, .reads = ElementType::uint8};
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (!options_known) return ShapeError{"accepts only the options means(...) and deviations(...)"};
-        for (std::size_t c = 0; c < constants; ++c) {
-            if (!(deviation.at(c) > 0)) return ShapeError{"has a deviation that is not above 0"};
+        if constexpr (!options_known) {
+            return ShapeError{"accepts only the options means(...) and deviations(...)"};
+        } else {
+            for (std::size_t c = 0; c < constants; ++c) {
+                if (!(deviation.at(c) > 0)) return ShapeError{"has a deviation that is not above 0"};
+            }
+            for (const impl::NumbersOption& each : {mean, deviation}) {
+                if (each.count > 1 && static_cast<std::int64_t>(each.count) != input.channels())
+                    return ShapeError{"has means or deviations that are not one for all or one per channel"};
+            }
+            return input;
         }
-        for (const impl::NumbersOption& each : {mean, deviation}) {
-            if (each.count > 1 && static_cast<std::int64_t>(each.count) != input.channels())
-                return ShapeError{"has means or deviations that are not one for all or one per channel"};
-        }
-        return input;
     }
 
     static constexpr BytesShape shape() {
