@@ -90,7 +90,7 @@ std::string knobs_of(const ChosenPlan& plan) {
 }  // namespace
 
 TEST_CASE("every direction of the tutorial network's convolutions has a precompiled plan that keeps the rules") {
-    CHECK_MESSAGE(contains(device_text(), "\"assumed, not recorded on a card"), "the description says what it is");
+    CHECK_MESSAGE(contains(device_text(), "\"assumed, not recorded on a GPU"), "the description says what it is");
     struct Precision {
         const char* name;
         ElementType element;
