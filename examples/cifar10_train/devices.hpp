@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,25 +42,6 @@ class Side;
 
 /// The algorithm of --convolution: null is oneDNN's direct algorithm, which bf16 always uses.
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
-
-#ifdef CUPOLA_EXAMPLE_MPI
-/// concat-mean, mpi-concat-mean and mpi-all-reduce as one type, so that all are one training for the compiler.
-struct HostAveraging {
-    static constexpr std::string_view name = "as --averaging says";
-    using Rows = ConcatMean;
-    Rows rows{};
-    const TrainOptions* options = nullptr;
-
-    [[nodiscard]] std::string_view description() const {
-        return sums() ? MpiAllReduce::name : options->by_mpi() ? MpiConcatMean::name : ConcatMean::name;
-    }
-    [[nodiscard]] bool sums() const { return options->averaging == "mpi-all-reduce"; }
-    [[nodiscard]] std::shared_ptr<Processes> join() const {
-        if (!options->by_mpi()) return nullptr;
-        return MpiConcatMean{.deadline_seconds = options->deadline, .folder = options->run.folder}.join();
-    }
-};
-#endif
 
 /// The assignment of the processors: one device per replica as far as they suffice, with all threads divided evenly.
 template <>
@@ -121,10 +101,14 @@ public:
     template <class Run>
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_MPI
-        return run(HostAveraging{.options = options_});
-#else
-        return run(ConcatMean{});
+        const double deadline = options_->deadline;
+        const std::string& folder = options_->run.folder;
+        if (options_->averaging == "mpi-concat-mean")
+            return run(MpiConcatMean{.deadline_seconds = deadline, .folder = folder});
+        if (options_->averaging == "mpi-all-reduce")
+            return run(MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
+        return run(ConcatMean{});
     }
 
 private:

@@ -38,6 +38,7 @@ BATCHES = "parallel/impl/taken_batches.hpp"
 RECORDINGS = "parallel/impl/pass_recordings.hpp"
 STATISTICS = "parallel/impl/shared_statistics.hpp"
 ROWS = "parallel/impl/rows_agreement.hpp"
+IN_PROCESS = "parallel/impl/agreement_in_process.hpp"
 BUCKETS = "parallel/impl/collective_agreement.hpp"
 PARAMETERS = "parallel/impl/parameter_agreement.hpp"
 QUEUE = "parallel/cuda_queue.hpp"
@@ -305,7 +306,7 @@ MUTATIONS = [
     Mutation(
         "others_not_finite",
         "an average, or a gradient, that is not finite keeps only its own device from the update",
-        ROWS,
+        IN_PROCESS,
         "if («std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })») return;",
         "finite_[static_cast<std::size_t>(device)] != 0",
         ["parallel/every_device: a step that is not finite*"],
@@ -502,7 +503,7 @@ MUTATIONS = [
     Mutation(
         "weights_of_other_devices_not_counted",
         "the divisor has the weight of the first device only",
-        ROWS,
+        IN_PROCESS,
         "for (const double each : weights_) «weight += each»;",
         "weight = weights_.front() + 0 * each",
         ["parallel/weights"],

@@ -3,7 +3,8 @@
 // A training whose replicas are divided between processes has the bits of one process, whatever their number; here the
 // processes are threads that exchange through a hub.
 //
-// Covers: cupola/parallel/processes.hpp, cupola/parallel/impl/process_agreement.hpp
+// Covers: cupola/parallel/processes.hpp, cupola/parallel/impl/process_agreement.hpp, cupola/parallel/impl/process_rows_agreement.hpp,
+// cupola/parallel/impl/process_sums_agreement.hpp
 #include <cupola/parallel/processes.hpp>
 
 #include <algorithm>

@@ -22,7 +22,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/concat_mean.hpp>
-#include <cupola/parallel/impl/process_agreement.hpp>
+#include <cupola/parallel/impl/process_rows_agreement.hpp>
+#include <cupola/parallel/impl/process_sums_agreement.hpp>
 #include <cupola/parallel/processes.hpp>
 
 /// Where the messages of all threads are.
@@ -123,7 +124,7 @@ struct ThreadSum {
     static constexpr std::string_view name = "ThreadSum";
     using Rows = cupola::ConcatMean;
     Rows rows{};
-    [[nodiscard]] bool sums() const { return true; }
+    static constexpr bool sums = true;
     Hub* hub = nullptr;
     int number = 0;
     [[nodiscard]] std::shared_ptr<cupola::Processes> join() const {

@@ -113,12 +113,13 @@ concept MovesParameters =
     };
 
 /// A policy that divides the replicas of a training between processes:
-///   std::shared_ptr<Processes> join() const   connects to the other processes; null for a training in this process alone
+///   std::shared_ptr<Processes> join() const   connects to the other processes, which may be none
 ///   Rows, rows                                an AveragesRows policy of that type; it is called with the rows of the replicas
 ///                                             of all processes, which exchange slices of the gradients
-///   bool sums() const                         may be left out; true: the engine of the processes adds their weighted sums, and
-///                                             `rows` is not called
-/// Such a training includes <cupola/parallel/impl/process_agreement.hpp>, as <cupola/parallel/mpi.hpp> does.
+///   static constexpr bool sums                may be left out; true: the engine of the processes adds their weighted sums,
+///                                             and `rows` is not called
+/// Such a training includes <cupola/parallel/impl/process_rows_agreement.hpp>, or process_sums_agreement.hpp where `sums` is
+/// true, as <cupola/parallel/mpi.hpp> does.
 template <class A>
 concept SpansProcesses = requires(const A& policy) {
     typename A::Rows;
@@ -127,14 +128,11 @@ concept SpansProcesses = requires(const A& policy) {
 };
 
 /// Whether the processes add their sums, and do not exchange rows.
-template <SpansProcesses A>
-[[nodiscard]] bool adds_sums(const A& policy) {
-    if constexpr (requires {
-                      { policy.sums() } -> std::same_as<bool>;
-                  })
-        return policy.sums();
+template <class A>
+inline constexpr bool sums_of_processes = [] {
+    if constexpr (requires { A::sums; }) return A::sums;
     return false;
-}
+}();
 
 /// The error message for a type `A` that is not a policy on `D`; empty if it is one.
 template <class A, class D>

@@ -75,7 +75,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The replicas of all processes of the training.
     [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().all_replicas(); }
-    /// The processes that the replicas are divided between; null for a training in one process, and for a collective.
+    /// The processes that the replicas are divided between; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
 
     // For the processes of a policy that has several; all of them call these, in the same order.

@@ -48,8 +48,9 @@
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 #include <cupola/parallel/impl/launcher_variables.hpp>
-#include <cupola/parallel/impl/process_agreement.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
+#include <cupola/parallel/impl/process_rows_agreement.hpp>
+#include <cupola/parallel/impl/process_sums_agreement.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -338,7 +339,7 @@ struct MpiAllReduce {
     static constexpr std::string_view name = "MpiAllReduce";
     using Rows = ConcatMean;
     static constexpr Rows rows{};
-    [[nodiscard]] static constexpr bool sums() { return true; }
+    static constexpr bool sums = true;
 
     /// As in MpiConcatMean.
     double deadline_seconds = 60;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Determines which kind of agreement a policy is; no other code depends on the kind. Agreement between processes has a
-// header of its own, impl/process_agreement.hpp, so that only programs with such a policy compile it.
+// Determines which kind of agreement a policy is; no other code depends on the kind. Agreement between processes has
+// headers of its own, impl/process_rows_agreement.hpp and impl/process_sums_agreement.hpp, so that only programs with such a policy
+// compile it.
 #pragma once
 
 #include <cupola/parallel/agreement.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OtherProcesses: what a step takes from the other processes of a training, without the type of their engine. A training in
-// one process has no such object.
+// OtherProcesses: what a step takes from the other processes of a training, without the type of their engine. A training
+// whose policy does not span processes has no such object.
 #pragma once
 
 #include <cstdint>

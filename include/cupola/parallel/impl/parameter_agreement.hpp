@@ -6,11 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/impl/rows_agreement.hpp>
+#include <cupola/parallel/impl/agreement_in_process.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/status_block.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -23,9 +27,7 @@ class ParameterAgreement : public AgreementInProcess<D, T> {
     using Base::set_;
 
 public:
-    static constexpr bool separate_average = false, own_parameters = true, takes_buckets = false;
-    [[nodiscard]] static std::int64_t sums(std::int64_t) { return 0; }
-    [[nodiscard]] static std::int64_t bucket_elements(const A&) { return 0; }
+    static constexpr bool own_parameters = true;
 
     ParameterAgreement(const A& policy, ReplicaSet<D, T>& set) : Base(set), policy_(policy) {
         require(policy.every() >= 1, A::name, " must act on the parameters every 1 or more steps, not every ",

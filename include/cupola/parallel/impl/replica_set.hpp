@@ -61,7 +61,7 @@ struct ReplicaSetup {
     bool weighted = false;
     /// The number of reports of each batch beside that of the sum of its losses.
     std::size_t losses = 0;
-    /// The processes that the replicas are divided between, or null for one process; must outlive the replica set.
+    /// The processes that the replicas are divided between, null unless the policy spans some; must outlive the replica set.
     Processes* processes = nullptr;
     /// Whether each process reads the rows of all, and writes a part of one average.
     bool averages_rows_of_all = false;
@@ -103,7 +103,7 @@ public:
         float* const divisor = StatusBlock::divisor(at(device).queue->status());
         ops::TrainingStep<Kernels>::weigh(context(device), reports_of(device), scale, divisor);
     }
-    /// The other processes that have replicas of the training; null if there are none.
+    /// The other processes that have replicas of the training; null unless the policy spans processes.
     [[nodiscard]] OtherProcesses* others() const { return others_; }
     [[gnu::cold]] void join(OtherProcesses& others) { others_ = &others; }
     [[nodiscard]] Processes* processes() const { return setup_.processes; }

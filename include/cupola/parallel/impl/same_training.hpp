@@ -35,7 +35,7 @@ void require_same_training(Processes& processes, const Options& options) {
         add("optimizer's settings", std::string(options.optimizer.description()));
     if constexpr (requires { learning_rate_description_of(options.optimizer); })
         add("learning rate", learning_rate_description_of(options.optimizer));
-    add("averaging", text(decltype(options.averaging)::name, adds_sums(options.averaging) ? ", by sums" : ""));
+    add("averaging", std::string(decltype(options.averaging)::name));
     add("statistics policy", std::string(decltype(options.statistics)::name));
     if constexpr (requires { options.statistics.description(); })
         add("statistics policy", std::string(options.statistics.description()));

@@ -45,7 +45,8 @@ template <class Net, class Loss, class Options, class D, bool synchronized>
 class TrainingParts {
     using Kernels = typename D::Kernels;
     using T = typename Net::Precision::Activation;
-    using Engine = StepEngine<D, T, decltype(Options::averaging)>;
+    using Averaging = decltype(Options::averaging);
+    using Engine = StepEngine<D, T, Averaging>;
     template <class, class, class, class, class, class>
     friend struct cupola::DataParallel;
 
@@ -112,7 +113,7 @@ private:
                 .weighted = Loss::weighted,
                 .losses = functions.sums_losses ? functions.losses.size() : 0,
                 .processes = processes,
-                .averages_rows_of_all = averages_rows_of_all(options),
+                .averages_rows_of_all = SpansProcesses<Averaging> && !sums_of_processes<Averaging>,
                 .required = required};
     }
     template <class Optimizer>
@@ -120,17 +121,13 @@ private:
         return UsesSegmentFactors<Optimizer> ? std::string_view() : short_type_name<Optimizer>();
     }
 
-    [[nodiscard]] static bool averages_rows_of_all([[maybe_unused]] const Options& options) {
-        if constexpr (SpansProcesses<decltype(options.averaging)>) return !adds_sums(options.averaging);
-        return false;
-    }
-    /// The processes of a policy that has some; null in a training in one process.
+    /// The processes of a policy that spans some, else null.
     [[nodiscard, gnu::cold]] static std::shared_ptr<Processes> joined([[maybe_unused]] const Options& options) {
         std::shared_ptr<Processes> processes;
-        if constexpr (SpansProcesses<decltype(options.averaging)>) {
+        if constexpr (SpansProcesses<Averaging>) {
             processes = options.averaging.join();
-            if (processes != nullptr && processes->count() == 1) processes = nullptr;
-            if (processes != nullptr) require_same_training<Net, Loss, D>(*processes, options);
+            require(processes != nullptr, Averaging::name, " has no processes");
+            require_same_training<Net, Loss, D>(*processes, options);
         }
         return processes;
     }

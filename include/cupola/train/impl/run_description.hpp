@@ -63,9 +63,8 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
     if constexpr (AveragesBuckets<Averaging, D>) {
         add(machine_property::ranks, text(options.devices * (training.all_replicas() / options.replicas)));
-    } else if constexpr (SpansProcesses<Averaging>) {
-        if (adds_sums(options.averaging) && training.processes() != nullptr)
-            add(machine_property::ranks, text(training.processes()->count()));
+    } else if constexpr (SpansProcesses<Averaging> && sums_of_processes<Averaging>) {
+        add(machine_property::ranks, text(training.processes()->count()));
     }
 }
 
