@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Shared by examples/run and tests/run: `cupola_setup` installs what is missing (Debian packages as root or with sudo, oneDNN
-# into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs a command and
+# and Open MPI 5 into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs a command and
 # shows its output only if it fails. If nothing is missing, no network is used, and the check takes about 0.1 s.
 
 cupola_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -146,6 +146,25 @@ cupola_fetch_onednn() {
     rm -rf "$temporary"
 }
 
+# Open MPI 5.0 beside the system's, for the tests of programs that are built with one and run with the other. Its mpirun sets
+# the paths of its libraries for the programs. Without it those tests are skipped, so nothing else depends on it.
+cupola_fetch_openmpi5() {
+    local temporary=$cupola_deps/unpacking5
+    cupola_say "unpacking Open MPI 5.0 (18 MB) into ${cupola_deps#"$PWD"/}/openmpi5"
+    rm -rf "$temporary"
+    mkdir -p "$temporary/wheels"
+    if ! { cupola_logged openmpi5 python3 -m pip download --quiet --disable-pip-version-check --no-deps --retries 1 \
+        --only-binary=:all: --require-hashes --requirement "$cupola_root/cmake/openmpi5.txt" --dest "$temporary/wheels" &&
+        python3 -m zipfile -e "$temporary"/wheels/*.whl "$temporary"; } >/dev/null 2>&1; then
+        cupola_say "Open MPI 5.0 could not be fetched by pip (build/log/openmpi5.log); its tests are skipped"
+    else
+        # The zip file's permissions are lost.
+        chmod +x "$temporary"/*.data/data/bin/*
+        mv "$temporary"/*.data/data "$cupola_deps/openmpi5"
+    fi
+    rm -rf "$temporary"
+}
+
 # Clang's OpenMP code runs on LLVM's libomp. oneDNN's wheel needs libgomp.so.1, whose interface libomp has too. A link of that
 # name to libomp, beside a separate copy of oneDNN, makes both use libomp, so that a process has one runtime.
 cupola_make_onednn_for_clang() {
@@ -216,6 +235,7 @@ cupola_setup() {
     cupola_cmake_suits || cupola_fail "CMake 3.25 or later is needed; this system's is older"
 
     if [ ! -e "$cupola_deps/onednn" ] && { ! cupola_has_onednn || [ "$purpose" = all_tests ]; }; then cupola_fetch_onednn; fi
+    if [ "$purpose" != examples ] && [ ! -e "$cupola_deps/openmpi5" ]; then cupola_fetch_openmpi5; fi
     local clang=clang++-16
     case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != all_tests ]; then clang=; fi ;; esac
     if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang/lib/libgomp.so.1" ]; then
