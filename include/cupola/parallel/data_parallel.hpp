@@ -90,6 +90,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     void require_same_on_processes(std::span<const std::pair<std::string, std::string>> settings) const {
         if (impl::OtherProcesses* const others = parts_.set_.others()) others->require_same(settings);
     }
+    /// For fit() and its callbacks; null for a training in one process, and for a collective.
+    [[nodiscard]] RunAgreement* run_agreement() { return parts_.run_agreement_.get(); }
 
     /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of devices
     /// differ, or a collective has failed. After a loss that diverged they are those before the step.

@@ -74,8 +74,8 @@ struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
-/// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does.
-/// `metric()` is called after a checkpoint is saved, because it may take long. If the process ends in it, that
+/// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does. With
+/// several processes it is an AgreedCheckpoints, and the object is a callback on all of them. `metric()` is called after a checkpoint is saved, because it may take long. If the process ends in it, that
 /// checkpoint is not considered as the best.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
@@ -109,18 +109,32 @@ public:
     }
 
     void on_end(Run&) {
-        if (training_->step() != saved_ && training_->healthy()) save();
+        const bool wants = training_->step() != saved_ && training_->healthy();
+        if constexpr (agrees) {
+            if (directory_->all_save(wants)) save();
+        } else {
+            if (wants) save();
+        }
     }
 
     /// Saves the training as the best one, whatever was saved as that before; first as a checkpoint, from which a resumed
     /// run knows of it, unless that of this step is written.
     [[gnu::cold]] void save_best(double metric) {
-        const Checkpoint checkpoint = made();
+        const Checkpoint checkpoint = agreed();
         if (saved_ != checkpoint.state.step) write(checkpoint);
         directory_->replace_best(Training::NetworkType::layers, checkpoint, metric);
     }
 
 private:
+    static constexpr bool agrees = requires(Directory& directory) { directory.all_save(true); };
+
+    [[nodiscard, gnu::cold]] Checkpoint agreed() const {
+        if constexpr (agrees) {
+            return directory_->same_on_all([this] { return made(); });
+        } else {
+            return made();
+        }
+    }
     [[nodiscard, gnu::cold]] Checkpoint made() const {
         Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
         const auto& options = training_->options;
@@ -138,7 +152,7 @@ private:
     }
 
     [[gnu::cold]] void save() {
-        const Checkpoint checkpoint = made();
+        const Checkpoint checkpoint = agreed();
         write(checkpoint);
         if (const std::optional<double> metric = metric_()) {
             directory_->save_best(Training::NetworkType::layers, checkpoint, *metric);

@@ -212,12 +212,7 @@ template <class Training, class Batches, class... Callbacks>
                             return static_cast<Training*>(of)->poll_report(max);
                         },
                         .max_steps_in_flight = Training::max_steps_in_flight};
-    if constexpr (requires { training.largest_of_processes(1); }) {
-        if (training.processes() != nullptr)
-            calls.largest_of_processes = [](const void* of, int value) {
-                return static_cast<const Training*>(of)->largest_of_processes(value);
-            };
-    }
+    if constexpr (requires { training.run_agreement(); }) calls.agreement = training.run_agreement();
     const std::array<CallbackHooks, sizeof...(Callbacks)> hooks{hooks_of(callbacks)...};
     if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
         const auto inspect = [&](const auto& inspection) {

@@ -40,11 +40,14 @@
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/run_agreement.hpp>
+#include <cupola/train/agreed_checkpoints.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/evaluate.hpp>
 #include <cupola/train/fit.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
+#include <cupola/train/impl/checkpoint_digest.hpp>
 #include <cupola/train/impl/checkpoint_to_resume.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
 #include <cupola/train/impl/optional_callback.hpp>
@@ -143,12 +146,8 @@ private:
         require(tests || !keeps_best_tested, options_.names.keep_best,
                 " needs test data or a validation: the best checkpoint is the one with the best result on them");
         describe(training);
-        if constexpr (requires { training.require_same_on_processes(info_.entries()); }) {
-            CheckpointInfo compared = info_;
-            compared.set(options.epochs ? ".epochs" : options_.names.max_steps,
-                         text(options.epochs ? *options.epochs : *options.steps));
-            training.require_same_on_processes(compared.entries());
-        }
+        RunAgreement* const agreement = agreement_of(training);
+        if (agreement != nullptr) require_same_run(*agreement, options.epochs, options.steps, tests);
         const bool averages = training.options.moving_average.on();
         const auto metric = [&]() -> std::optional<double> {
             if constexpr (tests) {
@@ -166,7 +165,8 @@ private:
         LogEvery to_output(options_.log);
         impl::OptionalCallback<LogEvery> to_log;
         impl::OptionalCallback<SummaryWriter> summaries;
-        impl::OptionalCallback<CheckpointEvery<Training, CheckpointDirectory, decltype(metric)>> checkpoints;
+        std::optional<AgreedCheckpoints> directory;
+        impl::OptionalCallback<CheckpointEvery<Training, AgreedCheckpoints, decltype(metric)>> checkpoints;
         impl::OptionalCallback<impl::RunRecords> records;
         impl::OptionalCallback<StopOnSignal> signals;
         impl::LogFile log_file(nullptr, nullptr);
@@ -177,7 +177,7 @@ private:
         const auto begin = [&](impl::FitRecorder& planned) -> std::shared_ptr<const void> {
             recorder = &planned;
             const std::int64_t last = planned.run().last_step;
-            if (has_folder()) resume(training);
+            if (has_folder()) resume(training, agreement);
             planned.resume(training.step(), progress_ ? &*progress_ : nullptr);
             if (const std::string over = nothing_to_train(planned, last, options.epochs, training.step());
                 !over.empty())
@@ -188,6 +188,7 @@ private:
                 best = is_best ? options.restore_best.calls().copy(&training)
                                : impl::state_of_best<decltype(training.state())>(options_.folder, Net::layers, planned);
             to_output.losses() = losses_;
+            const LossAverages* smoothed = nullptr;
             if (folder_) {
                 log_file = impl::open_log(options_.folder);
                 sink = opened_events();
@@ -200,15 +201,19 @@ private:
                                                      .hyper_parameters = info_.entries(),
                                                      .network = summary<Net>(training.options.batch_size)});
                 writer.losses() = losses_;
-                CheckpointOptions to_keep{
-                    .every = options_.checkpoint_every, .info = info_, .losses = &writer.losses()};
+                smoothed = &writer.losses();
+            }
+            // The other processes take part in each checkpoint, and write nothing.
+            if (folder_ || (agreement != nullptr && has_folder())) {
+                CheckpointOptions to_keep{.every = options_.checkpoint_every, .info = info_, .losses = smoothed};
                 if (has_records || progress_) {
                     to_keep.progress = add_progress;
-                    records.emplace(planned, options_.folder,
+                    records.emplace(planned, folder_ ? options_.folder : std::string(),
                                     keeps_best_record ? FunctionRef<void()>(save_best) : FunctionRef<void()>(),
                                     is_best);
                 }
-                checkpoints.emplace(training, *folder_, std::move(to_keep), metric);
+                directory.emplace(training, folder_ ? &*folder_ : nullptr);
+                checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
             signals.emplace();  // during training: a Ctrl-C in the evaluation ends the process
             return best;
@@ -217,7 +222,7 @@ private:
                                   summaries, checkpoints, records, signals);
         int signal = signals.get()->signal();
         signals.reset();
-        if constexpr (requires { training.largest_of_processes(1); }) signal = training.largest_of_processes(signal);
+        if (agreement != nullptr) signal = agreement->largest({"the end of the run"}, signal);
         if (folder_ && summary_every() > 0 && history_.steps > 0) {
             output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
         }
@@ -246,11 +251,39 @@ private:
         return options_.events(options_.folder);
     }
 
+    /// Null for a training in one process.
     template <class Training>
-    void resume(Training& training) {
+    [[nodiscard]] static RunAgreement* agreement_of([[maybe_unused]] Training& training) {
+        if constexpr (requires { training.run_agreement(); }) {
+            return training.run_agreement();
+        } else {
+            return nullptr;
+        }
+    }
+    /// Throws InvalidArgument unless what the course of the run depends on is the same on all processes.
+    [[gnu::cold]] void require_same_run(RunAgreement& agreement, const std::optional<std::int64_t>& epochs,
+                                        const std::optional<std::int64_t>& steps, bool tests) const {
+        CheckpointInfo compared = info_;
+        compared.set(epochs ? ".epochs" : options_.names.max_steps, text(epochs ? *epochs : *steps));
+        compared.set(options_.names.folder, has_folder() ? "given" : "none");
+        compared.set("Resume", text(static_cast<int>(options_.resume)));
+        compared.set(".checkpoint_every", text(options_.checkpoint_every));
+        compared.set(options_.names.keep_best, options_.keep_best ? "given" : "none");
+        compared.set("test data", tests ? "given" : "none");
+        agreement.restart();
+        agreement.require_same(compared.entries());
+    }
+
+    template <class Training>
+    void resume(Training& training, RunAgreement* agreement) {
         progress_.reset();
         const FoundCheckpoint found =
             impl::CheckpointToResume(options_, folder_, info_, output_).find(Training::NetworkType::layers);
+        if (agreement != nullptr) {
+            const std::pair<std::string, std::string> setting[] = {
+                {"checkpoint to resume from", found.checkpoint ? impl::digest_text(*found.checkpoint) : "none"}};
+            agreement->require_same(setting);
+        }
         if (!found.checkpoint) return;
         try {
             training.restore(found.checkpoint->state);

@@ -35,6 +35,7 @@
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/processes.hpp>
+#include <cupola/parallel/run_agreement.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/algorithms.hpp>
 

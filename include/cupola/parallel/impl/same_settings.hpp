@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,11 +21,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Throws InvalidArgument, on every process, unless all have the same settings, which are names and texts. The message names
-/// the first one that differs: "process 2 has another batch_size than process 0: 64, not 128". `what` is what has settings.
-[[gnu::cold]] inline void require_same_settings(Processes& processes,
-                                                std::span<const std::pair<std::string, std::string>> settings) {
-    // One text, in which no part begins with a tab or ends a line.
+/// Names and texts.
+using Settings = std::span<const std::pair<std::string, std::string>>;
+
+/// As one text, in which no part begins with a tab or ends a line.
+[[nodiscard, gnu::cold]] inline std::string joined_settings(Settings settings) {
     std::string joined;
     for (const auto& [name, value] : settings) {
         const std::size_t begin = joined.size();
@@ -32,30 +33,51 @@ namespace impl {
         std::replace(joined.begin() + static_cast<std::ptrdiff_t>(begin), joined.end(), '\n', ' ');
         joined += '\n';
     }
-    const std::vector<std::string> all = gathered_texts(processes, {"the comparison of settings"}, joined);
+    return joined;
+}
+
+/// The first process whose settings are not those of process 0, and the first of these: its name and its values there.
+struct OtherSetting {
+    std::size_t process = 0;
+    std::string_view name, name_in_first, value, value_in_first;
+};
+
+/// `all` are the processes' joined_settings(), which the result refers to.
+[[nodiscard, gnu::cold]] inline std::optional<OtherSetting> first_other_setting(const std::vector<std::string>& all) {
+    const auto next_line = [](std::string_view& rest) {
+        const std::string_view line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+        return line;
+    };
+    const auto name_of = [](std::string_view line) { return line.substr(0, line.find('\t')); };
+    const auto value_of = [&](std::string_view line) {
+        return line.substr(std::min(line.size(), name_of(line).size() + 1));
+    };
     for (std::size_t p = 1; p < all.size(); ++p) {
         if (all[p] == all[0]) continue;
-        std::string_view first = all[0], other = all[p];
-        const auto next_line = [](std::string_view& rest) {
-            const std::string_view line = rest.substr(0, rest.find('\n'));
-            rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-            return line;
-        };
-        std::string_view line_of_first, line_of_other;
+        std::string_view first = all[0], other = all[p], line_of_first, line_of_other;
         while (line_of_first == line_of_other) {
             line_of_first = next_line(first);
             line_of_other = next_line(other);
         }
-        const auto name_of = [](std::string_view line) { return line.substr(0, line.find('\t')); };
-        const auto value_of = [&](std::string_view line) {
-            return line.substr(std::min(line.size(), name_of(line).size() + 1));
-        };
-        const std::string_view name = name_of(line_of_first);
-        require(name == name_of(line_of_other), "process ", p, " has the setting ", name_of(line_of_other),
-                " where process 0 has ", name, ": the processes of a training must be started with the same program");
-        throw InvalidArgument(text("process ", p, " has another ", name, " than process 0: ", value_of(line_of_other),
-                                   ", not ", value_of(line_of_first)));
+        return OtherSetting{p, name_of(line_of_other), name_of(line_of_first), value_of(line_of_other),
+                            value_of(line_of_first)};
     }
+    return {};
+}
+
+/// Throws InvalidArgument, on every process, unless all have the same settings. The message names the first one that differs:
+/// "process 2 has another batch_size than process 0: 64, not 128".
+[[gnu::cold]] inline void require_same_settings(Processes& processes, Settings settings) {
+    const std::vector<std::string> all =
+        gathered_texts(processes, {"the comparison of settings"}, joined_settings(settings));
+    const std::optional<OtherSetting> other = first_other_setting(all);
+    if (!other) return;
+    require(other->name == other->name_in_first, "process ", other->process, " has the setting ", other->name,
+            " where process 0 has ", other->name_in_first,
+            ": the processes of a training must be started with the same program");
+    throw InvalidArgument(text("process ", other->process, " has another ", other->name,
+                               " than process 0: ", other->value, ", not ", other->value_in_first));
 }
 
 }  // namespace impl

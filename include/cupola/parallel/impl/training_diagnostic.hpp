@@ -28,6 +28,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+class RunAgreement;
+
 namespace impl {
 
 /// The device whose operations a device queues; also defined for a type that is not a device.
@@ -106,6 +108,7 @@ struct DataParallel {
     int all_replicas() const;
     Processes* processes() const;
     int largest_of_processes(int) const;
+    RunAgreement* run_agreement();
     void require_same_on_processes(std::span<const std::pair<std::string, std::string>>) const;
     bool healthy() const;
     static constexpr std::int64_t max_steps_in_flight = 1;

@@ -28,11 +28,16 @@ namespace cupola::inline CUPOLA_ABI {
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 struct DataParallel;
 
+class RunAgreement;
+
 namespace impl {
 
-/// Throws InvalidArgument unless the training is the same on all processes. Defined with the policies that span processes.
+// Defined with the policies that span processes.
+
+/// Throws InvalidArgument unless the training is the same on all processes.
 template <class Net, class Loss, class D, class Options>
 void require_same_training(Processes& processes, const Options& options);
+[[nodiscard]] std::shared_ptr<RunAgreement> make_run_agreement(Processes& processes);
 
 [[gnu::cold]] inline void require_divisible(int replicas, int devices, const Processes& processes) {
     require(replicas % processes.count() == 0, "a training of ", replicas, replicas == 1 ? " replica" : " replicas",
@@ -53,6 +58,7 @@ class TrainingParts {
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : processes_(joined(options)),
+          run_agreement_(run_agreement_of(processes_.get())),
           regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
@@ -132,7 +138,16 @@ private:
         return processes;
     }
 
+    [[nodiscard, gnu::cold]] static std::shared_ptr<RunAgreement> run_agreement_of(
+        [[maybe_unused]] Processes* processes) {
+        if constexpr (SpansProcesses<decltype(Options::averaging)>) {
+            if (processes != nullptr) return make_run_agreement(*processes);
+        }
+        return nullptr;
+    }
+
     std::shared_ptr<Processes> processes_;
+    std::shared_ptr<RunAgreement> run_agreement_;
     FixedArray<RegularizedParameter> regularized_;
     FixedArray<RequiredColumn> required_;
     Activity activity_;

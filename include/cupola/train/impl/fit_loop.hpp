@@ -20,14 +20,19 @@
 
 #ifndef CUPOLA_OPS
 #include <exception>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/run_agreement.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
 #endif
 
 namespace cupola::inline CUPOLA_ABI {
+
+class RunAgreement;
 
 namespace impl {
 
@@ -52,8 +57,8 @@ struct TrainingCalls {
     FunctionRef<void()> queue_inspected{};
     const StepReport* (*poll_report)(void* training, std::int64_t max_in_flight) = nullptr;
     std::int64_t max_steps_in_flight = 1;
-    /// DataParallel::largest_of_processes; null for a training that is not divided between processes.
-    int (*largest_of_processes)(const void* training, int value) = nullptr;
+    /// Null for a training that is not divided between processes.
+    RunAgreement* agreement = nullptr;
 };
 
 class FitRecorder;
@@ -96,16 +101,18 @@ public:
           recorder_(plan_of(task, metrics), task.epochs, task.resume ? 0 : step(), task.source) {}
 
     [[nodiscard]] History run() {
-        if (task_.resume) best_ = task_.resume(recorder_);
+        if (task_.resume) in_all(begins, [&] { best_ = task_.resume(recorder_); });
+        if (agreement() != nullptr) require_same_position();
         for (const CallbackHooks& each : callbacks_) {
-            if (each.on_begin != nullptr) each.on_begin(each.callback, run_);
+            if (each.on_begin != nullptr) in_all(begins, [&] { each.on_begin(each.callback, run_); });
         }
         try {
             make_steps();
         } catch (...) {
+            const std::exception_ptr error = thrown_ != nullptr ? thrown_ : std::current_exception();
+            if (agreement() != nullptr) agreement()->leave({ends, step()}, error);
             end_quietly();
-            if (thrown_ != nullptr) std::rethrow_exception(thrown_);
-            throw;
+            std::rethrow_exception(error);
         }
         for (const CallbackHooks& each : callbacks_) end(each);
         const std::int64_t made = step();
@@ -123,6 +130,34 @@ private:
         return plan;
     }
     [[nodiscard]] std::int64_t step() const { return training_.step(training_.training); }
+    [[nodiscard]] RunAgreement* agreement() const { return training_.agreement; }
+
+    /// What the processes exchange between two steps, for the message about one that does not respond.
+    static constexpr std::string_view begins = "the beginning of the run", ends = "the end of the run",
+                                      records = "the record";
+
+    /// Runs `work`; if it throws on any process, all throw.
+    void in_all(std::string_view name, FunctionRef<void()> work) const {
+        if (agreement() == nullptr) return work();
+        agreement()->in_all({name, step()}, work);
+    }
+    /// A run that is resumed goes on at the same step with the same records.
+    void require_same_position() {
+        const std::pair<std::string, std::string> settings[] = {
+            {"first step", text(step())},
+            {"last step", text(run_.last_step - 1)},
+            {"number of records", text(recorder_.history().records.size())}};
+        agreement()->require_same(settings);
+    }
+    /// What follows from a record, such as the end of the run, is the same on all processes.
+    void require_same_record() {
+        const HistoryRecord& last = recorder_.last();
+        const std::string after = text(" after step ", last.step - 1);
+        std::vector<std::pair<std::string, std::string>> settings{{"loss" + after, exact_text(last.loss)}};
+        if (last.validation_loss) settings.emplace_back("validation_loss" + after, exact_text(*last.validation_loss));
+        for (const MetricValue& each : last.metrics) settings.emplace_back(each.name + after, exact_text(each.value));
+        agreement()->require_same(settings);
+    }
 
     void make_steps() {
         // A resumed run first makes the record that was due when it was stopped.
@@ -138,24 +173,26 @@ private:
             const bool due = recorder_.is_due(step());
             const bool stands = probed || due || any(&CallbackHooks::synchronize_after, step() - 1);
             report_all(stands ? 0 : training_.max_steps_in_flight - 1);
+            agree_on_end();
             if (due && thrown_ == nullptr && !recorder_.is_postponed()) record();
-            if (training_.largest_of_processes != nullptr) agree_on_end();
         }
         report_all(0);
         if (thrown_ == nullptr && recorder_.has_steps() && !recorder_.is_postponed()) record();
         if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     }
 
-    /// The run ends after the same step on all processes.
+    /// The run ends after the same step on all processes, and with the same error.
     void agree_on_end() {
-        constexpr int goes_on = 0, stops = 1, interrupted = 2, failed = 3;
-        const int mine = thrown_ != nullptr ? failed : run_.interrupted ? interrupted : run_.stop ? stops : goes_on;
-        const int all = training_.largest_of_processes(training_.training, mine);
-        run_.stop = all != goes_on;
-        run_.interrupted = all == interrupted;
-        if (all == failed && thrown_ == nullptr)
-            thrown_ = std::make_exception_ptr(
-                DeviceError(text("after step ", step() - 1, " a callback of another process failed")));
+        if (agreement() == nullptr) return;
+        constexpr int goes_on = 0, stops = 1, interrupted = 2;
+        const int mine = run_.interrupted ? interrupted : run_.stop ? stops : goes_on;
+        try {
+            const int all = agreement()->agree({ends, step() - 1}, mine, thrown_);
+            run_.stop = all != goes_on;
+            run_.interrupted = all == interrupted;
+        } catch (...) {
+            keep_exception();
+        }
     }
 
     /// Whether the hook of any callback returns true for this step.
@@ -185,8 +222,12 @@ private:
         const auto evaluate = [&] {
             return validation.evaluate(training_.training, validation.batches, task_.weights, *task_.metrics);
         };
-        const bool is_best = recorder_.record(validation ? FitRecorder::Validate(evaluate) : FitRecorder::Validate());
-        if (is_best && *task_.restore_best) best_ = task_.restore_best->copy(training_.training);
+        in_all(records, [&] {
+            const bool is_best =
+                recorder_.record(validation ? FitRecorder::Validate(evaluate) : FitRecorder::Validate());
+            if (is_best && *task_.restore_best) best_ = task_.restore_best->copy(training_.training);
+        });
+        if (agreement() != nullptr) require_same_record();
         for (const CallbackHooks& each : callbacks_) {
             if (each.on_record == nullptr) continue;
             try {
@@ -195,17 +236,19 @@ private:
                 keep_exception();
             }
         }
+        agree_on_end();
     }
 
     void keep_exception() {
         if (thrown_ == nullptr) thrown_ = std::current_exception();
     }
     void end(const CallbackHooks& callback) {
-        if (callback.on_end != nullptr) callback.on_end(callback.callback, run_);
+        if (callback.on_end != nullptr) in_all(ends, [&] { callback.on_end(callback.callback, run_); });
     }
     /// The first error is thrown; a later error of a callback's on_end (a full disk) is not.
     void end_quietly() {
         for (const CallbackHooks& each : callbacks_) {
+            if (agreement() != nullptr) agreement()->restart();
             try {
                 end(each);
             } catch (...) {
@@ -224,16 +267,47 @@ private:
     std::exception_ptr thrown_;
 };
 
+/// Throws InvalidArgument unless the options of the run are the same on all processes.
+[[gnu::cold]] CUPOLA_INLINE void require_same_plan(const FitTask& task, RunAgreement& agreement) {
+    const FitPlan& plan = task.plan;
+    const auto number = [](const std::optional<std::int64_t>& value) { return value ? text(*value) : "none"; };
+    const auto given = [](bool is) { return std::string(is ? "given" : "none"); };
+    const std::pair<std::string, std::string> settings[] = {
+        {".steps", number(plan.steps)},
+        {".epochs", number(plan.epochs)},
+        {".every", text(plan.every)},
+        {".patience", text(plan.patience)},
+        {".min_delta", exact_text(plan.min_delta)},
+        {".quantity", std::string(plan.quantity)},
+        {".validation", given(static_cast<bool>(*task.validation))},
+        {".weights", task.weights == Weights::averages ? "averages" : "trained"},
+        {".restore_best", given(static_cast<bool>(*task.restore_best))},
+        {"number of samples per epoch", text(task.epochs.samples)},
+        {"number of samples per step", text(task.epochs.per_step)}};
+    agreement.require_same(settings);
+}
+
 CUPOLA_INLINE History run_fit(const FitTask& task, const TrainingCalls& training,
                               std::span<const CallbackHooks> callbacks) {
-    const ValidationCalls& validation = *task.validation;
-    if (validation.require_fitting != nullptr) {
-        require(validation.require_fitting(training.training, validation.batches, task.weights) > 0,
-                ".validation has no batches, and so no loss");
+    std::optional<FitLoop> loop;
+    const auto begin = [&] {
+        const ValidationCalls& validation = *task.validation;
+        if (validation.require_fitting != nullptr) {
+            require(validation.require_fitting(training.training, validation.batches, task.weights) > 0,
+                    ".validation has no batches, and so no loss");
+        }
+        const std::vector<MetricValue> metrics =
+            task.columns.empty() ? std::vector<MetricValue>() : task.metrics->begun_values(task.layers, task.columns);
+        loop.emplace(task, training, callbacks, metrics);
+    };
+    if (training.agreement == nullptr) {
+        begin();
+    } else {
+        training.agreement->restart();
+        require_same_plan(task, *training.agreement);
+        training.agreement->in_all({"the beginning of the run"}, begin);
     }
-    const std::vector<MetricValue> metrics =
-        task.columns.empty() ? std::vector<MetricValue>() : task.metrics->begun_values(task.layers, task.columns);
-    return FitLoop(task, training, callbacks, metrics).run();
+    return loop->run();
 }
 
 #endif

@@ -170,7 +170,7 @@ template <class State>
     return std::make_shared<const State>(std::move(found.state));
 }
 
-/// The callback that writes the history of a run and the best state.
+/// The callback that writes the history of a run and the best state; the latter first, in which all processes take part.
 class RunRecords {
 public:
     /// `folder` is empty for a run that writes no file. save_best() saves the training as it is as the best one; null where
@@ -182,12 +182,12 @@ public:
     }
 
     [[gnu::cold]] void on_begin(Run&) {
-        write();
         if (best_is_unsaved_ && save_best_) save_best_();
+        write();
     }
     [[gnu::cold]] void on_record(const HistoryRecord& record, Run&) {
-        write();
         if (save_best_ && recorder_->best() != nullptr && recorder_->best()->step == record.step) save_best_();
+        write();
     }
 
 private:
