@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes by MPI: the exchange of gradients compared with MPI's and Gloo's, and training steps compared with one process and with
+PyTorch's DistributedDataParallel. Two processes on this machine, and on two hosts made of network namespaces (hosts.py), with and without
+a limit of 1 Gbit/s. Writes docs/measurements/processes.md and processes.json.
+
+    run processes [--rounds N] [--turn SECONDS] [--quick] [--no-save]
+
+All programs are started once and take turns. A time is that of the slowest process; a ratio is of the medians of two turns in one round.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import hosts
+import machine
+import turns
+
+PROGRAM = turns.BUILD / "processes"
+ELEMENTS, SMALL = 1_068_298, 16_384  # the gradient of the tutorial's network, and 64 KB
+BATCH, BATCH_OF_HOSTS = 64, 256
+RATE = "1gbit"
+EXCHANGES = ("allreduce", "in-place", "iallreduce", "shared", "messages", "sum")
+DDP_MODES = {
+    "eager, channels_last": {"LAYOUT": "channels_last"},
+    "eager, contiguous": {"LAYOUT": "contiguous"},
+    "compiled, channels_last": {"LAYOUT": "channels_last", "COMPILE": "1"},
+}
+ROOT_MAY_RUN = dict.fromkeys(
+    ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"), "1"
+)
+
+
+def processes_named(name):
+    """The processes that have `name` among their arguments."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if name.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                yield int(folder.name)
+        except OSError:
+            continue
+
+
+class Job(turns.Program):
+    """A program of several processes, which are found by the last argument: the job's key."""
+
+    def __init__(self, key, command, **environment):
+        super().__init__(key, command, 1, **ROOT_MAY_RUN, **environment)
+        self.name = f"job:{key}"
+
+    def seconds(self):
+        used = 0.0
+        for pid in {self.process.pid, *processes_named(self.name)}:
+            try:
+                used += machine.process_seconds(pid)
+            except (OSError, IndexError):
+                continue
+        return used
+
+
+class Task:
+    """What a job does in a turn: `words` is the beginning of the line that asks for it, `before` what is done before each turn."""
+
+    def __init__(self, job, words="", before=None):
+        self.job, self.words, self.before = job, words, before or (lambda: None)
+
+    def work(self, count):
+        self.before()
+        return self.job.work(f"{self.words} {count}".strip())
+
+
+def here(processes, *words):
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", processes, PROGRAM, *words]
+
+
+def start_tasks(options, missing):
+    """All tasks by name, and the jobs."""
+    tasks, jobs = {}, {}
+
+    def start(key, command, named=True, **environment):
+        try:
+            return Job(key, [*command, f"job:{key}"] if named else command, **environment).ready()
+        except (turns.Missing, OSError) as error:
+            missing[key] = str(error)
+            print(f"{key} is skipped: {error}", flush=True)
+            return None
+
+    def add(key, job, prefix, words, before=None):
+        if job is not None:
+            jobs[key] = job
+            tasks.update({f"{prefix} {word}".strip(): Task(job, word, before) for word in words})
+
+    exchanges = [f"{name} {elements}" for elements in (ELEMENTS, SMALL) for name in EXCHANGES]
+    add("exchange", start("exchange", here(2, "exchange", ELEMENTS)), "node", exchanges)
+    for precision in ("float", "bfloat16"):
+        key = f"steps-{precision}"
+        add(key, start(key, here(2, "step", BATCH, 1, precision)), f"node {precision}", ("alone", "shared", "messages", "sums"))
+    add("steps-4", start("steps-4", here(4, "step", BATCH, 1, "float")), "four", ("alone", "shared"))
+    one = turns.cupola_step("lrn", "float", BATCH, 1, 2, "winograd")
+    add("one-process", start("one-process", one, named=False), "one process", ("",))
+    torch = [machine.PEERS / "torch/bin/python", turns.HERE / "peers/torch_ddp.py"]
+    add("gloo", start("gloo", [*torch, "allreduce", ELEMENTS]), "node gloo", ("",))
+    for precision in ("float", "bfloat16"):
+        add(f"ddp-{precision}", fastest_ddp(options, start, [*torch, "step", precision, BATCH]), f"ddp {precision}", ("",))
+    if reason := hosts.why_not():
+        missing["hosts"] = reason
+        return tasks, jobs
+    both = hosts.Hosts()
+    steps = ("alone", "messages", "sums")
+    for key, words, names in (
+        ("hosts-exchange", ("exchange", ELEMENTS), [name for name in exchanges if not name.startswith("shared")]),
+        ("hosts-steps", ("step", BATCH_OF_HOSTS, 1, "float"), steps),
+    ):
+        job = start(key, both.mpirun(1, [PROGRAM, *words, f"job:{key}"]), named=False)
+        add(key, job, "hosts", names, lambda: both.limit(None))
+        add(key, job, f"hosts {RATE}", names, lambda: both.limit(RATE))
+    key = "hosts-steps-4"
+    job = start(key, both.mpirun(2, [PROGRAM, "step", BATCH, 1, "float", f"job:{key}"]), named=False)
+    add(key, job, "four on hosts", ("alone", "messages"), lambda: both.limit(None))
+    add(key, job, f"four on hosts {RATE}", ("messages",), lambda: both.limit(RATE))
+    return tasks, jobs
+
+
+def fastest_ddp(options, start, command):
+    """PyTorch's job in its fastest mode; None if there is none."""
+    best = None
+    for number, (mode, environment) in enumerate(DDP_MODES.items()):
+        job = start(f"ddp-{command[-2]}-{number}", command, **environment)
+        if job is None:
+            continue
+        job.work(2)
+        took = statistics.median(job.work(5)["seconds"])
+        print(f"{command[-2]}, {mode}: {1e3 * took:.3g} ms", flush=True)
+        job.described["how"] += f", {mode}"
+        job.described["milliseconds"] = 1e3 * took
+        slower = job
+        if best is None or took < 1e-3 * best.described["milliseconds"]:
+            best, slower = job, best
+        if slower is not None:
+            slower.stop()
+    return best
+
+
+def take(options, tasks, jobs, quiet):
+    """The median of each task in each round."""
+    amounts = {name: max(5, min(2000, round(options.turn / statistics.median(task.work(3)["seconds"])))) for name, task in tasks.items()}
+    rounds = {name: [] for name in tasks}
+    names = list(tasks)
+    for number in range(options.rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            task = tasks[name]
+            for attempt in range(options.patience + 1):
+                machine.wait_until_quiet(options.disturbed, options.wait, 0.2)
+                busy, steal = machine.busy_seconds()
+                mine, start = task.job.seconds(), time.perf_counter()
+                result = task.work(amounts[name])
+                elapsed = (time.perf_counter() - start) * os.cpu_count()
+                busy_after, steal_after = machine.busy_seconds()
+                others = max(0.0, busy_after - busy - (task.job.seconds() - mine)) / elapsed
+                if others <= options.disturbed or attempt == options.patience:
+                    break
+                quiet.repeated += 1
+            quiet.note(others, (steal_after - steal) / elapsed)
+            rounds[name].append(statistics.median(result["seconds"]))
+        print(f"round {number + 1} of {options.rounds}", flush=True)
+    return rounds
+
+
+def smaller(*lists):
+    return [min(values) for values in zip(*lists)]
+
+
+def figures_of(rounds):
+    """The ratios that are asked for, from the medians of the rounds."""
+    found = {}
+
+    def ratio(name, above, below):
+        if all(key in rounds for key in (*above, *below)):
+            found[name] = turns.ratios(smaller(*(rounds[key] for key in above)), smaller(*(rounds[key] for key in below)))
+
+    for where in ("node", "hosts", f"hosts {RATE}"):
+        fastest = [f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
+        ratio(f"{where} exchange", [f"{where} shared {ELEMENTS}" if where == "node" else f"{where} messages {ELEMENTS}"], fastest)
+        ratio(f"{where} sum", [f"{where} sum {ELEMENTS}"], fastest)
+    ratio("two processes", ["one process"], ["node float shared"])
+    ratio("two processes, sums", ["one process"], ["node float sums"])
+    ratio("ddp float", ["ddp float"], ["node float shared"])
+    ratio("ddp bfloat16", ["ddp bfloat16"], ["node bfloat16 shared"])
+    for where in ("hosts", f"hosts {RATE}"):
+        keys = [f"{where} sums", f"{where} alone", f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
+        if all(key in rounds for key in keys):
+            step, alone, sum_, in_place = (rounds[key] for key in keys)
+            found[f"{where} overlap"] = turns.ratios(step, [1.05 * (a + 0.2 * min(s, i)) for a, s, i in zip(alone, sum_, in_place)])
+    return found
+
+
+ASKED = [
+    ("4.27 MB on one machine, `MpiConcatMean` over the faster of `MPI_Allreduce` in place and not", "node exchange", {"most": 0.4}),
+    ("4.27 MB between two hosts, the same", "hosts exchange", {"most": 1.25}),
+    (f"the same at {RATE}", f"hosts {RATE} exchange", {}),
+    ("images/s of two processes over one process, both with two replicas of one thread, `MpiConcatMean`", "two processes", {"least": 0.97}),
+    ("the same with `MpiAllReduce`", "two processes, sums", {}),
+    ("images/s of two processes over PyTorch's DDP with Gloo, float", "ddp float", {"least": 3.0}),
+    ("the same in bfloat16", "ddp bfloat16", {}),
+    (f"a step of two hosts at {RATE} with `MpiAllReduce`, over 1.05 x (its computation + 0.2 x the all-reduce alone)", f"hosts {RATE} overlap", {"most": 1.0}),
+    ("the same without a limit", "hosts overlap", {}),
+]
+NAMES = {
+    "allreduce": "`MPI_Allreduce`",
+    "in-place": "`MPI_Allreduce` in place",
+    "iallreduce": "`MPI_Iallreduce`",
+    "shared": "`MpiConcatMean`, memory in common",
+    "messages": "`MpiConcatMean`, messages",
+    "sum": "`MpiAllReduce`",
+}
+
+
+def page(results):
+    rounds, figures, missing = results["seconds"], results["ratios"], results["missing"]
+
+    def milliseconds(key, digits=3):
+        return turns.text_of(turns.spread([1e3 * s for s in rounds[key]]), digits) if key in rounds else ""
+
+    exchange_rows = [
+        [title, *(milliseconds(f"{where} {name} {elements}") for where in ("node", "hosts", f"hosts {RATE}") for elements in (ELEMENTS, SMALL))]
+        for name, title in NAMES.items()
+    ]
+    exchange_rows.append(["Gloo", milliseconds("node gloo"), "", "", "", "", ""])
+
+    def step_row(title, key, images):
+        rate = turns.text_of(turns.spread([images / s for s in rounds[key]])) if key in rounds else ""
+        return [title, milliseconds(key, 2), rate]
+
+    steps = [
+        step_row("1 process with 2 replicas, `ConcatMean`", "one process", 2 * BATCH),
+        step_row("2 processes, each alone", "node float alone", 2 * BATCH),
+        step_row("2 processes, `MpiConcatMean`", "node float shared", 2 * BATCH),
+        step_row("2 processes, `MpiConcatMean`, messages", "node float messages", 2 * BATCH),
+        step_row("2 processes, `MpiAllReduce`", "node float sums", 2 * BATCH),
+        step_row("2 processes, PyTorch's DDP", "ddp float", 2 * BATCH),
+        step_row("2 processes, `MpiConcatMean`, bfloat16", "node bfloat16 shared", 2 * BATCH),
+        step_row("2 processes, PyTorch's DDP, bfloat16", "ddp bfloat16", 2 * BATCH),
+        step_row("4 processes, each alone", "four alone", 4 * BATCH),
+        step_row("4 processes, `MpiConcatMean`", "four shared", 4 * BATCH),
+    ]
+    hosts_rows = [
+        [title, milliseconds(f"hosts {key}", 2), milliseconds(f"hosts {RATE} {key}", 2)]
+        for title, key in (("each alone", "alone"), ("`MpiConcatMean`", "messages"), ("`MpiAllReduce`", "sums"))
+    ]
+    ddp = results["programs"].get("ddp-float", {})
+    lines = [
+        "# Several processes",
+        "",
+        "Written by `tests/benchmarks/run processes`. All programs are started once and take turns in one run; a time is that of the slowest "
+        f"process, the median (least to most) of {results['options']['rounds']} rounds; a ratio is taken within a round. The tutorial's network, one thread per "
+        f"replica, on one machine {BATCH} samples per replica in the ratios, between hosts {BATCH_OF_HOSTS}. Two hosts are two network namespaces of this machine "
+        f"joined by virtual interfaces; at {RATE} `tc`'s tbf limits what each sends.",
+        "",
+        *machine.lines(results["machine"]),
+        f"- {results['programs'].get('exchange', {}).get('mpi', 'MPI')}; PyTorch {ddp.get('version', 'missing')}: {ddp.get('how', '')}",
+        f"- others used at most {results['quiet']['others_busy']:.0%} of the machine during a turn, its host took {results['quiet']['stolen']:.0%}; "
+        f"{results['quiet']['turns_repeated']} turns were repeated; {results['run_seconds']:.0f} s in all",
+        *(f"- not measured: {key}: {why.strip().splitlines()[-1]}" for key, why in missing.items()),
+        "",
+        *machine.table(["", "asked for", "measured", "met"], [machine.bar(title, figures.get(key), **limits) for title, key, limits in ASKED]),
+        "",
+        f"The limit at {RATE} needs a backward pass that is longer than the all-reduce, which takes 34 ms for 4.27 MB at least: it is measured with "
+        f"{BATCH_OF_HOSTS} samples per replica.",
+        "",
+        "## The exchange of the gradients alone",
+        "",
+        "Milliseconds for 4.27 MB and for 64 KB, between two processes that start at the same time, each having written its gradient before. What is "
+        "Cupola's contains the exchanges of the records and of the vote of a step.",
+        "",
+        *machine.table(["", "one machine, 4.27 MB", "64 KB", "two hosts, 4.27 MB", "64 KB", f"at {RATE}, 4.27 MB", "64 KB"], exchange_rows),
+        "",
+        "## Steps on one machine",
+        "",
+        f"{results['machine']['cores']} cores: four processes share them.",
+        "",
+        *machine.table(["", "ms per step", "images/s"], steps),
+        "",
+        "## Steps of two hosts",
+        "",
+        f"One replica of {BATCH_OF_HOSTS} samples on each.",
+        "",
+        *machine.table(["ms per step", "no limit", f"at {RATE}"], hosts_rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run processes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    turns.add_options(parser)
+    parser.set_defaults(turn=0.4, wait=2, patience=1)
+    parser.add_argument("--quick", action="store_true", help="a smoke test: one round of short turns, without output files")
+    parser.add_argument("--no-save", action="store_true", help="print the results, but write no file")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.turn, options.wait, options.patience, options.no_save = 1, 0.1, 0.2, 0, True
+    begun, quiet, missing, computer = time.perf_counter(), turns.Quiet(), {}, machine.describe()
+    tasks, jobs = start_tasks(options, missing)
+    rounds = take(options, tasks, jobs, quiet)
+    programs = {key: job.described for key, job in jobs.items()}
+    for job in jobs.values():
+        job.stop()
+    results = {
+        "machine": computer,
+        "options": vars(options),
+        "quiet": quiet.report(),
+        "run_seconds": time.perf_counter() - begun,
+        "missing": missing,
+        "programs": programs,
+        "seconds": rounds,
+        "ratios": figures_of(rounds),
+    }
+    text = page(results)
+    print("\n" + text)
+    if not options.no_save:
+        (machine.MEASUREMENTS / "processes.md").write_text(text)
+        (machine.MEASUREMENTS / "processes.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
