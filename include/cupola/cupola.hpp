@@ -34,6 +34,7 @@
 #include <cupola/optim/rate_scaling.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optimizers.hpp>
+#include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>

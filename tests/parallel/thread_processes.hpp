@@ -22,6 +22,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/concat_mean.hpp>
+#include <cupola/parallel/impl/process_compressed_sums_agreement.hpp>
 #include <cupola/parallel/impl/process_rows_agreement.hpp>
 #include <cupola/parallel/impl/process_sums_agreement.hpp>
 #include <cupola/parallel/processes.hpp>
@@ -34,11 +35,14 @@ public:
     [[nodiscard]] bool shares() const { return shares_; }
     /// The number of messages so far.
     [[nodiscard]] int messages() const { return messages_; }
+    /// The bytes of all messages so far.
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
     void send(int from, int to, std::span<const std::byte> bytes) {
         const std::scoped_lock lock(mutex_);
         waiting_[{from, to}].emplace_back(bytes.begin(), bytes.end());
         ++messages_;
+        bytes_ += bytes.size();
         changed_.notify_all();
     }
     void receive(const cupola::ExchangeName& name, int from, int to, std::span<std::byte> bytes) {
@@ -76,6 +80,7 @@ private:
     std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> waiting_;
     std::vector<std::vector<std::byte>> parts_;
     int messages_ = 0;
+    std::size_t bytes_ = 0;
 };
 
 class ThreadProcesses : public cupola::Processes {

@@ -118,6 +118,9 @@ concept MovesParameters =
 ///                                             of all processes, which exchange slices of the gradients
 ///   static constexpr bool sums                may be left out; true: the engine of the processes adds their weighted sums,
 ///                                             and `rows` is not called
+///   using MessageElement = BFloat16           may be left out: the type that rows and means have in messages; without it they
+///                                             are floats. Rows that `rows` has prepared, and means, are exact in it; of a policy
+///                                             that sums, the sums are rounded to it
 /// Such a training includes <cupola/parallel/impl/process_rows_agreement.hpp>, or process_sums_agreement.hpp where `sums` is
 /// true, as <cupola/parallel/mpi.hpp> does.
 template <class A>
@@ -133,6 +136,24 @@ inline constexpr bool sums_of_processes = [] {
     if constexpr (requires { A::sums; }) return A::sums;
     return false;
 }();
+
+namespace impl {
+
+template <class A>
+struct MessageElementOf {
+    using Type = float;
+};
+template <class A>
+    requires requires { typename A::MessageElement; }
+struct MessageElementOf<A> {
+    using Type = typename A::MessageElement;
+};
+
+}  // namespace impl
+
+/// The type that the gradients of a policy have where they move between processes.
+template <class A>
+using MessageElement = typename impl::MessageElementOf<A>::Type;
 
 /// The error message for a type `A` that is not a policy on `D`; empty if it is one.
 template <class A, class D>

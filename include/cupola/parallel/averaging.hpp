@@ -5,9 +5,11 @@
 //
 //   static constexpr std::string_view name
 //   void average(Context& context, const GradientRows& gradients, std::span<float> mean) const
+//   void prepare(Context& context, std::span<float> row) const       may be left out: changes a row in place
 //
-// Each device calls `average` for its own slice of the columns, so the result for a column may depend on that column
-// alone.
+// Each device calls `prepare` once for the whole row of each of its replicas with samples, and then, when all rows are ready,
+// `average` for its own slice of the columns, so the mean of a column may depend on that column alone. With one replica
+// neither is called.
 #pragma once
 
 #include <concepts>
@@ -40,6 +42,12 @@ concept HasPolicyName = requires {
 template <class A, class Device>
 concept AveragesRows = requires(const A& policy, typename Device::Context& context, const GradientRows& gradients,
                                 std::span<float> mean) { policy.average(context, gradients, mean); };
+
+/// A policy that changes each row before the rows are averaged.
+template <class A, class Device>
+concept PreparesRows = requires(const A& policy, typename Device::Context& context, std::span<float> row) {
+    policy.prepare(context, row);
+};
 
 template <class A, class Device>
 concept AveragingPolicy = std::copyable<A> && HasPolicyName<A> && AveragesRows<A, Device>;

@@ -48,6 +48,7 @@
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 #include <cupola/parallel/impl/launcher_variables.hpp>
+#include <cupola/parallel/impl/process_compressed_sums_agreement.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/impl/process_rows_agreement.hpp>
 #include <cupola/parallel/impl/process_sums_agreement.hpp>

@@ -14,8 +14,11 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/wait_until.hpp>
+#include <cupola/net/step_times.hpp>
 #include <cupola/ops/loss_report.hpp>
+#include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -53,6 +56,10 @@ public:
     void wait(int device, std::int64_t step, bool finished);
 
 protected:
+    /// Queues what the policy of the rows does with each row of the device before they are averaged.
+    template <class A>
+    void prepare_rows(const A& policy, int device, const SampleCounts& samples, std::int64_t step);
+
     /// Returns when all queued work of the device is complete.
     void wait_for_queue(int device, std::int64_t step);
 
@@ -88,6 +95,23 @@ void AgreementInProcess<D, T>::wait(int device, std::int64_t step, bool finished
     typename D::Queue& queue = *set_.at(device).queue;
     wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ", device,
                " has not finished step ", step, " after ", max_step_seconds, " s");
+}
+
+template <class D, class T>
+template <class A>
+void AgreementInProcess<D, T>::prepare_rows([[maybe_unused]] const A& policy, [[maybe_unused]] int device,
+                                            [[maybe_unused]] const SampleCounts& samples,
+                                            [[maybe_unused]] std::int64_t step) {
+    if constexpr (PreparesRows<A, typename D::Kernels>) {
+        if (set_.average_in_place()) return;
+        auto& state = set_.at(device);
+        const Stopwatch watch(state.worker.times(), StepPart::averaging);
+        for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
+            if (samples.of_replica(step, r) == 0) continue;
+            const std::span<float> row(set_.row(r), set_.elements());
+            state.queue->queue([this, &policy, device, row] { policy.prepare(set_.context(device), row); });
+        }
+    }
 }
 
 template <class D, class T>

@@ -5,14 +5,14 @@
 //
 //   records of all | (slices of the rows) | mean of the own slice | vote | (slices of the mean)
 //
-// Where the processes have memory in common, all rows and the average are in it, and what is in brackets is left out.
+// Where the processes have memory in common, all rows and the average are in it, and what is in brackets is left out. Rows that
+// the policy prepares are ready before the records are exchanged.
 #pragma once
 
-#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
@@ -22,6 +22,8 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/same_training.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/slice_messages.hpp>
+#include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/processes.hpp>
 
@@ -48,21 +50,16 @@ private:
     /// A replica's gradient from column `begin` of this process's slice on.
     [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
         if (const float* const row = set_.row(replica)) return row + begin;
-        return received_.data() + static_cast<std::int64_t>(replica) * (slice_.end - slice_.begin) + begin -
-               slice_.begin;
+        return messages_.row(replica, begin);
     }
-    /// Whether rows and averages move between processes in messages.
-    [[nodiscard]] bool moves_slices() const { return !received_.empty(); }
-    [[gnu::cold]] void plan_messages();
     bool exchange(int device, const ExchangeName& name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming);
 
     A policy_;
     /// The columns that this process averages.
     ColumnRange slice_;
-    /// The slices of the rows of other processes, where those are not in common memory.
-    FixedArray<float> received_;
-    std::vector<ProcessMessage> rows_out_, rows_in_, average_out_, average_in_;
+    /// Empty where all rows are in common memory.
+    SliceMessages<D, T, MessageElement<A>> messages_;
     /// Per device.
     FixedArray<WeightedRows> rows_;
 };
@@ -82,43 +79,40 @@ ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, ReplicaSet<
     for (WeightedRows& each : rows_) each = WeightedRows(set.replicas());
     const int next = (processes_.number() + 1) % processes_.count();
     const bool in_common = set.row(next * set.replicas_per_process()) != nullptr;
-    if (!in_common) plan_messages();
-}
-
-template <class A, class D, class T>
-void ProcessRowsAgreement<A, D, T>::plan_messages() {
-    const int me = processes_.number(), here = set_.replicas_per_process();
-    const std::int64_t width = slice_.end - slice_.begin;
-    received_ = FixedArray<float>(std::max<std::size_t>(1, static_cast<std::size_t>(set_.replicas() * width)));
-    const auto add = [](std::vector<ProcessMessage>& to, int process, float* from, std::int64_t floats) {
-        if (floats > 0)
-            to.push_back(
-                {process, reinterpret_cast<std::byte*>(from), static_cast<std::size_t>(floats) * sizeof(float)});
-    };
-    for (int p = 0; p < processes_.count(); ++p) {
-        if (p == me) continue;
-        const auto [begin, end] = set_.columns_of_process(p, set_.network().trained_elements);
-        for (int r = 0; r < here; ++r) {
-            add(rows_out_, p, set_.row(me * here + r) + begin, end - begin);
-            add(rows_in_, p, received_.data() + (p * here + r) * width, width);
-        }
-        add(average_out_, p, set_.average(0) + slice_.begin, width);
-        add(average_in_, p, set_.average(0) + begin, end - begin);
-    }
+    if (!in_common) messages_ = {set, slice_, processes_};
 }
 
 template <class A, class D, class T>
 bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
+    auto& state = set_.at(device);
+    state.attempt([&] { Base::prepare_rows(policy_.rows, device, samples, step); });
     if (!Base::exchange_records(device, samples, step)) return false;
-    if (moves_slices() && !exchange(device, {"the slices of the gradients", step}, rows_out_, rows_in_)) return false;
-    set_.at(device).attempt([&] {
+    if (messages_.any()) {
+        state.attempt([&] {
+            const Stopwatch watch(state.worker.times(), StepPart::averaging);
+            messages_.pack_rows(set_, device);
+        });
+        if (!exchange(device, {"the slices of the gradients", step}, messages_.rows_out(), messages_.rows_in()))
+            return false;
+    }
+    state.attempt([&] {
         Base::queue_divisor(device, samples, step);
         average(device, samples, step);
         Base::reduce_columns(device, set_.columns_of(device),
                              [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
     });
     if (!Base::vote(device, step)) return false;
-    return !moves_slices() || exchange(device, {"the slices of the average", step}, average_out_, average_in_);
+    if (!messages_.any()) return true;
+    if (!exchange(device, {"the slices of the average", step}, messages_.average_out(), messages_.average_in()))
+        return false;
+    if constexpr (!std::same_as<MessageElement<A>, float>) {
+        {
+            const Stopwatch watch(state.worker.times(), StepPart::averaging);
+            messages_.unpack_average(set_, device, *StatusBlock::divisor(state.queue->status()));
+        }
+        return set_.arrive_and_wait(device);
+    }
+    return true;
 }
 
 template <class A, class D, class T>
@@ -138,11 +132,13 @@ void ProcessRowsAgreement<A, D, T>::average(int device, const SampleCounts& samp
     const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
     rows.clear();
+    if (messages_.any()) messages_.unpack_rows(set_, device, {begin, end});
     for (int r = 0; r < set_.replicas(); ++r) rows.add(row_from(r, begin), samples.of_replica(step, r));
     policy_.rows.average(
         set_.context(device),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
         set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    if (messages_.any()) messages_.pack_average(set_, device, {begin, end});
 }
 
 }  // namespace impl

@@ -5,6 +5,7 @@
 //   records of all | weighted sum of the own rows | sum of all processes | vote
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -54,7 +55,7 @@ private:
 };
 
 template <class A, class D, class T>
-    requires(SpansProcesses<A> && sums_of_processes<A>)
+    requires(SpansProcesses<A> && sums_of_processes<A> && std::same_as<MessageElement<A>, float>)
 struct AgreementOf<A, D, T> {
     using Type = ProcessSumsAgreement<A, D, T>;
 };

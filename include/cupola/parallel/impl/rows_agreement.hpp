@@ -57,6 +57,7 @@ bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std:
     if (set_.device_count() == 1) {
         state.attempt([&] {
             require_samples(samples, step);
+            Base::prepare_rows(policy_, device, samples, step);
             queue.queue([this, device, scale = set_.network().loss_scale / static_cast<double>(samples.of_step(step))] {
                 set_.weigh(device, scale);
             });
@@ -66,6 +67,7 @@ bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std:
     }
     // Other devices read the rows and slices, so each is waited for on the device that made it.
     state.attempt([&] {
+        Base::prepare_rows(policy_, device, samples, step);
         Base::wait_for_queue(device, step);
         Base::read_weight(device);
     });
