@@ -8,6 +8,7 @@
 #include <cupola/parallel/processes.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -163,19 +164,70 @@ TEST_CASE("a loss or a gradient that is not finite is reported by all processes 
     }
 }
 
-TEST_CASE("parameters that are different in one process are found at the next check") {
-    const Case c;
+namespace {
+
+/// What `count` processes throw in the step after process `changed` has flipped a bit of its memory: `change(state)` of its
+/// state, or, with several devices, of the parameters of its first device alone.
+template <class Change>
+std::vector<std::string> errors_after(int count, int changed, int devices, Change&& change) {
+    const Case c{.devices = devices};
     const Batches batches(c);
-    const Outcome outcome = outcome_of_two(c, [&](auto& training, int number) {
+    Hub hub(count, true);
+    return on_threads(count, [&](int number) {
+        auto options = processes::options_of(c, ThreadConcatMean{.hub = &hub, .number = number}, AnyStatistics{2});
+        options.check_every = 0;
+        processes::Training<ThreadConcatMean, AnyStatistics> training(options);
         training.step(batches);
-        std::vector<float> parameters = training.parameters();
-        if (number == 1) parameters[3] *= 1.5F;
-        training.set_parameters(parameters);
-        training.step(batches);
+        if (number == changed && devices == 1) {
+            TrainingState state = training.state();
+            change(state);
+            training.restore(state);
+        } else if (number == changed) {
+            training.step(batches,
+                          [&](const auto& inspection) { const_cast<float&>(inspection.parameters()[7]) += 1.0F; });
+        }
+        if (devices > 1 && number != changed) training.step(batches);
+        const std::vector<float> before = training.parameters();
+        try {
+            training.step(batches);
+        } catch (const ReplicasDiffer& error) {
+            CHECK(error.step == devices);
+            CHECK(training.step() == devices);
+            CHECK(!training.healthy());
+            CHECK(training.parameters() == before);
+            throw;
+        }
     });
-    const std::string message =
-        "after step 1 the parameters of process 1 differ from those of process 0: a process computed a different result";
-    CHECK(outcome.errors == std::vector<std::string>{message, message});
+}
+
+}  // namespace
+
+TEST_CASE("a bit that is flipped in the memory of one process is found in the next step, before the update") {
+    const std::string why = ": a process computed a different result, or its memory has changed";
+    const auto all = [&](int count, const std::string& message) {
+        return std::vector<std::string>(static_cast<std::size_t>(count), message + why);
+    };
+    const auto parameter = [](TrainingState& state) {
+        state.parameters[3] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(state.parameters[3]) ^ 1U);
+    };
+    const auto statistic = [](TrainingState& state) {
+        state.buffers[3] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(state.buffers[3]) ^ 1U);
+    };
+    CHECK(errors_after(4, 2, 1, parameter) ==
+          all(4, "in step 1 the parameters of process 2 differ from those of the other 3"));
+    CHECK(errors_after(4, 0, 1, statistic) ==
+          all(4, "in step 1 the running statistics of process 0 differ from those of the other 3"));
+    // Of two neither is the majority.
+    const std::vector<std::string> of_two = errors_after(2, 1, 1, parameter);
+    CHECK(of_two[0] == of_two[1]);
+    CHECK(of_two[0].starts_with("in step 1 the parameters of processes 0 (hash "));
+    CHECK(of_two[0].find("), 1 (hash ") != std::string::npos);
+    CHECK(of_two[0].ends_with(") differ" + why));
+    // One device's copy inside a process.
+    const std::string of_device =
+        "in step 2 the parameters of device 1 of process 1 differ from those of its device 0: a device computed a "
+        "different result, or its memory has changed";
+    CHECK(errors_after(2, 1, 2, parameter) == std::vector<std::string>{of_device, of_device});
 }
 
 TEST_CASE("processes with different settings, or a number of them that does not divide the replicas, are rejected") {

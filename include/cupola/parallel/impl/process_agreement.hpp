@@ -52,6 +52,9 @@ public:
     ProcessAgreement(const ProcessAgreement&) = delete;
     ProcessAgreement& operator=(const ProcessAgreement&) = delete;
 
+    /// The running statistics that the next step is computed with, which are compared beside the parameters.
+    void compare_statistics(std::span<const float> values) { statistics_ = values; }
+
     /// Each device has reduced its part of the average before the vote.
     void reduce(int, std::byte*) {}
 
@@ -112,10 +115,14 @@ private:
     using Ends = unsigned long long;
 
     void exchange_records(SampleCounts& samples, std::int64_t step);
+    void require_same_parameters(std::int64_t step);
     void exchange_votes(std::int64_t step);
 
     ReplicaRecords records_;
     ProcessGather sums_, votes_;
+    /// Per device: the hash of its parameters.
+    FixedArray<std::uint64_t> hashes_;
+    std::span<const float> statistics_{};
     /// Per device: whether its part of the average is finite, and where the rows are not.
     FixedArray<std::int32_t> finite_;
     FixedArray<FixedArray<Ends>> ends_;
@@ -129,7 +136,8 @@ ProcessAgreement<D, T>::ProcessAgreement(ReplicaSet<D, T>& set)
       records_(processes_, set.replicas_per_process(), set.gradient_accumulation_steps(), set.losses(),
                set.network().buffer_elements),
       votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(set.replicas())) * sizeof(Ends)),
-      finite_(static_cast<std::size_t>(set.device_count())),
+      hashes_(static_cast<std::size_t>(set.device_count())),
+      finite_(hashes_.size()),
       ends_(finite_.size()) {
     for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(set.replicas()));
     set.join(*this);
@@ -144,7 +152,12 @@ bool ProcessAgreement<D, T>::in_all(int device, FunctionRef<void()> exchange) {
 
 template <class D, class T>
 bool ProcessAgreement<D, T>::exchange_records(int device, SampleCounts& samples, std::int64_t step) {
-    set_.at(device).attempt([&] { Base::wait_for_queue(device, step); });
+    set_.at(device).attempt([&] {
+        Base::wait_for_queue(device, step);
+        const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+        const std::span<const float> parameters(set_.at(device).worker.parameters(), set_.all_elements());
+        ops::TrainingStep<Kernels>::hash(set_.context(device), parameters, &hashes_[static_cast<std::size_t>(device)]);
+    });
     return in_all(device, [&] { exchange_records(samples, step); });
 }
 
@@ -159,13 +172,38 @@ void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_
             records_.write(r, part, samples.of(step, part, r), &set_.report_of(step, r, part),
                            set_.reports_of_losses(step, r, part), set_.statistics_of(step, r, part));
     }
+    if (!error) {
+        HashesOfProcess hashes{.parameters = hashes_[0], .statistics = hash_of(set_.context(0), statistics_)};
+        for (std::size_t device = hashes_.size() - 1; device > 0; --device) {
+            if (hashes_[device] != hashes_[0]) hashes.other_device = static_cast<std::int64_t>(device);
+        }
+        records_.write(hashes);
+    }
     records_.gather().run({"the records of the replicas", step});
     require_all_in_step(records_.gather(), processes_, step);
+    if (!error) require_same_parameters(step);
     for (int r = 0; r < set_.replicas(); ++r) {
         if (set_.is_here(r)) continue;
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
             samples.of(step, part, r) = records_.samples(r, part);
     }
+}
+
+template <class D, class T>
+void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
+    const HashesOfProcess first = records_.hashes(0);
+    bool same = first.other_device < 0;
+    for (int p = 1; p < processes_.count(); ++p) {
+        const HashesOfProcess other = records_.hashes(p);
+        same = same && other.other_device < 0 && other.parameters == first.parameters &&
+               other.statistics == first.statistics;
+    }
+    if (same) [[likely]]
+        return;
+    for (auto& state : set_.devices()) state.updating = true;  // not healthy
+    std::vector<HashesOfProcess> all;
+    for (int p = 0; p < processes_.count(); ++p) all.push_back(records_.hashes(p));
+    impl::require_same_hashes(all, step);
 }
 
 template <class D, class T>

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaRecords: what a process tells the others of its replicas in each step: the samples, the losses and the batch
-// statistics of each batch, or why it has left the step. With the records of all, each process makes the same report, the
+// ReplicaRecords: what a process tells the others of its replicas in each step: the hash of the parameters that they compute
+// with; the samples, the losses and the batch statistics of each batch; or why it has left the step. With the records of all, each process makes the same report, the
 // same weights and the same running statistics.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/loss_report.hpp>
@@ -59,6 +62,13 @@ inline void require_all_in_step(const ProcessGather& gather, const Processes& pr
     }
 }
 
+/// The hashes of the parameters and of the running statistics that a process computes a step with.
+struct HashesOfProcess {
+    std::uint64_t parameters = 0, statistics = 0;
+    /// A device whose parameters differ from those of the process's first, or -1.
+    std::int64_t other_device = -1;
+};
+
 class ReplicaRecords {
 public:
     ReplicaRecords() = default;
@@ -71,7 +81,7 @@ public:
           statistics_(sizeof(std::int64_t) + reports_ * sizeof(LossReport)),
           buffers_(static_cast<std::size_t>(buffers)),
           bytes_((statistics_ + buffers_ * sizeof(float) + 7) / 8 * 8),
-          gather_(processes, sizeof(StepOfProcess) + static_cast<std::size_t>(replicas * parts) * bytes_) {}
+          gather_(processes, head + static_cast<std::size_t>(replicas * parts) * bytes_) {}
 
     [[nodiscard]] ProcessGather& gather() { return gather_; }
 
@@ -86,6 +96,15 @@ public:
         std::memcpy(reports, report, sizeof(LossReport));
         std::memcpy(reports + sizeof(LossReport), losses, (reports_ - 1) * sizeof(LossReport));
         if (buffers_ != 0) std::memcpy(record + statistics_, statistics, buffers_ * sizeof(float));
+    }
+
+    void write(const HashesOfProcess& hashes) {
+        std::memcpy(gather_.mine() + sizeof(StepOfProcess), &hashes, sizeof hashes);
+    }
+    [[nodiscard]] HashesOfProcess hashes(int process) const {
+        HashesOfProcess hashes;
+        std::memcpy(&hashes, gather_.of(process) + sizeof(StepOfProcess), sizeof hashes);
+        return hashes;
     }
 
     // What another process wrote. `replica` is one of all processes.
@@ -104,10 +123,12 @@ public:
     }
 
 private:
+    static constexpr std::size_t head = sizeof(StepOfProcess) + sizeof(HashesOfProcess);
+
     /// Replicas are divided evenly, in order.
     [[nodiscard]] std::size_t place(int replica, int part) const {
         const int here = replica % replicas_;
-        return sizeof(StepOfProcess) + static_cast<std::size_t>(here * parts_ + part) * bytes_;
+        return head + static_cast<std::size_t>(here * parts_ + part) * bytes_;
     }
     [[nodiscard]] const std::byte* record_of(int replica, int part) const {
         return gather_.of(replica / replicas_) + place(replica, part);
@@ -119,6 +140,44 @@ private:
 };
 
 static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0);
+
+/// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes. Without
+/// a majority the message has the hash of each.
+[[gnu::cold]] inline void require_same_hashes(const std::vector<HashesOfProcess>& all, std::int64_t step) {
+    for (std::size_t p = 0; p < all.size(); ++p) {
+        if (all[p].other_device < 0) continue;
+        throw ReplicasDiffer(
+            text("in step ", step, " the parameters of device ", all[p].other_device, " of process ", p,
+                 " differ from those of its device 0: a device computed a different result, or its memory has changed"),
+            step, static_cast<int>(all[p].other_device));
+    }
+    const auto require_same = [&](std::string_view what, std::uint64_t HashesOfProcess::*hash) {
+        const auto equal_to = [&](std::size_t p) { return std::ranges::count(all, all[p].*hash, hash); };
+        const auto most = static_cast<std::ptrdiff_t>(all.size());
+        std::size_t common = 0;
+        while (common < all.size() && 2 * equal_to(common) <= most) ++common;
+        const bool has_majority = common < all.size();
+        if (has_majority && equal_to(common) == most) return;
+        std::string list;
+        int others = 0;
+        for (std::size_t p = 0; p < all.size(); ++p) {
+            if (has_majority && all[p].*hash == all[common].*hash) continue;
+            ++others;
+            list += text(list.empty() ? "" : ", ", p);
+            if (has_majority) continue;
+            char digits[20];
+            std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(all[p].*hash));
+            list += text(" (hash ", digits, ')');
+        }
+        const std::string processes = text(others == 1 ? "process " : "processes ", list);
+        throw ReplicasDiffer(text("in step ", step, " the ", what, " of ", processes, " differ",
+                                  has_majority ? text(" from those of the other ", equal_to(common)) : std::string(),
+                                  ": a process computed a different result, or its memory has changed"),
+                             step, 0);
+    };
+    require_same("parameters", &HashesOfProcess::parameters);
+    require_same("running statistics", &HashesOfProcess::statistics);
+}
 
 }  // namespace impl
 

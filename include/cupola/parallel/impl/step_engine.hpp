@@ -203,6 +203,8 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     reserve_slot();
     counts_.clear(step_);
     probe_.begin();
+    if constexpr (requires { agreement_.compare_statistics(statistics_.values()); })
+        agreement_.compare_statistics(statistics_.values());
     set_.threads().run([&](int device) { queue_on(device, batches, probe); });
     for (State& state : set_.devices()) state.updating = false;
     ++step_;
