@@ -166,6 +166,40 @@ TEST_CASE("a loss or a gradient that is not finite is reported by all processes 
 
 namespace {
 
+struct Words : Sequential<Input<1, 2>, Embedding<5, 4>, Flatten, Linear<2>> {};
+
+}  // namespace
+
+TEST_CASE("an id that is out of range is reported by all processes, with its replica among those of all") {
+    const std::vector<std::int32_t> words{0, 1, 2, 3, 4, 0, 1, 5}, labels{0, 1, 0, 1};
+    const auto batches = [&](std::int64_t step, int replica, HostContext&) -> BatchView {
+        const std::int64_t of = step == 0 ? 0 : replica;
+        return {1,
+                {{{"input", ElementType::int32, {1, 2}}, words.data() + 2 * of},
+                 {{"target", ElementType::int32, {1}}, labels.data() + of}}};
+    };
+    for (const int count : {2, 4}) {
+        Hub hub(count, true);
+        const auto errors = on_threads(count, [&](int number) {
+            DataParallel<Words, CrossEntropy<2>, Sgd, ThreadConcatMean, Host> training(
+                {.replicas = 4, .batch_size = 1, .averaging = {.hub = &hub, .number = number}});
+            training.step(batches);
+            try {
+                training.step(batches);
+            } catch (const InvalidArgument&) {
+                CHECK(training.step() == 1);
+                throw;
+            }
+        });
+        for (const std::string& error : errors) {
+            CHECK(error == errors[0]);
+            CHECK(error.find("in the batch of replica 3 in step 1 ") != std::string::npos);
+        }
+    }
+}
+
+namespace {
+
 /// What `count` processes throw in the step after process `changed` has flipped a bit of its memory: `change(state)` of its
 /// state, or, with several devices, of the parameters of its first device alone.
 template <class Change>

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -26,6 +27,7 @@ public:
 
     [[nodiscard]] virtual const LossReport& report_of(int replica, int part) const = 0;
     [[nodiscard]] virtual const LossReport* reports_of_losses(int replica, int part) const = 0;
+    [[nodiscard]] virtual const IdReport& bad_id_of(int replica, int part) const = 0;
     [[nodiscard]] virtual const float* statistics_of(int replica, int part) const = 0;
 
     // The members below are called on all processes, in the same order.

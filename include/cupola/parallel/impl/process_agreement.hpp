@@ -23,6 +23,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/agreement_in_process.hpp>
@@ -63,6 +64,9 @@ public:
     }
     [[nodiscard]] const LossReport* reports_of_losses(int replica, int part) const override {
         return records_.reports_of_losses(replica, part);
+    }
+    [[nodiscard]] const IdReport& bad_id_of(int replica, int part) const override {
+        return records_.bad_id(replica, part);
     }
     [[nodiscard]] const float* statistics_of(int replica, int part) const override {
         return records_.statistics(replica, part);
@@ -170,7 +174,8 @@ void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_
     for (int r = first; !error && r < last; ++r) {
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
             records_.write(r, part, samples.of(step, part, r), &set_.report_of(step, r, part),
-                           set_.reports_of_losses(step, r, part), set_.statistics_of(step, r, part));
+                           set_.reports_of_losses(step, r, part), set_.bad_id_of(step, r, part),
+                           set_.statistics_of(step, r, part));
     }
     if (!error) {
         HashesOfProcess hashes{.parameters = hashes_[0], .statistics = hash_of(set_.context(0), statistics_)};

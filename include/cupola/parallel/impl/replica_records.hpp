@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/processes.hpp>
@@ -78,7 +79,8 @@ public:
         : replicas_(replicas),
           parts_(parts),
           reports_(1 + losses),
-          statistics_(sizeof(std::int64_t) + reports_ * sizeof(LossReport)),
+          id_(sizeof(std::int64_t) + reports_ * sizeof(LossReport)),
+          statistics_(id_ + sizeof(IdReport)),
           buffers_(static_cast<std::size_t>(buffers)),
           bytes_((statistics_ + buffers_ * sizeof(float) + 7) / 8 * 8),
           gather_(processes, head + static_cast<std::size_t>(replicas * parts) * bytes_) {}
@@ -86,15 +88,16 @@ public:
     [[nodiscard]] ProcessGather& gather() { return gather_; }
 
     /// Writes the record of a replica's batch, one of this process. `losses` are the reports of the losses, where there are
-    /// several, `statistics` its batch statistics.
+    /// several, `bad_id` is that of its ids and `statistics` its batch statistics.
     void write(int replica, int part, std::int64_t samples, const LossReport* report, const LossReport* losses,
-               const float* statistics) {
+               const IdReport& bad_id, const float* statistics) {
         std::byte* const record = gather_.mine() + place(replica, part);
         std::memcpy(record, &samples, sizeof samples);
         if (samples == 0) return;
         std::byte* const reports = record + sizeof samples;
         std::memcpy(reports, report, sizeof(LossReport));
         std::memcpy(reports + sizeof(LossReport), losses, (reports_ - 1) * sizeof(LossReport));
+        std::memcpy(record + id_, &bad_id, sizeof bad_id);
         if (buffers_ != 0) std::memcpy(record + statistics_, statistics, buffers_ * sizeof(float));
     }
 
@@ -118,6 +121,9 @@ public:
         return reinterpret_cast<const LossReport*>(record_of(replica, part) + sizeof(std::int64_t));
     }
     [[nodiscard]] const LossReport* reports_of_losses(int replica, int part) const { return report(replica, part) + 1; }
+    [[nodiscard]] const IdReport& bad_id(int replica, int part) const {
+        return *reinterpret_cast<const IdReport*>(record_of(replica, part) + id_);
+    }
     [[nodiscard]] const float* statistics(int replica, int part) const {
         return reinterpret_cast<const float*>(record_of(replica, part) + statistics_);
     }
@@ -135,11 +141,11 @@ private:
     }
 
     int replicas_ = 1, parts_ = 1;
-    std::size_t reports_ = 1, statistics_ = 0, buffers_ = 0, bytes_ = 0;
+    std::size_t reports_ = 1, id_ = 0, statistics_ = 0, buffers_ = 0, bytes_ = 0;
     ProcessGather gather_;
 };
 
-static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0);
+static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && sizeof(IdReport) % 8 == 0);
 
 /// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes. Without
 /// a majority the message has the hash of each.

@@ -17,6 +17,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/queue.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_state.hpp>
@@ -113,6 +114,8 @@ public:
 
     [[nodiscard]] const LossReport& report_of(std::int64_t step, int replica, int part);
     [[nodiscard]] const LossReport* reports_of_losses(std::int64_t step, int replica, int part);
+    /// Where the network reads ids.
+    [[nodiscard]] const IdReport& bad_id_of(std::int64_t step, int replica, int part);
     [[nodiscard]] const float* statistics_of(std::int64_t step, int replica, int part);
 
     /// The columns that a batch must have.
@@ -365,6 +368,12 @@ template <class D, class T>
 const LossReport* ReplicaSet<D, T>::reports_of_losses(std::int64_t step, int replica, int part) {
     if (!is_here(replica)) return others_->reports_of_losses(replica, part);
     return status(device_of(replica)).reports_of_losses(landed(step, replica), batch_number(replica, part));
+}
+
+template <class D, class T>
+const IdReport& ReplicaSet<D, T>::bad_id_of(std::int64_t step, int replica, int part) {
+    if (!is_here(replica)) return others_->bad_id_of(replica, part);
+    return *status(device_of(replica)).bad_id(landed(step, replica), batch_number(replica, part));
 }
 
 template <class D, class T>

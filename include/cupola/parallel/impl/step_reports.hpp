@@ -105,10 +105,7 @@ template <class D, class T>
 void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
     const std::span<const RequiredColumn> required = set_.required_columns();
     if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
-    if (!set_.is_here(replica)) return;  // its process reports it
-    const int device = set_.device_of(replica);
-    const IdReport& bad =
-        *set_.status(device).bad_id(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+    const IdReport& bad = set_.bad_id_of(step, replica, part);
     if (bad.place < 0) return;
     const RequiredColumn& column = required[static_cast<std::size_t>(bad.column)];
     throw InvalidArgument(text("the ids of an input must be in range, but in the batch of replica ", replica,
