@@ -160,6 +160,29 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
           "a sum on Cuda takes at most 64 rows and one weight per row, not 65 rows and 65 weights");
 }
 
+TEST_CASE("a weighted sum in bfloat16 is that in float, rounded once") {
+    CudaContext cuda(0, {});
+    for (const std::int64_t count : {1, 3, 4, 8, 1003}) {
+        for (const std::size_t start : starts) {
+            const auto size = start + static_cast<std::size_t>(count);
+            std::vector<float> one(size), other(size), sums(size);
+            for (std::size_t i = 0; i < size; ++i) {
+                one[i] = 0.37F * static_cast<float>(i) - 5.0F;
+                other[i] = 1e-3F * static_cast<float>(i * i % 977);
+            }
+            std::vector<BFloat16> rounded(size + 1, BFloat16(7.0F));
+            const float* const rows[] = {one.data() + start, other.data() + start};
+            const float weights[] = {3.0F, 17.0F};
+            const auto columns = static_cast<std::size_t>(count);
+            impl::queue_weighted_sum(cuda, rows, weights, std::span(sums).subspan(start, columns));
+            impl::queue_weighted_sum(cuda, rows, weights, std::span(rounded).subspan(start, columns));
+            cuda.synchronize();
+            for (std::size_t i = start; i < size; ++i) REQUIRE(rounded[i].bits == BFloat16(sums[i]).bits);
+            CHECK(static_cast<float>(rounded.back()) == 7.0F);
+        }
+    }
+}
+
 TEST_CASE("the mean divides by the samples, keeps the bits for a divisor of one, and detects non-finite values") {
     CudaContext cuda(0, {});
     const float infinity = std::numeric_limits<float>::infinity();

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/averaging.hpp>
@@ -45,10 +46,12 @@ struct WeightedGradients {
 };
 
 /// The sums over all replicas of all processes, and the divisor that makes them the average; both in device memory.
-struct GradientSums {
-    std::span<const float> values{};
+template <class Element>
+struct SumsOfGradient {
+    std::span<const Element> values{};
     const float* divisor = nullptr;
 };
+using GradientSums = SumsOfGradient<float>;
 
 /// The arguments that a collective is constructed with.
 struct CollectiveSetup {
@@ -60,6 +63,13 @@ struct CollectiveSetup {
     /// The factor that the gradients are multiplied by; the divisor contains it too.
     float loss_scale = 1;
 };
+
+namespace impl {
+
+template <class S>
+concept SumsOfSomeElement = std::same_as<S, GradientSums> || std::same_as<S, SumsOfGradient<BFloat16>>;
+
+}  // namespace impl
 
 /// A collective policy names a class for each device type that it supports, `typename A::template Collective<D>`. Every
 /// member except the constructor is called on the thread of device `device`; each throws a DeviceError that names the
@@ -73,7 +83,8 @@ struct CollectiveSetup {
 ///   void give(device, queue, context, k, bucket, WeightedGradients)   queues the sum of bucket k, whose rows are complete
 ///                                                         at the queue's mark_bucket(k); buckets come in one order on each
 ///                                                         rank, the order in which backward finishes them
-///   GradientSums finish(device, queue, context)           later work of the queue sees the sums
+///   GradientSums finish(device, queue, context)           later work of the queue sees the sums, which may also be a
+///                                                         SumsOfGradient<BFloat16>
 ///   void wait(device, queue, step, finished)              returns when the step has finished, or the mark is reached
 ///   void break_off(device, step, why) noexcept            ends every wait of every device
 ///   void end(device, queue)                               returns when no queued work runs any more, also after
@@ -92,7 +103,7 @@ concept AveragesBuckets =
         all.join(0, queue, context);
         all.begin(0, queue, context, shape);
         all.give(0, queue, context, std::size_t{0}, bucket, rows);
-        { all.finish(0, queue, context) } -> std::same_as<GradientSums>;
+        { all.finish(0, queue, context) } -> impl::SumsOfSomeElement;
         all.wait(0, queue, std::int64_t{0}, true);
         all.break_off(0, std::int64_t{0}, why);
         all.end(0, queue);

@@ -27,7 +27,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// The sums of a process's devices. Incomplete here; <cupola/nccl.hpp> defines it, and only that header needs NCCL.
-template <class Device>
+template <class Device, class Element = float>
 class NcclCollective;
 
 }  // namespace impl
@@ -36,6 +36,9 @@ struct NcclAllReduce {
     static constexpr std::string_view name = "NcclAllReduce";
     template <class Device>
     using Collective = impl::NcclCollective<Device>;
+    /// That of Compressed<NcclAllReduce, Element>: the sums are of that type, and so is the memory for them.
+    template <class Device, class Element>
+    using CompressedCollective = impl::NcclCollective<Device, Element>;
     /// The program that starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
     static constexpr const char* id_variable = "CUPOLA_NCCL_ID";
 

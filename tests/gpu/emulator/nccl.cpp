@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "nccl_behavior.hpp"
+#include "numbers.hpp"
 #include "stream.hpp"
 
 namespace cupola::emulator {
@@ -283,6 +284,23 @@ bool may_call(ncclComm* comm, const char* call, ncclResult_t& result) {
 /// Adds the staged elements of all ranks.
 void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, float* to, bool ring_order) {
     const auto ranks = static_cast<std::size_t>(comm.ranks);
+    if (call.type == ncclBfloat16) {
+        // Rounded after each addition.
+        for (std::size_t i = 0; i < call.count; ++i) {
+            const std::size_t first = ring_order ? i * ranks / call.count : 0;
+            const auto at = [&](std::size_t k) {
+                const float* const staged = comm.shared->staging(static_cast<int>((first + k) % ranks), number);
+                return load(staged, ElementKind::bfloat16, static_cast<std::int64_t>(i));
+            };
+            std::uint16_t sum = 0;
+            store(&sum, ElementKind::bfloat16, 0, at(0));
+            for (std::size_t k = 1; k < ranks; ++k)
+                store(&sum, ElementKind::bfloat16, 0, load(&sum, ElementKind::bfloat16, 0) + at(k));
+            std::atomic_ref<std::uint16_t>(reinterpret_cast<std::uint16_t*>(to)[i])
+                .store(sum, std::memory_order_relaxed);
+        }
+        return;
+    }
     std::vector<const float*> from;
     for (int rank = 0; rank < comm.ranks; ++rank) from.push_back(comm.shared->staging(rank, number));
     for (std::size_t i = 0; i < call.count; ++i) {
@@ -306,7 +324,8 @@ bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number,
         return true;
     }
     if (comm.mine().staged == number) {
-        std::memcpy(comm.shared->staging(comm.rank, number), from, call.count * sizeof(float));
+        std::memcpy(comm.shared->staging(comm.rank, number), from,
+                    call.count * (call.type == ncclBfloat16 ? sizeof(std::uint16_t) : sizeof(float)));
         comm.mine().staged = number + 1;
     }
     for (int rank = 0; rank < comm.ranks; ++rank) {
@@ -527,9 +546,10 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t elements, ncclData
     const OneCaller caller(comm);
     if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
     if (!may_call(comm, "ncclAllReduce", result)) return result;
-    if (type != ncclFloat32 || operation != ncclSum || elements > max_elements ||
+    if ((type != ncclFloat32 && type != ncclBfloat16) || operation != ncclSum || elements > max_elements ||
         (elements > 0 && (from == nullptr || to == nullptr)))
-        return misuse(comm, ncclInvalidArgument, joined("this stand-in adds at most ", max_elements, " floats"));
+        return misuse(comm, ncclInvalidArgument,
+                      joined("this stand-in adds at most ", max_elements, " floats, or as many of bfloat16"));
     if (comm->finalizing)
         return misuse(comm, ncclInvalidUsage, "ncclAllReduce was called after ncclCommFinalize", true);
     int device = -1;

@@ -203,6 +203,54 @@ bool within(double seconds, const std::function<bool()>& done) {
 
 }  // namespace
 
+TEST_CASE("sums in bfloat16 are rounded after each addition, and the divisor is a sum of floats") {
+    using Compressed16 = NcclBucketAllReduce<impl::NcclCalls, BFloat16>;
+    CHECK(Compressed16::memory_floats(41) == 4 + 21);
+    constexpr float large = 16'777'213;  // a number of samples with 24 bits of significand
+    for (const auto& buckets : splits) {
+        std::vector<std::unique_ptr<RankDevice>> devices;
+        for (int rank = 0; rank < 3; ++rank) devices.push_back(std::make_unique<RankDevice>(rank, rank));
+        Compressed16 all({}, {0, 10, 20}, elements);
+        std::vector<std::vector<BFloat16>> mine(3, std::vector<BFloat16>(elements)), landed = mine;
+        std::vector<float> divisors(3);
+        std::vector<std::thread> threads;
+        for (std::size_t device = 0; device < 3; ++device) {
+            threads.emplace_back([&, device] {
+                devices[device]->own_thread();
+                auto& member = all.join(static_cast<int>(device), devices[device]->memory());
+                for (std::int64_t step = 0; step < 5; ++step) {
+                    const cudaStream_t stream = devices[device]->stream;
+                    member.begin(step, device == 0 ? large : 1, stream);
+                    for (std::int64_t i = 0; i < elements; ++i)
+                        mine[device][static_cast<std::size_t>(i)] = BFloat16(local(static_cast<int>(device), step, i));
+                    for (const GradientBucket& bucket : buckets) {
+                        cudaMemcpyAsync(member.values().data() + bucket.begin, mine[device].data() + bucket.begin,
+                                        static_cast<std::size_t>(bucket.end - bucket.begin) * sizeof(BFloat16),
+                                        cudaMemcpyHostToDevice, stream);
+                        member.give(bucket, stream);
+                    }
+                    const SumsOfGradient<BFloat16> sums = member.finish(stream);
+                    cudaMemcpyAsync(landed[device].data(), sums.values.data(), sums.values.size_bytes(),
+                                    cudaMemcpyDeviceToHost, stream);
+                    cudaMemcpyAsync(&divisors[device], sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, stream);
+                    cudaStreamSynchronize(stream);
+                    member.wait(step);
+                }
+            });
+        }
+        for (std::thread& thread : threads) thread.join();
+        for (std::size_t device = 0; device < 3; ++device) {
+            CHECK(divisors[device] == large + 2);
+            for (std::int64_t i = 0; i < elements; ++i) {
+                BFloat16 sum(local(0, 4, i));
+                for (int rank = 1; rank < 3; ++rank)
+                    sum = BFloat16(static_cast<float>(sum) + static_cast<float>(BFloat16(local(rank, 4, i))));
+                REQUIRE(landed[device][static_cast<std::size_t>(i)].bits == sum.bits);
+            }
+        }
+    }
+}
+
 TEST_CASE(
     "sums and divisor are plain sums over 1 to 4 ranks, for every split of the gradient and every delay of NCCL") {
     for (const int ranks : {1, 2, 3, 4}) {

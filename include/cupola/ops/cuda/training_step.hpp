@@ -65,23 +65,38 @@ inline void queue_take_batch(const CudaContext& context, const BatchView& batch,
     }
 }
 
-/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros without rows. `to` may be one of them. A
-/// single row of weight 1 keeps its bits.
-inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
-                               std::span<const float> weights, std::span<float> to) {
+/// The arguments of a sum, except its place.
+[[nodiscard]] inline WeightedSumAt weighted_sum_of(std::span<const float* const> rows, std::span<const float> weights,
+                                                   bool& packs) {
     require(rows.size() <= WeightedSumAt::max_rows && rows.size() == weights.size(), "a sum on Cuda takes at most ",
             WeightedSumAt::max_rows, " rows and one weight per row, not ", rows.size(), " rows and ", weights.size(),
             " weights");
     WeightedSumAt sum{};
-    bool packs = aligned_for_packs(to.data());
     for (std::size_t r = 0; r < rows.size(); ++r) {
         sum.row[r] = rows[r];
         sum.weight[r] = weights[r];
         packs = packs && aligned_for_packs(rows[r]);
     }
     sum.rows = static_cast<int>(rows.size());
+    return sum;
+}
+
+/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros without rows. `to` may be one of them. A
+/// single row of weight 1 keeps its bits.
+inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
+                               std::span<const float> weights, std::span<float> to) {
+    bool packs = aligned_for_packs(to.data());
+    WeightedSumAt sum = weighted_sum_of(rows, weights, packs);
     sum.to = to.data();
     launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
+}
+/// The same, rounded once.
+template <class To>
+void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows, std::span<const float> weights,
+                        std::span<To> to) {
+    bool packs = aligned_for_packs(to.data());
+    const WeightedSumAt sum = weighted_sum_of(rows, weights, packs);
+    launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, RoundedSumAt<To>{sum, to.data()});
 }
 
 /// Makes the gradient not finite if the loss is not: an invalid label, or a logit of -infinity, may leave a finite

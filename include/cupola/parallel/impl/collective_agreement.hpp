@@ -4,13 +4,17 @@
 // all processes come back.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include <cupola/ops/convert.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -24,12 +28,18 @@ template <class A, class D, class T>
 class CollectiveAgreement {
     using Kernels = typename D::Kernels;
     using Collective = typename A::template Collective<D>;
+    using Sums = decltype(std::declval<Collective&>().finish(0, std::declval<typename D::Queue&>(),
+                                                             std::declval<typename Kernels::Context&>()));
+    using Element = std::remove_const_t<typename decltype(Sums::values)::element_type>;
 
 public:
     static constexpr bool separate_average = true, own_parameters = false, takes_buckets = true;
     [[nodiscard]] static std::int64_t bucket_elements(const A& policy) { return Collective::bucket_elements(policy); }
     /// The floats of the sums, with the number of samples before them.
-    [[nodiscard]] static std::int64_t sums(std::int64_t elements) { return elements + 4; }
+    [[nodiscard]] static std::int64_t sums(std::int64_t elements) {
+        constexpr auto per_float = static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
+        return (elements + per_float - 1) / per_float + 4;
+    }
 
     CollectiveAgreement(const A& policy, ReplicaSet<D, T>& set)
         : set_(set), sums_(static_cast<std::size_t>(set.device_count())), rows_(sums_.size()) {
@@ -95,9 +105,17 @@ public:
     }
 
     void reduce(int device, std::byte* block) {
-        const GradientSums& sums = sums_[static_cast<std::size_t>(device)];
-        ops::TrainingStep<Kernels>::mean(set_.context(device), sums.values, sums.divisor, set_.average_span(device),
-                                         StatusBlock::healthy(block), set_.rows_of_mean(device));
+        const Sums& sums = sums_[static_cast<std::size_t>(device)];
+        auto& context = set_.context(device);
+        const std::span<float> average = set_.average_span(device);
+        std::span<const float> values = average;
+        if constexpr (std::same_as<Element, float>)
+            values = sums.values;
+        else
+            ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
+                                       static_cast<std::int64_t>(average.size()));
+        ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, StatusBlock::healthy(block),
+                                         set_.rows_of_mean(device));
     }
 
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
@@ -115,7 +133,7 @@ private:
 
     ReplicaSet<D, T>& set_;
     std::unique_ptr<Collective> collective_;
-    std::vector<GradientSums> sums_;
+    std::vector<Sums> sums_;
     std::vector<Rows> rows_;
 };
 

@@ -16,6 +16,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 
@@ -34,6 +35,9 @@ struct NcclCalls {
     ncclResult_t state(ncclComm_t of, ncclResult_t* state) { return ncclCommGetAsyncError(of, state); }
     ncclResult_t sum(float* data, std::size_t count, ncclComm_t among, cudaStream_t stream) {
         return ncclAllReduce(data, data, count, ncclFloat32, ncclSum, among, stream);
+    }
+    ncclResult_t sum(BFloat16* data, std::size_t count, ncclComm_t among, cudaStream_t stream) {
+        return ncclAllReduce(data, data, count, ncclBfloat16, ncclSum, among, stream);
     }
     ncclResult_t finalize(ncclComm_t of) { return ncclCommFinalize(of); }
     ncclResult_t destroy(ncclComm_t of) { return ncclCommDestroy(of); }

@@ -96,7 +96,8 @@ public:
     }
 
     /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
-    void sum(std::size_t index, float* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
+    template <class Element>
+    void sum(std::size_t index, Element* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
         Member& member = mine_[index];
         member.watch.restart(calls_.now());
         check(member, work, "ncclAllReduce",

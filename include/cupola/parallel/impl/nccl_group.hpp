@@ -18,6 +18,7 @@
 
 #include <unistd.h>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
@@ -56,6 +57,11 @@ public:
 
     /// Queues values[i] = the sum of all ranks' values[i].
     void sum(int device, std::span<float> values, cudaStream_t stream, std::int64_t step) {
+        communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
+    }
+
+    /// The same of values in bfloat16, in which NCCL also adds.
+    void sum(int device, std::span<BFloat16> values, cudaStream_t stream, std::int64_t step) {
         communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
     }
 

@@ -16,6 +16,8 @@
 // one before began, and the last begins at element 0. Every rank gives the same buckets: with more than two ranks NCCL's
 // order of addition, and so the last bits of a sum, depend on them.
 //
+// The elements may be of bfloat16, in which NCCL then adds. The weight is a float in any case.
+//
 // The weight lies before the first element and is summed with the last bucket. A rank that finds a value that is not
 // finite before that bucket is ready reports it by a NaN in weight(): every rank's divisor is NaN then.
 //
@@ -24,6 +26,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,13 +45,16 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <class Calls = impl::NcclCalls>
+template <class Calls = impl::NcclCalls, class Element = float>
 class NcclBucketAllReduce {
 public:
     /// Floats before the first element: the weight, and zeros that keep the elements aligned to 16 bytes.
     static constexpr std::int64_t leading = 4;
     /// Floats of device memory for a gradient of `elements`.
-    [[nodiscard]] static constexpr std::int64_t memory_floats(std::int64_t elements) { return leading + elements; }
+    [[nodiscard]] static constexpr std::int64_t memory_floats(std::int64_t elements) {
+        constexpr auto per_float = static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
+        return leading + (elements + per_float - 1) / per_float;
+    }
     /// The number of steps that may be begun before the oldest is complete.
     static constexpr std::int64_t max_steps_in_flight = 4;
 
@@ -100,11 +106,13 @@ private:
 };
 
 /// The part of one device. Once a rank has failed, each member function throws the DeviceError of the first that did.
-template <class Calls>
-class NcclBucketAllReduce<Calls>::Member {
+template <class Calls, class Element>
+class NcclBucketAllReduce<Calls, Element>::Member {
 public:
     /// The array for the device's weighted local sums, with one element per element of the gradient.
-    [[nodiscard]] std::span<float> values() const { return {memory_ + leading, static_cast<std::size_t>(elements_)}; }
+    [[nodiscard]] std::span<Element> values() const {
+        return {reinterpret_cast<Element*>(memory_ + leading), static_cast<std::size_t>(elements_)};
+    }
     /// The weight, on the device. A NaN that is written there on the step's stream before the last bucket is ready makes
     /// every rank's divisor NaN.
     [[nodiscard]] float* weight() const { return memory_; }
@@ -159,7 +167,7 @@ public:
     }
 
     /// Makes `stream` wait for the sums of the step. Throws InvalidArgument if a bucket is missing.
-    GradientSums finish(cudaStream_t stream) {
+    SumsOfGradient<Element> finish(cudaStream_t stream) {
         if (!begun_) misused("a step is finished that was not begun");
         if (next_end_ != 0) {
             misused(text("step ", step_, " is finished without the elements [0, ", next_end_, "): ", given_,
@@ -262,6 +270,16 @@ private:
     }
 
     void sum(const GradientBucket& bucket) {
+        if constexpr (!std::same_as<Element, float>) {
+            // The weight is a float, and has a sum of its own.
+            if (bucket.begin == 0)
+                group_.sum(device_, std::span<float>(memory_, static_cast<std::size_t>(leading)), stream_.get(), step_);
+            group_.sum(device_,
+                       values().subspan(static_cast<std::size_t>(bucket.begin),
+                                        static_cast<std::size_t>(bucket.end - bucket.begin)),
+                       stream_.get(), step_);
+            return;
+        }
         const std::int64_t begin = bucket.begin == 0 ? -leading : bucket.begin;
         group_.sum(device_, {memory_ + leading + begin, static_cast<std::size_t>(bucket.end - begin)}, stream_.get(),
                    step_);

@@ -21,9 +21,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-template <class Device>
+template <class Device, class Element>
     requires(Device::has_nccl)
-class NcclCollective<Device> {
+class NcclCollective<Device, Element> {
+    using AllReduce = NcclBucketAllReduce<NcclCalls, Element>;
+
 public:
     NcclCollective(const NcclAllReduce& policy, const CollectiveSetup& setup)
         : first_replica_(policy.process * setup.replicas),
@@ -35,7 +37,7 @@ public:
           sums_(policy, of_all(setup.first_replicas, first_replica_), setup.elements) {}
 
     [[nodiscard]] static std::int64_t bucket_elements(const NcclAllReduce& policy) {
-        return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
+        return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(Element));
     }
     [[nodiscard]] int first_replica() const { return first_replica_; }
     [[nodiscard]] int processes() const { return processes_; }
@@ -43,7 +45,7 @@ public:
 
     void join(int device, CudaQueue&, CudaContext&) {
         CudaArena& memory = memory_[static_cast<std::size_t>(device)];
-        const auto floats = static_cast<std::size_t>(NcclBucketAllReduce<>::memory_floats(elements_));
+        const auto floats = static_cast<std::size_t>(AllReduce::memory_floats(elements_));
         memory = CudaArena(floats * sizeof(float), text("the summed gradients of device ", device));
         sums_.join(device, reinterpret_cast<float*>(memory.data()));
     }
@@ -58,7 +60,7 @@ public:
               const WeightedGradients& rows) {
         auto& member = sums_.member(device);
         const auto begin = static_cast<std::size_t>(bucket.begin);
-        const std::span<float> to = member.values().subspan(begin, static_cast<std::size_t>(bucket.end) - begin);
+        const std::span<Element> to = member.values().subspan(begin, static_cast<std::size_t>(bucket.end) - begin);
         member.give(bucket, queue.bucket_event(k), [&](cudaStream_t stream) {
             const CudaContext::StreamScope scope(context, stream);
             std::array<const float*, WeightedSumAt::max_rows> parts{};
@@ -71,7 +73,7 @@ public:
         });
     }
 
-    GradientSums finish(int device, CudaQueue&, CudaContext& context) {
+    SumsOfGradient<Element> finish(int device, CudaQueue&, CudaContext& context) {
         return sums_.member(device).finish(context.stream());
     }
 
@@ -103,7 +105,7 @@ private:
     std::vector<CudaArena> memory_;
     /// Where each device has its weight in this step, or null.
     std::vector<const float*> weights_;
-    NcclBucketAllReduce<> sums_;
+    AllReduce sums_;
 };
 
 }  // namespace impl

@@ -39,7 +39,14 @@ typedef enum {
 
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 
-typedef enum { ncclInt32 = 2, ncclFloat32 = 7, ncclFloat = 7, ncclFloat64 = 8, ncclDouble = 8 } ncclDataType_t;
+typedef enum {
+    ncclInt32 = 2,
+    ncclFloat32 = 7,
+    ncclFloat = 7,
+    ncclFloat64 = 8,
+    ncclDouble = 8,
+    ncclBfloat16 = 9
+} ncclDataType_t;
 
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 

@@ -4,9 +4,11 @@
 // which NCCL would hang or return a wrong sum.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -80,8 +82,10 @@ public:
         return result;
     }
     ncclResult_t all_reduce(std::size_t i, std::vector<float>& values) {
-        const ncclResult_t called =
-            ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum, comms_[i], streams_[i]);
+        return all_reduce(i, values.data(), values.size(), ncclFloat32);
+    }
+    ncclResult_t all_reduce(std::size_t i, void* values, std::size_t count, ncclDataType_t type) {
+        const ncclResult_t called = ncclAllReduce(values, values, count, type, ncclSum, comms_[i], streams_[i]);
         if (called != ncclSuccess && called != ncclInProgress) return called;
         const ncclResult_t settled = settle(i);
         cudaEventRecord(events_[i], streams_[i]);
@@ -142,6 +146,27 @@ TEST_CASE("its all-reduce is the plain sum in the order of the ranks, of every l
         CHECK(take_nccl_misuse().empty());
         CHECK(nccl_open_communicators() == 0);
     }
+}
+
+TEST_CASE("its all-reduce of bfloat16 rounds after each addition") {
+    constexpr std::size_t ranks = 3;
+    Ranks all(ranks);
+    // 256 + 1 is halfway between 256 and 258 and becomes the even 256, twice; the sum in float is 258.
+    const std::uint16_t values[ranks][3] = {
+        {0x4380, 0x3F80, 0x4381}, {0x3F80, 0x3F80, 0x3F80}, {0x3F80, 0x7FC0, 0x0000}};
+    std::vector<std::vector<std::uint16_t>> buffers;
+    for (const auto& each : values) buffers.emplace_back(std::begin(each), std::end(each));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        std::vector<std::uint16_t>& mine = buffers[rank];
+        REQUIRE(all.all_reduce(rank, mine.data(), mine.size(), ncclBfloat16) == ncclSuccess);
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        REQUIRE(all.done(rank));
+        CHECK(buffers[rank][0] == 0x4380);
+        CHECK((buffers[rank][1] & 0x7FFF) > 0x7F80);
+        CHECK(buffers[rank][2] == 0x4382);  // 258 + 1 becomes 260
+    }
+    all.destroy();
 }
 
 TEST_CASE("ring order adds the beginning of the buffer from rank 0 on, and its end from the last rank on") {
@@ -388,6 +413,7 @@ TEST_CASE("its constants are those of NCCL's own header, where that is installed
     CHECK(value("ncclInt32") == ncclInt32);
     CHECK(value("ncclFloat32") == ncclFloat32);
     CHECK(value("ncclFloat64") == ncclFloat64);
+    CHECK(value("ncclBfloat16") == ncclBfloat16);
     CHECK(header.find("#define NCCL_UNIQUE_ID_BYTES 128") != std::string::npos);
     CHECK(header.find("0xcafebeef") != std::string::npos);
     // The functions that Cupola calls have the same parameters.

@@ -132,7 +132,13 @@ struct WeightedSumAt {
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        float sum[n], value[n];
+        float sum[n];
+        add<n>(i, sum);
+        store_floats<n>(to + i, sum);
+    }
+    template <int n>
+    CUPOLA_HOST_DEVICE void add(std::int64_t i, float* sum) const {
+        float value[n];
         CUPOLA_UNROLL
         for (int k = 0; k < n; ++k) sum[k] = 0.0F;
         for (int r = 0; r < rows; ++r) {
@@ -141,7 +147,20 @@ struct WeightedSumAt {
             for (int k = 0; k < n; ++k)
                 sum[k] = r == 0 ? weight[r] * value[k] : multiply_add(weight[r], value[k], sum[k]);
         }
-        store_floats<n>(to + i, sum);
+    }
+};
+
+/// The same, rounded once.
+template <class To>
+struct RoundedSumAt {
+    WeightedSumAt sum;
+    To* to;
+
+    template <int n>
+    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        float values[n];
+        sum.add<n>(i, values);
+        store_floats<n>(to + i, values);
     }
 };
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compressed<NcclAllReduce> on emulated GPUs: the weighted sum of each device is rounded, and the stand-in for NCCL rounds after
+// each addition.
+//
+// Covers: cupola/parallel/compressed.hpp, cupola/parallel/nccl/nccl_collective.hpp
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/cuda.hpp>
+#include <cupola/layers/initializer.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/loss/cross_entropy.hpp>
+#include <cupola/nccl.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/optim/sgd.hpp>
+#include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/data_parallel.hpp>
+
+using namespace cupola;
+
+namespace {
+
+struct Scaled16 : Float32 {
+    static constexpr float loss_scale = 64;
+};
+struct NcclNet
+    : InPrecision<Scaled16, Sequential<Input<12>, Named<"hidden", Linear<40>>, ReLU, Named<"out", Linear<3>>>> {};
+template <class A>
+using NcclTraining = DataParallel<NcclNet, CrossEntropy<3>, Sgd, A, Cuda>;
+
+static_assert(AveragesBuckets<Compressed<NcclAllReduce>, Cuda> && !AveragesRows<Compressed<NcclAllReduce>, Cuda>);
+static_assert(agreement_diagnostic<Compressed<NcclAllReduce>, Cuda>().empty());
+
+/// In host memory, which the emulator's devices read.
+class NcclBatches {
+public:
+    NcclBatches() : inputs_(count * 12), labels_(count) {
+        initialize(inputs_, normal(1.0), 1, 1, 3, 0);
+        for (std::size_t n = 0; n < count; ++n) {
+            const float* const x = inputs_.data() + 12 * n;
+            labels_[n] = x[0] + x[1] > 0.5F ? 0 : (x[2] * x[3] > 0 ? 1 : 2);
+        }
+    }
+    BatchView operator()(std::int64_t step, int replica, CudaContext&) const {
+        constexpr std::int64_t sizes[] = {8, 8, 3, 0};
+        const std::int64_t first = (8 * step + 16 * replica) % static_cast<std::int64_t>(count - 8);
+        const std::int64_t size = unequal ? sizes[static_cast<std::size_t>(step + replica) % 4] : 8;
+        if (size == 0) return {};
+        return {inputs_.data() + 12 * first, labels_.data() + first, size, NcclNet::input_shape};
+    }
+    void spoil(std::size_t element, float value) { inputs_[element] = value; }
+    bool unequal = true;
+
+private:
+    static constexpr std::size_t count = 256;
+    std::vector<float> inputs_;
+    std::vector<std::int32_t> labels_;
+};
+
+template <class A>
+NcclTraining<A> nccl_training(int devices, const NcclAllReduce& policy) {
+    typename NcclTraining<A>::Options options;
+    options.replicas = 4;
+    options.devices = devices;
+    options.batch_size = 8;
+    options.other_batch_sizes = {3};
+    options.seed = 3;
+    options.device.deterministic = true;
+    options.optimizer = {.learning_rate = 0.2, .momentum = 0.5};
+    if constexpr (std::is_same_v<A, NcclAllReduce>)
+        options.averaging = policy;
+    else
+        options.averaging = {.policy = policy};
+    return NcclTraining<A>(options);
+}
+
+}  // namespace
+
+TEST_CASE("the compressed sum of the ranks is within one rounding per rank and addition of the sum in double") {
+    for (const int devices : {1, 2, 4}) {
+        for (const std::int64_t bucket_bytes : {0, 64}) {
+            CAPTURE(devices);
+            CAPTURE(bucket_bytes);
+            const NcclBatches batches;
+            const NcclAllReduce policy{.bucket_bytes = bucket_bytes};
+            auto exact = nccl_training<NcclAllReduce>(devices, policy);
+            auto compressed = nccl_training<Compressed<NcclAllReduce>>(devices, policy);
+            for (int step = 0; step < 5; ++step) {
+                const StepReport report = exact.step(batches);
+                CHECK(compressed.step(batches).loss == report.loss);
+                const std::vector<float> mean = compressed.averaged_gradient();
+                std::vector<double> sum(mean.size()), size(mean.size());
+                for (int r = 0; r < 4; ++r) {
+                    const auto samples = static_cast<double>(report.replicas[static_cast<std::size_t>(r)].samples);
+                    if (samples == 0) continue;
+                    const std::vector<float> row = exact.gradient(r);
+                    CHECK(compressed.gradient(r) == row);  // rows are not rounded
+                    for (std::size_t i = 0; i < row.size(); ++i) {
+                        sum[i] += samples / static_cast<double>(report.samples) * static_cast<double>(row[i]);
+                        size[i] +=
+                            std::abs(samples / static_cast<double>(report.samples) * static_cast<double>(row[i]));
+                    }
+                }
+                std::size_t rounded = 0;
+                for (std::size_t i = 0; i < mean.size(); ++i) {
+                    const double difference = std::abs(static_cast<double>(mean[i]) - sum[i]);
+                    REQUIRE(difference <= devices * 0x1p-8 * 1.01 * size[i] + 1e-7);
+                    rounded += difference > 0x1p-16 * std::abs(sum[i]) ? 1 : 0;
+                }
+                CHECK(rounded > mean.size() / 4);
+                compressed.restore(exact.state());
+            }
+        }
+    }
+}
+
+TEST_CASE("a training by compressed sums converges as the other one, and reports what is not finite as it does") {
+    NcclBatches batches;
+    batches.unequal = false;
+    auto exact = nccl_training<NcclAllReduce>(2, {});
+    auto compressed = nccl_training<Compressed<NcclAllReduce>>(2, {});
+    double first = 0, last_exact = 0, last_compressed = 0;
+    for (int step = 0; step < 120; ++step) {
+        const double one = exact.step(batches).loss, other = compressed.step(batches).loss;
+        if (step == 0) first = one;
+        if (step >= 100) {
+            last_exact += one / 20;
+            last_compressed += other / 20;
+        }
+    }
+    CHECK(last_exact < 0.5 * first);
+    CHECK(std::abs(last_compressed - last_exact) < 0.02 * first);
+    batches.spoil(12 * (8 * (120 % 31) + 16) % (12 * 248) + 5, std::numeric_limits<float>::quiet_NaN());
+    const auto error_of = [&](auto& training) {
+        for (int step = 0; step < 40; ++step) {
+            try {
+                training.step(batches);
+            } catch (const DivergedError& error) {
+                return std::string(error.what());
+            }
+        }
+        return std::string();
+    };
+    compressed.restore(exact.state());
+    const std::string expected = error_of(exact);
+    CHECK_FALSE(expected.empty());
+    CHECK(error_of(compressed) == expected);
+}
