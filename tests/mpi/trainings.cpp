@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: mpirun -n P mpi_trainings equal | sum | replicas | seed | deadline | kill FOLDER | hang FOLDER | error FOLDER
+// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | kill FOLDER | hang FOLDER | error FOLDER
 // Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
 // starts it.
 //
@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <unistd.h>
@@ -154,6 +155,49 @@ int equal(const MpiEnvironment& mpi) {
     return errors;
 }
 
+/// Compressed: by rows, the bits of one process; by sums, equal on all processes, and to a few roundings the same as one process.
+int compressed(const MpiEnvironment& mpi) {
+    int errors = 0;
+    const auto check = [&](const Case& c) {
+        std::vector<float> expected;
+        if (mpi.number() == 0) {
+            Training<Tutorial, Compressed<ConcatMean>, FirstReplica> training(options_of<Tutorial>(
+                {.unequal = c.unequal, .accumulation = c.accumulation}, Compressed<ConcatMean>{}, FirstReplica{}));
+            expected = trace_of(training, Batches<Tutorial>(c));
+        }
+        const auto trace = [&](const auto& averaging) {
+            using Averaging = std::remove_cvref_t<decltype(averaging)>;
+            Training<Tutorial, Averaging, FirstReplica> training(options_of<Tutorial>(c, averaging, FirstReplica{}));
+            const std::vector<float> mine = trace_of(training, Batches<Tutorial>(c));
+            std::vector<float> of_first = mine;
+            MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+            const bool same = std::ranges::equal(std::as_bytes(std::span(mine)), std::as_bytes(std::span(of_first)));
+            if (!same) std::printf("compressed: process %d differs from process 0\n", mpi.number());
+            errors += same ? 0 : 1;
+            return mine;
+        };
+        for (const bool shares : {true, false}) {
+            const std::vector<float> found =
+                trace(Compressed<MpiConcatMean>{.policy = {.deadline_seconds = 300, .shares_memory = shares}});
+            if (mpi.number() != 0 ||
+                std::ranges::equal(std::as_bytes(std::span(found)), std::as_bytes(std::span(expected))))
+                continue;
+            std::printf("compressed: %d processes differ from one, shared memory %d\n", mpi.count(), shares);
+            ++errors;
+        }
+        const std::vector<float> sums = trace(Compressed<MpiAllReduce>{.policy = {.deadline_seconds = 300}});
+        if (mpi.number() != 0) return;
+        double largest = 0;
+        for (std::size_t i = 0; i < sums.size(); ++i)
+            largest = std::max(largest, static_cast<double>(std::abs(sums[i] - expected[i])));
+        if (!(largest < 2e-3)) std::printf("the compressed sum differs from the mean by up to %g\n", largest);
+        errors += largest < 2e-3 ? 0 : 1;
+    };
+    check({.unequal = true, .accumulation = 2});
+    if (mpi.count() < 4) check({.devices = 2});
+    return errors;
+}
+
 /// MpiAllReduce agrees with one process to rounding, and on all processes.
 int sum(const MpiEnvironment& mpi) {
     const Case c{.unequal = true};
@@ -188,6 +232,7 @@ int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, s
 int run(std::string_view mode, const std::string& folder) {
     const MpiEnvironment mpi;
     if (mode == "equal") return equal(mpi);
+    if (mode == "compressed") return compressed(mpi);
     if (mode == "sum") return sum(mpi);
     if (mode == "replicas")
         return failing(
