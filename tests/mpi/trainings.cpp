@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | kill FOLDER | hang FOLDER | error FOLDER
+// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | kill FOLDER | hang FOLDER | hang-sum FOLDER | error FOLDER
 // Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
 // starts it.
 //
@@ -8,6 +8,7 @@
 #include <cupola/parallel/mpi.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -198,29 +199,89 @@ int compressed(const MpiEnvironment& mpi) {
     return errors;
 }
 
-/// MpiAllReduce agrees with one process to rounding, and on all processes.
-int sum(const MpiEnvironment& mpi) {
-    const Case c{.unequal = true};
-    Training<Tutorial, MpiAllReduce, FirstReplica> training(options_of<Tutorial>(c, MpiAllReduce{}, FirstReplica{}));
-    const std::vector<float> trace = trace_of(training, Batches<Tutorial>(c));
-    if (mpi.number() != 0) return 0;
-    Training<Tutorial, ConcatMean, FirstReplica> alone(options_of<Tutorial>(c, ConcatMean{}, FirstReplica{}));
-    const std::vector<float> expected = trace_of(alone, Batches<Tutorial>(c));
+/// MpiAllReduce agrees with one process to rounding, and has the same bits on all processes and in a second run.
+template <class Net, class Statistics>
+int unequal_sums(const MpiEnvironment& mpi, const Case& c, std::int64_t bucket_bytes, const Statistics& statistics) {
+    const auto trace_of_sum = [&] {
+        const MpiAllReduce averaging{.deadline_seconds = 300, .bucket_bytes = bucket_bytes};
+        Training<Net, MpiAllReduce, Statistics> training(options_of<Net>(c, averaging, statistics));
+        return trace_of(training, Batches<Net>(c));
+    };
+    const std::vector<float> trace = trace_of_sum();
+    int errors = 0;
+    std::vector<float> of_first = trace;
+    MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+    if (trace != of_first || trace_of_sum() != trace) {
+        std::printf("the sums of process %d differ from those of process 0, or in a second run\n", mpi.number());
+        ++errors;
+    }
+    if (mpi.number() != 0) return errors;
+    Case one_device = c;
+    one_device.devices = 1;
+    Training<Net, ConcatMean, Statistics> alone(options_of<Net>(one_device, ConcatMean{}, statistics));
+    const std::vector<float> expected = trace_of(alone, Batches<Net>(c));
     double largest = 0;
     for (std::size_t i = 0; i < trace.size(); ++i)
         largest = std::max(largest, static_cast<double>(std::abs(trace[i] - expected[i])));
     if (!(largest < 1e-5)) std::printf("the sum differs from the mean by up to %g\n", largest);
-    return largest < 1e-5 ? 0 : 1;
+    return largest < 1e-5 ? errors : errors + 1;
+}
+
+std::atomic<int> posted_sums = 0;
+
+/// The identity; where `waits`, its backward pass waits until a sum has begun, at most ten seconds.
+struct WaitsForSum {
+    static inline bool waits = false, saw = false;
+    struct Operation {
+        std::int64_t count;
+        void forward(const ForwardArgs<Host>& args) const { std::copy_n(args.input, count, args.output); }
+        void backward(const BackwardArgs<Host>& args) const {
+            for (int i = 0; waits && i < 10000 && posted_sums == 0; ++i) usleep(1000);
+            if (waits) saw = posted_sums > 0;
+            std::copy_n(args.output_gradient, count, args.input_gradient);
+        }
+    };
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static Operation operation(const BuildContext<Host>& build) { return {build.batch * build.output.size()}; }
+};
+struct Waiting : Sequential<Input<32, 32, 3>, Conv2d<8, 5, stride(4)>, WaitsForSum, ReLU, Flatten, Linear<10>> {};
+
+/// The first sum is with MPI while the backward pass is not at its end.
+int sum_in_backward(const MpiEnvironment& mpi) {
+    const Case c;
+    const MpiAllReduce averaging{.deadline_seconds = 300, .bucket_bytes = 4096};
+    Training<Waiting, MpiAllReduce, FirstReplica> training(options_of<Waiting>(c, averaging, FirstReplica{}));
+    posted_sums = 0;
+    const Batches<Waiting> batches(c);
+    const int last = (mpi.number() + 1) * replicas / mpi.count() - 1;
+    training.step([&](std::int64_t place, int replica, HostContext& context) {
+        WaitsForSum::waits = replica == last;  // its gradients complete the buckets
+        return batches(place, replica, context);
+    });
+    if (!WaitsForSum::saw || posted_sums != 2)
+        std::printf("%d sums were posted, the first %s\n", posted_sums.load(),
+                    WaitsForSum::saw ? "in time" : "after the backward pass");
+    return WaitsForSum::saw && posted_sums == 2 ? 0 : 1;
+}
+
+int sum(const MpiEnvironment& mpi) {
+    int errors = 0;
+    for (const std::int64_t bytes : {0, 4096, 1 << 20})
+        errors += unequal_sums<Tutorial>(mpi, {.unequal = true}, bytes, FirstReplica{});
+    errors += unequal_sums<Tutorial>(mpi, {.unequal = true, .accumulation = 2}, 4096, FirstReplica{});
+    if (mpi.count() < 4) errors += unequal_sums<Tutorial>(mpi, {.devices = 2}, 4096, FirstReplica{});
+    errors += unequal_sums<SmallResNet>(mpi, {.unequal = true}, 4096, Synchronized{});
+    return errors + sum_in_backward(mpi);
 }
 
 /// A training in which `fail` is called in step 2 by process 1.
-template <class Fail>
+template <class Averaging = MpiConcatMean, class Fail>
 int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, std::uint64_t seed = 5,
             double deadline = 1) {
-    const MpiConcatMean averaging{.deadline_seconds = deadline, .folder = folder};
+    const Averaging averaging{.deadline_seconds = deadline, .folder = folder};
     auto options = options_of<Tutorial>({}, averaging, FirstReplica{});
     options.seed = seed;
-    Training<Tutorial, MpiConcatMean, FirstReplica> training(options);
+    Training<Tutorial, Averaging, FirstReplica> training(options);
     const Batches<Tutorial> batches({});
     for (std::int64_t step = 0; step < 1000; ++step) {
         if (step == 2 && mpi.number() == 1) fail();
@@ -256,6 +317,14 @@ int run(std::string_view mode, const std::string& folder) {
                 for (;;) pause();
             },
             mpi);
+    if (mode == "hang-sum")
+        return failing<MpiAllReduce>(
+            folder,
+            [] {
+                std::signal(SIGTERM, SIG_DFL);
+                for (;;) pause();
+            },
+            mpi);
     if (mode == "error")
         return failing(
             folder, [] { throw DataError("file 7 is damaged"); }, mpi);
@@ -263,6 +332,13 @@ int run(std::string_view mode, const std::string& folder) {
 }
 
 }  // namespace
+
+/// MPI's own name for a call that a program observes.
+extern "C" int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm of,
+                              MPI_Request* request) {
+    ++posted_sums;
+    return PMPI_Iallreduce(from, to, count, type, op, of, request);
+}
 
 int main(int argc, char** argv) {
     try {

@@ -40,6 +40,7 @@ STATISTICS = "parallel/impl/shared_statistics.hpp"
 ROWS = "parallel/impl/rows_agreement.hpp"
 IN_PROCESS = "parallel/impl/agreement_in_process.hpp"
 BUCKETS = "parallel/impl/collective_agreement.hpp"
+ROWS_OF_SUM = "parallel/impl/rows_of_sum.hpp"
 PARAMETERS = "parallel/impl/parameter_agreement.hpp"
 QUEUE = "parallel/cuda_queue.hpp"
 NCCL = "parallel/nccl/bucket_all_reduce.hpp"
@@ -242,8 +243,8 @@ MUTATIONS = [
         "label_not_checked",
         "a label that is not a class is not looked for",
         "parallel/impl/step_reports.hpp",
-        "std::isfinite(«functions_.result_of_loss(k, landed(step, part, replica, k))».sum)",
-        "landed(step, part, replica, k)",
+        "std::isfinite(«functions_.result_of_loss(k, landed(step, part, replica, k)).sum»)",
+        "landed(step, part, replica, k).sum",
         ["parallel/every_device: a label that is not a class*"],
     ),
     Mutation(
@@ -258,7 +259,7 @@ MUTATIONS = [
         "inspector_error_comes_late",
         "what an inspector has thrown in a step that failed for another reason comes out after a later step",
         ENGINE,
-        "counts_.clear(step_); «probe_.begin();»",
+        "agreement_.begin_step(counts_, step_); «probe_.begin();»",
         "",
         ["parallel/data_parallel: an inspector's exception*"],
     ),
@@ -296,6 +297,22 @@ MUTATIONS = [
         ["parallel/every_device"],
     ),
     Mutation(
+        "buckets_not_begun_in_backward",
+        "the sums of the processes begin only once the backward pass has ended",
+        "parallel/host_queue.hpp",
+        "«if (on_bucket_) on_bucket_(bucket);»",
+        "",
+        ["parallel/process_sums: the first bucket*"],
+    ),
+    Mutation(
+        "buckets_of_some_devices",
+        "the rows of a bucket are added when the first device has completed it",
+        "parallel/impl/process_sums_agreement.hpp",
+        "if (++progress_[bucket].devices < «set_.device_count()») return;",
+        "1",
+        ["parallel/process_sums: the sum of the processes*"],
+    ),
+    Mutation(
         "slice_of_the_wrong_device",
         "a GPU keeps its own stale slice of the average in place of another's",
         ROWS,
@@ -324,9 +341,9 @@ MUTATIONS = [
         "bucket_given_twice",
         "a bucket is given twice",
         BUCKETS,
-        "«collective_->give(device, *state.queue, set_.context(device), k, buckets[k], {rows.gradients, rows.weights});»",
+        "«collective_->give(device, *state.queue, set_.context(device), k, buckets[k], rows.gradients());»",
         "for (int twice = 0; twice < 2; ++twice) "
-        "collective_->give(device, *state.queue, set_.context(device), k, buckets[k], {rows.gradients, rows.weights});",
+        "collective_->give(device, *state.queue, set_.context(device), k, buckets[k], rows.gradients());",
         ["parallel/buckets"],
     ),
     Mutation(
@@ -348,17 +365,17 @@ MUTATIONS = [
     Mutation(
         "weight_left_out",
         "a collective adds the replicas' gradients unweighted",
-        BUCKETS,
-        "static_cast<float>(set_.gradient_accumulation_steps() > 1 ? full : «here»)",
+        ROWS_OF_SUM,
+        "static_cast<float>(set.gradient_accumulation_steps() > 1 ? full : «here»)",
         "full",
         ["parallel/every_device: a policy of each kind*", "emulated/training: a short batch*"],
     ),
     Mutation(
         "device_gives_its_last_samples",
         "the divisor has the samples of the device's last replica alone",
-        BUCKETS,
-        "«shape.samples_here += here;»",
-        "shape.samples_here = here;",
+        ROWS_OF_SUM,
+        "«samples_ += here;»",
+        "samples_ = here;",
         ["parallel/every_device: a policy of each kind*"],
     ),
     Mutation(
@@ -505,7 +522,7 @@ MUTATIONS = [
         "the divisor has the weight of the first device only",
         IN_PROCESS,
         "for (const double each : weights_) «weight += each»;",
-        "weight = weights_.front() + 0 * each",
+        "weight = weights_[0] + 0 * each",
         ["parallel/weights"],
     ),
     Mutation(

@@ -3,8 +3,7 @@
 // A training whose replicas are divided between processes has the bits of one process, whatever their number; here the
 // processes are threads that exchange through a hub.
 //
-// Covers: cupola/parallel/processes.hpp, cupola/parallel/impl/process_agreement.hpp, cupola/parallel/impl/process_rows_agreement.hpp,
-// cupola/parallel/impl/process_sums_agreement.hpp
+// Covers: cupola/parallel/processes.hpp, cupola/parallel/impl/process_agreement.hpp, cupola/parallel/impl/process_rows_agreement.hpp
 #include <cupola/parallel/processes.hpp>
 
 #include <algorithm>
@@ -313,28 +312,6 @@ TEST_CASE("the gradient of a replica of another process is not here") {
         static_cast<void>(training.gradient(0));
     });
     CHECK(outcome.errors == std::vector<std::string>{"", "the gradient of replica 0 is in another process"});
-}
-
-TEST_CASE("the sum of the processes' weighted sums is the average up to rounding, and the same on each") {
-    const Case c{.unequal = true, .devices = 2};
-    const Batches batches(c);
-    processes::Training<ConcatMean, AnyStatistics> alone(processes::options_of(c, ConcatMean{}, AnyStatistics{}));
-    for (int s = 0; s < steps; ++s) alone.step(batches);
-    const std::vector<float> expected = alone.parameters();
-    Hub hub(2, true);
-    std::vector<std::vector<float>> parameters(2);
-    const auto errors = on_threads(2, [&](int number) {
-        const ThreadSum averaging{.hub = &hub, .number = number};
-        processes::Training<ThreadSum, AnyStatistics> training(processes::options_of(c, averaging, AnyStatistics{}));
-        for (int s = 0; s < steps; ++s) training.step(batches);
-        parameters[static_cast<std::size_t>(number)] = training.parameters();
-    });
-    CHECK(errors == std::vector<std::string>(2));
-    CHECK(parameters[0] == parameters[1]);
-    double difference = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i)
-        difference = std::max(difference, static_cast<double>(std::abs(parameters[0][i] - expected[i])));
-    CHECK(difference < 1e-5);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // "Processes" that are threads of one process: each has a training of its own, and they exchange through a hub.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,16 +40,20 @@ public:
     /// The bytes of all messages so far.
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-    void send(int from, int to, std::span<const std::byte> bytes) {
+    /// Sums that have begun are a channel of their own: they overtake other messages.
+    enum class Channel { messages, sums };
+
+    void send(int from, int to, std::span<const std::byte> bytes, Channel channel = Channel::messages) {
         const std::scoped_lock lock(mutex_);
-        waiting_[{from, to}].emplace_back(bytes.begin(), bytes.end());
+        waiting_[{channel, from, to}].emplace_back(bytes.begin(), bytes.end());
         ++messages_;
         bytes_ += bytes.size();
         changed_.notify_all();
     }
-    void receive(const cupola::ExchangeName& name, int from, int to, std::span<std::byte> bytes) {
+    void receive(const cupola::ExchangeName& name, int from, int to, std::span<std::byte> bytes,
+                 Channel channel = Channel::messages) {
         std::unique_lock lock(mutex_);
-        auto& queue = waiting_[{from, to}];
+        auto& queue = waiting_[{channel, from, to}];
         const bool there = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return !queue.empty(); });
         cupola::require<cupola::DeviceError>(there, "process ", from, " has not sent ", name.operation, " of step ",
                                              name.step);
@@ -55,6 +61,15 @@ public:
                         bytes.size());
         std::memcpy(bytes.data(), queue.front().data(), bytes.size());
         queue.pop_front();
+    }
+    void note_sum(int number, std::size_t elements) {
+        const std::scoped_lock lock(mutex_);
+        begun_[number].push_back(elements);
+    }
+    /// The elements of each sum that a process has begun, in order.
+    [[nodiscard]] std::vector<std::size_t> begun(int number) {
+        const std::scoped_lock lock(mutex_);
+        return begun_[number];
     }
     std::vector<std::byte*> share(int number, std::size_t bytes) {
         std::unique_lock lock(mutex_);
@@ -77,7 +92,8 @@ private:
     bool shares_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> waiting_;
+    std::map<std::tuple<Channel, int, int>, std::deque<std::vector<std::byte>>> waiting_;
+    std::map<int, std::vector<std::size_t>> begun_;
     std::vector<std::vector<std::byte>> parts_;
     int messages_ = 0;
     std::size_t bytes_ = 0;
@@ -93,23 +109,40 @@ public:
         for (const auto& each : incoming) hub_.receive(name, each.process, number(), {each.data, each.bytes});
     }
     void sum(const cupola::ExchangeName& name, std::span<float> values) override {
-        std::vector<float> sums(values.size()), other(values.size());
-        for (int p = 0; p < count(); ++p) {
-            if (p != number()) hub_.send(number(), p, std::as_bytes(values));
-        }
-        for (int p = 0; p < count(); ++p) {
-            if (p != number()) hub_.receive(name, p, number(), std::as_writable_bytes(std::span(other)));
-            const float* const from = p == number() ? values.data() : other.data();
-            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += from[i];
-        }
-        std::copy(sums.begin(), sums.end(), values.begin());
+        give(values, Hub::Channel::messages);
+        take(name, values, Hub::Channel::messages);
+    }
+    void begin_sum(const cupola::ExchangeName& name, std::span<float> values) override {
+        hub_.note_sum(number(), values.size());
+        give(values, Hub::Channel::sums);
+        begun_.emplace_back(name, values);
+    }
+    void finish_sums() override {
+        for (const auto& [name, values] : begun_) take(name, values, Hub::Channel::sums);
+        begun_.clear();
     }
     std::vector<std::byte*> share(std::size_t bytes) override {
         return hub_.shares() ? hub_.share(number(), bytes) : std::vector<std::byte*>();
     }
 
 private:
+    void give(std::span<const float> values, Hub::Channel channel) {
+        for (int p = 0; p < count(); ++p) {
+            if (p != number()) hub_.send(number(), p, std::as_bytes(values), channel);
+        }
+    }
+    void take(const cupola::ExchangeName& name, std::span<float> values, Hub::Channel channel) {
+        std::vector<float> sums(values.size()), other(values.size());
+        for (int p = 0; p < count(); ++p) {
+            if (p != number()) hub_.receive(name, p, number(), std::as_writable_bytes(std::span(other)), channel);
+            const float* const from = p == number() ? values.data() : other.data();
+            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += from[i];
+        }
+        std::copy(sums.begin(), sums.end(), values.begin());
+    }
+
     Hub& hub_;
+    std::vector<std::pair<cupola::ExchangeName, std::span<float>>> begun_;
 };
 
 /// The mean of the rows of all threads.
@@ -132,6 +165,7 @@ struct ThreadSum {
     static constexpr bool sums = true;
     Hub* hub = nullptr;
     int number = 0;
+    std::int64_t bucket_bytes = 0;
     [[nodiscard]] std::shared_ptr<cupola::Processes> join() const {
         return std::make_shared<ThreadProcesses>(*hub, number);
     }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/function_ref.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -32,7 +33,11 @@ public:
     [[nodiscard]] bool finished(std::int64_t) const { return true; }
     void mark() {}
     [[nodiscard]] bool reached() const { return true; }
-    void mark_bucket(std::size_t) {}
+    /// From now on `on_bucket` is called by mark_bucket(); it must outlive the queue's work.
+    void call_on_bucket(FunctionRef<void(std::size_t bucket)> on_bucket) { on_bucket_ = on_bucket; }
+    void mark_bucket(std::size_t bucket) {
+        if (on_bucket_) on_bucket_(bucket);
+    }
 
     /// A batch is read in place.
     [[nodiscard]] BatchView take(int, const BatchView& batch) const { return batch; }
@@ -67,6 +72,7 @@ public:
 
 private:
     HostArena status_;
+    FunctionRef<void(std::size_t)> on_bucket_{};
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -11,8 +11,8 @@
 //   MpiConcatMean   the mean of all rows in the replicas' order: the bits of one process with R replicas, for any P. On one
 //                   machine the rows are in memory that all processes share, and each averages its slice of the columns; else
 //                   the slices of rows and average are exchanged, 2 (P - 1) / P times the size of the gradient
-//   MpiAllReduce    the sum of the processes' weighted sums by MPI_Iallreduce, whose order of additions, and so the last
-//                   bits, depend on P
+//   MpiAllReduce    the sum of the processes' weighted sums by MPI_Iallreduce, in parts while the backward passes run. The order of
+//                   additions, and so the last bits, depend on P and on the size of the parts
 //
 // docs/how-to/processes.md has the launchers, and what happens when a process fails.
 #pragma once
@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <memory>
 #include <span>
@@ -32,22 +31,14 @@
 #include <string_view>
 #include <vector>
 
-#include <sched.h>
 #include <unistd.h>
-
-// MPI's former C++ interface is in a library of its own, which newer versions do not have.
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1
-#endif
-#include <mpi.h>
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 #include <cupola/parallel/impl/launcher_variables.hpp>
+#include <cupola/parallel/impl/mpi_calls.hpp>
+#include <cupola/parallel/impl/mpi_sums.hpp>
 #include <cupola/parallel/impl/process_compressed_sums_agreement.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/impl/process_rows_agreement.hpp>
@@ -55,26 +46,6 @@
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
-
-/// Throws DeviceError if a call of MPI has failed.
-inline void check_mpi(int status, const char* call) {
-    if (status == MPI_SUCCESS) [[likely]]
-        return;
-    char message[MPI_MAX_ERROR_STRING] = {};
-    int length = 0;
-    MPI_Error_string(status, message, &length);
-    throw DeviceError(text("MPI's ", call, " failed: ", message));
-}
-
-[[nodiscard]] inline int mpi_flag(int (*question)(int*)) {
-    int answer = 0;
-    question(&answer);
-    return answer;
-}
-
-}  // namespace impl
 
 /// Initialises MPI, unless the program has done so, and finalises it at the end. Made once, in main(), before a training; the
 /// trainings must end before it.
@@ -130,8 +101,9 @@ namespace impl {
 
 class MpiProcesses final : public Processes {
 public:
-    /// See MpiConcatMean for the arguments.
-    [[gnu::cold]] MpiProcesses(double deadline_seconds, const std::string& folder, bool shares_memory)
+    /// See MpiConcatMean for the arguments; `adds`: whether begin_sum() is called.
+    [[gnu::cold]] MpiProcesses(double deadline_seconds, const std::string& folder, bool shares_memory,
+                               bool adds = false)
         : Processes(asked(MPI_Comm_size), asked(MPI_Comm_rank)),
           shares_memory_(shares_memory),
           watchdog_(number(), count(), deadline_seconds, folder) {
@@ -139,6 +111,7 @@ public:
         check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
         check_mpi(MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         check_mpi(MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node_), "MPI_Comm_split_type");
+        if (adds) sums_ = std::make_unique<MpiSums>(all_, watchdog_);
         watchdog_.end();
         learn_ids();
     }
@@ -147,6 +120,7 @@ public:
         if (failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0) return;
         watchdog_.begin({"the end of the training"});
         if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
+        if (sums_ != nullptr) sums_->free();
         MPI_Comm_free(&node_);
         MPI_Comm_free(&all_);
         watchdog_.end();
@@ -161,22 +135,26 @@ public:
         for (const ProcessMessage& each : incoming) {
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
                 senders_.push_back(each.process);
-                check(MPI_Irecv(data, bytes, MPI_BYTE, each.process, tag, all_, &request), "MPI_Irecv");
+                check(in_turn([&] { return MPI_Irecv(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
+                      "MPI_Irecv");
                 watchdog_.count_missing(each.process, 1);
             });
         }
         for (const ProcessMessage& each : outgoing) {
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
-                check(MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request), "MPI_Isend");
+                check(in_turn([&] { return MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
+                      "MPI_Isend");
             });
         }
         done_.resize(requests_.size());
         auto left = static_cast<int>(requests_.size());
-        Pause pause;
+        MpiPause pause;
         while (left > 0) {
             int count = 0;
-            check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
-                               MPI_STATUSES_IGNORE),
+            check(in_turn([&] {
+                      return MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
+                                          MPI_STATUSES_IGNORE);
+                  }),
                   "MPI_Testsome");
             if (count <= 0) {
                 pause();
@@ -202,12 +180,24 @@ public:
                                  &request),
                   "MPI_Iallreduce");
             int complete = 0;
-            for (Pause pause;; pause()) {
+            for (MpiPause pause;; pause()) {
                 check(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
                 if (complete != 0) break;
             }
         }
         watchdog_.end();
+    }
+    void begin_sum(const ExchangeName& name, std::span<float> values) override {
+        if (count() > 1) sums_->begin(name, values);
+    }
+    void finish_sums() override {
+        require<DeviceError>(!failed_, "the sums of the processes do not end, since an exchange has failed");
+        try {
+            sums_->finish();
+        } catch (...) {
+            failed_ = true;
+            throw;
+        }
     }
 
     std::vector<std::byte*> share(std::size_t bytes) override {
@@ -240,25 +230,6 @@ public:
 private:
     static constexpr int tag = 1;
     static constexpr std::size_t line = 64;
-
-    /// Between two looks at what has arrived: at first none, then the processor is given to another thread, and after a
-    /// millisecond it sleeps, so that processes that share a processor do not slow each other.
-    class Pause {
-    public:
-        void operator()() {
-            ++looks_;
-            if (looks_ < 100) return;
-            if (looks_ < 1000) {
-                sched_yield();
-                return;
-            }
-            const timespec time{.tv_sec = 0, .tv_nsec = 50'000};
-            nanosleep(&time, nullptr);
-        }
-
-    private:
-        int looks_ = 0;
-    };
 
     [[nodiscard]] static int asked(int (*question)(MPI_Comm, int*)) {
         require(mpi_flag(MPI_Initialized) != 0 && mpi_flag(MPI_Finalized) == 0,
@@ -313,6 +284,8 @@ private:
     /// The sender of each of the first requests, and the requests of a look that are complete.
     std::vector<int> senders_, done_;
     ExchangeWatchdog watchdog_;
+    /// Null unless the policy adds.
+    std::unique_ptr<MpiSums> sums_;
 };
 
 }  // namespace impl
@@ -345,9 +318,13 @@ struct MpiAllReduce {
     /// As in MpiConcatMean.
     double deadline_seconds = 60;
     std::string folder{};
+    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its end.
+    std::int64_t bucket_bytes = std::int64_t{1} << 20;
 
+    /// Throws InvalidArgument for a negative size.
     [[nodiscard]] std::shared_ptr<Processes> join() const {
-        return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, false);
+        require(bucket_bytes >= 0, "MpiAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
+        return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, false, true);
     }
 };
 

@@ -32,7 +32,8 @@ struct ProcessMessage {
 };
 
 /// The processes of one training, seen from one of them. The members are called by one thread at a time, on each process in
-/// the same order and with the same steps. They throw DeviceError where the engine fails. An engine ends the process, or
+/// the same order and with the same steps; begin_sum() is called on the threads of devices, so its place among calls of other
+/// members may differ, but not that among its own. They throw DeviceError where the engine fails. An engine ends the process, or
 /// throws, when another process has not responded at a deadline.
 class Processes {
 public:
@@ -50,6 +51,15 @@ public:
                           std::span<const ProcessMessage> incoming) = 0;
     /// Adds the values of all processes in an order of the engine's, and gives each the same sums.
     virtual void sum(const ExchangeName& name, std::span<float> values) = 0;
+    /// Begins such a sum, and returns without waiting for other processes, so that the caller computes meanwhile. The values
+    /// belong to the engine until finish_sums(), which also throws the errors. An engine may leave the work to finish_sums(), as
+    /// this one does.
+    virtual void begin_sum(const ExchangeName& name, std::span<float> values) { begun_.push_back({name, values}); }
+    /// Returns when all sums that were begun are complete.
+    virtual void finish_sums() {
+        for (const BegunSum& each : begun_) sum(each.name, each.values);
+        begun_.clear();
+    }
     /// Zero-filled memory of at least `bytes` bytes for each process, which all processes read and write, aligned to a cache
     /// line: the address of each process's part, in their order. Empty if the processes have no memory in common. It is
     /// called at most once, and lives as long as the object.
@@ -62,7 +72,13 @@ protected:
     }
 
 private:
+    struct BegunSum {
+        ExchangeName name;
+        std::span<float> values;
+    };
+
     int count_, number_;
+    std::vector<BegunSum> begun_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

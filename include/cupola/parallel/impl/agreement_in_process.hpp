@@ -46,6 +46,8 @@ public:
     /// Whether this process has the samples and losses of all replicas.
     [[nodiscard]] bool sees_all_replicas() const { return true; }
     [[nodiscard]] bool healthy() const { return true; }
+    /// Called before the passes of a step are queued.
+    void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int, std::int64_t, const std::string&) {}
     /// The gradient of each replica's update is its device's average.
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }

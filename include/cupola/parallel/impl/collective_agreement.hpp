@@ -18,6 +18,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/rows_of_sum.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -52,9 +53,7 @@ public:
                                                                            .loss_scale = set.network().loss_scale});
         set.threads().run([&](int device) {
             collective_->join(device, *set_.at(device).queue, set_.context(device));
-            const auto here = static_cast<std::size_t>(set_.replicas_of(device));
-            rows_[static_cast<std::size_t>(device)].gradients.reserve(here);
-            rows_[static_cast<std::size_t>(device)].weights.reserve(here);
+            rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
         });
     }
 
@@ -63,6 +62,7 @@ public:
     [[nodiscard]] int all_replicas() const { return collective_->processes() * set_.replicas(); }
     [[nodiscard]] bool sees_all_replicas() const { return collective_->processes() == 1; }
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
+    void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
     void end(int device) { collective_->end(device, *set_.at(device).queue); }
     void wait(int device, std::int64_t step, bool finished) {
@@ -75,19 +75,9 @@ public:
         if (!set_.arrive_and_wait(device)) return false;
         // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
         state.attempt([&] {
-            Rows& rows = rows_[static_cast<std::size_t>(device)];
-            rows.gradients.clear();
-            rows.weights.clear();
-            StepShape shape{.step = step, .weight_here = nullptr};
-            for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
-                const std::int64_t here = samples.of_replica(step, r);
-                if (here == 0) continue;
-                rows.gradients.push_back(set_.row(r));
-                // Each of several batches was weighted as a part of full batches.
-                const std::int64_t full = set_.batch_size() * set_.gradient_accumulation_steps();
-                rows.weights.push_back(static_cast<float>(set_.gradient_accumulation_steps() > 1 ? full : here));
-                shape.samples_here += here;
-            }
+            RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
+            rows.collect(set_, set_.first_replica(device), set_.first_replica(device + 1), samples, step);
+            StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
             if (set_.weighted()) {
                 if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.network().loss_scale); });
                 shape.weight_here = StatusBlock::divisor(state.queue->status());
@@ -96,8 +86,7 @@ public:
             const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();
             for (std::size_t k = 0; k < buckets.size(); ++k) {
                 if (!marked) state.queue->mark_bucket(k);
-                collective_->give(device, *state.queue, set_.context(device), k, buckets[k],
-                                  {rows.gradients, rows.weights});
+                collective_->give(device, *state.queue, set_.context(device), k, buckets[k], rows.gradients());
             }
             sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, set_.context(device));
         });
@@ -126,15 +115,10 @@ public:
     }
 
 private:
-    struct Rows {
-        std::vector<const float*> gradients;
-        std::vector<float> weights;
-    };
-
     ReplicaSet<D, T>& set_;
     std::unique_ptr<Collective> collective_;
     std::vector<Sums> sums_;
-    std::vector<Rows> rows_;
+    std::vector<RowsOfSum> rows_;
 };
 
 }  // namespace impl

@@ -92,6 +92,25 @@ public:
         waits_ = false;
     }
 
+    // Sums may wait at the same time as an exchange. Their end is then reported as that of the exchange, which knows the processes
+    // that are missing.
+
+    /// The first of several sums begins. They are one wait, which begins again with each that is complete.
+    void begin_sums(const ExchangeName& name) {
+        const std::scoped_lock lock(mutex_);
+        sums_name_ = name;
+        sums_since_ = monotonic_seconds();
+        sums_wait_ = true;
+    }
+    void progress_sums() {
+        const std::scoped_lock lock(mutex_);
+        sums_since_ = monotonic_seconds();
+    }
+    void end_sums() {
+        const std::scoped_lock lock(mutex_);
+        sums_wait_ = false;
+    }
+
     /// The name of a process's file.
     [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
 
@@ -103,19 +122,20 @@ private:
     void watch() {
         std::unique_lock lock(mutex_);
         while (!changed_.wait_for(lock, period, [&] { return ends_; })) {
-            if (!waits_) continue;
-            const double waited = monotonic_seconds() - since_;
-            if (waited > deadline_) leave(text("has waited ", deadline_, " s for others"));
-            if (waited <= last_part_seconds) continue;
+            const double now = monotonic_seconds();
+            if (waits_ && now - since_ > deadline_) leave(name_, text("has waited ", deadline_, " s for others"));
+            if (sums_wait_ && now - sums_since_ > deadline_)
+                leave(waits_ ? name_ : sums_name_, text("has waited ", deadline_, " s for others"));
+            if (!waits_ || now - since_ <= last_part_seconds) continue;
             for (std::size_t p = 0; p < missing_.size(); ++p) {
                 if (missing_[p] > 0 && ids_[p] != 0 && kill(ids_[p], 0) != 0 && errno == ESRCH)
-                    leave(text("has lost process ", p, ", which does not exist any more"));
+                    leave(name_, text("has lost process ", p, ", which does not exist any more"));
             }
         }
     }
 
     [[nodiscard]] std::string missing() const {
-        if (!names_missing_) return "it is not known which are missing";
+        if (!waits_ || !names_missing_) return "it is not known which are missing";
         std::string list;
         for (std::size_t p = 0; p < missing_.size(); ++p) {
             if (missing_[p] > 0) list += text(list.empty() ? "" : ", ", p);
@@ -123,9 +143,9 @@ private:
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
 
-    [[noreturn, gnu::cold]] void leave(const std::string& what) const {
-        std::string message = text("process ", number_, ' ', what, ", in ", name_.operation);
-        if (name_.step >= 0) message += text(" of step ", name_.step);
+    [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what) const {
+        std::string message = text("process ", number_, ' ', what, ", in ", name.operation);
+        if (name.step >= 0) message += text(" of step ", name.step);
         message += "; " + missing() + '\n';
         write_to(STDERR_FILENO, message);
         if (!folder_.empty()) {
@@ -150,9 +170,9 @@ private:
     std::string folder_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    bool ends_ = false, waits_ = false, names_missing_ = false;
-    ExchangeName name_;
-    double since_ = 0;
+    bool ends_ = false, waits_ = false, names_missing_ = false, sums_wait_ = false;
+    ExchangeName name_, sums_name_;
+    double since_ = 0, sums_since_ = 0;
     /// The parts of each process that are missing, and its number in the system.
     FixedArray<int> missing_;
     FixedArray<pid_t> ids_;

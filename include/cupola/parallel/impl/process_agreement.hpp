@@ -105,8 +105,9 @@ protected:
     /// Throws InvalidArgument for a step without samples. Where the loss has weights, makes the divisor that of the step.
     void queue_divisor(int device, const SampleCounts& samples, std::int64_t step);
 
-    /// Divides the columns of the average that a device reduces by the loss scale, and records what is not finite.
-    void reduce_columns(int device, ColumnRange columns, RowFrom row_from);
+    /// Divides the columns of the average that a device reduces by the loss scale, and by `samples` where they are of a sum;
+    /// records what is not finite.
+    void reduce_columns(int device, ColumnRange columns, RowFrom row_from, std::int64_t samples = 1);
 
     /// After reduce_columns() all processes vote on whether the average is finite; otherwise the step does not count. Returns
     /// false if a process has failed.
@@ -228,7 +229,7 @@ void ProcessAgreement<D, T>::queue_divisor(int device, const SampleCounts& sampl
 }
 
 template <class D, class T>
-void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, RowFrom row_from) {
+void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, RowFrom row_from, std::int64_t samples) {
     const auto index = static_cast<std::size_t>(device);
     const auto [begin, end] = columns;
     finite_[index] = 1;
@@ -237,7 +238,8 @@ void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, Row
         set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
     auto& context = set_.context(device);
-    const float divisor = *StatusBlock::divisor(set_.at(device).queue->status());
+    const double scale = *StatusBlock::divisor(set_.at(device).queue->status());
+    const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
     using Step = ops::TrainingStep<Kernels>;
     Step::mean(context, part, &divisor, part, &finite_[index]);
     if (finite_[index] != 0) return;

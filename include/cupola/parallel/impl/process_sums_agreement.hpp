@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agreement between processes by sums: each adds its rows, weighted by their samples, and the engine adds the sums of all.
+// Agreement between processes by sums: each adds its rows, weighted by their samples, and the engine adds the sums of all,
+// bucket by bucket while the backward passes run.
 //
-//   records of all | weighted sum of the own rows | sum of all processes | vote
+//   (bucket complete on all devices | weighted sum of the own rows | the engine begins) x buckets | records of all |
+//   the engine has finished | division by the samples of all | vote
+//
+// On each process the buckets are given in one order. A process that has failed, or has no samples, gives all of them too, so that
+// the others do not wait for it; they learn of its error from its records.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/net/plan_arguments.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
@@ -18,9 +26,9 @@
 #include <cupola/parallel/impl/process_agreement.hpp>
 #include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/rows_of_sum.hpp>
 #include <cupola/parallel/impl/same_training.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
-#include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -36,22 +44,60 @@ class ProcessSumsAgreement : public ProcessAgreement<D, T> {
     using typename Base::ColumnRange;
 
 public:
+    static constexpr bool separate_average = true, takes_buckets = true;
+    [[nodiscard]] static std::int64_t bucket_elements(const A& policy) {
+        if constexpr (requires { policy.bucket_bytes; })
+            return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
+        return 0;
+    }
+
     [[gnu::cold]] ProcessSumsAgreement(const A&, ReplicaSet<D, T>& set);
 
+    void begin_step(const SampleCounts& samples, std::int64_t step);
     bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
 
 private:
-    void add_rows(int device, const SampleCounts& samples, std::int64_t step);
+    /// A bucket is complete in the rows of a device. On its thread, which adds the rows of all devices if it is the last.
+    void give(int device, std::size_t bucket);
+    /// Gives the buckets that the device's passes have not given.
+    void give_rest(int device);
+    void add_rows(int device, std::size_t bucket);
+    /// The part of the average that a bucket is.
+    [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
+        return set_.average_span(0).subspan(static_cast<std::size_t>(buckets_[bucket].begin),
+                                            static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
+    }
 
-    /// The devices of a process add all columns of its rows.
+    /// The devices of a process divide all columns of its rows.
     [[nodiscard]] ColumnRange columns_of(int device) const {
         return ReplicaPlacement(set_.device_count(), set_.device_count(), false)
             .columns_of(device, set_.network().trained_elements);
     }
 
+    struct OnBucket {
+        ProcessSumsAgreement* agreement = nullptr;
+        int device = 0;
+        void operator()(std::size_t bucket) const { agreement->give(device, bucket); }
+    };
+    /// What devices have given in this step.
+    struct Progress {
+        int devices = 0;
+        bool added = false;
+    };
+
+    FixedArray<GradientBucket> buckets_;
     /// Per device.
-    FixedArray<WeightedRows> rows_;
-    FixedArray<FixedArray<float>> weights_;
+    FixedArray<OnBucket> on_bucket_;
+    FixedArray<RowsOfSum> rows_;
+    FixedArray<std::size_t> given_;
+    const SampleCounts* samples_ = nullptr;
+    std::int64_t step_ = 0;
+
+    /// Guards what follows, and the order of begin_sum().
+    std::mutex mutex_;
+    FixedArray<Progress> progress_;
+    /// The bucket whose sum the engine begins next.
+    std::size_t next_ = 0;
 };
 
 template <class A, class D, class T>
@@ -62,49 +108,75 @@ struct AgreementOf<A, D, T> {
 
 template <class A, class D, class T>
 ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, ReplicaSet<D, T>& set)
-    : Base(set), rows_(static_cast<std::size_t>(set.device_count())), weights_(rows_.size()) {
-    for (WeightedRows& each : rows_) each = WeightedRows(set.replicas());
-    for (auto& each : weights_) each = FixedArray<float>(static_cast<std::size_t>(set.replicas()));
+    : Base(set),
+      buckets_(set.at(0).worker.first_plan().buckets()),
+      on_bucket_(static_cast<std::size_t>(set.device_count())),
+      rows_(on_bucket_.size()),
+      given_(on_bucket_.size()),
+      progress_(buckets_.size()) {
+    for (RowsOfSum& each : rows_) each = RowsOfSum(set.replicas());
+    for (int device = 0; device < set.device_count(); ++device) {
+        OnBucket& on_bucket = on_bucket_[static_cast<std::size_t>(device)];
+        on_bucket = {this, device};
+        set.at(device).queue->call_on_bucket(on_bucket);
+    }
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::begin_step(const SampleCounts& samples, std::int64_t step) {
+    samples_ = &samples;
+    step_ = step;
+    next_ = 0;
+    std::fill(progress_.begin(), progress_.end(), Progress());
+    std::fill(given_.begin(), given_.end(), std::size_t{0});
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::give(int device, std::size_t bucket) {
+    {
+        const std::scoped_lock lock(mutex_);
+        given_[static_cast<std::size_t>(device)] = bucket + 1;
+        if (++progress_[bucket].devices < set_.device_count()) return;
+    }
+    add_rows(device, bucket);
+    const std::scoped_lock lock(mutex_);
+    progress_[bucket].added = true;
+    for (; next_ < buckets_.size() && progress_[next_].added; ++next_)
+        processes_.begin_sum({"the sums of the gradients", step_}, sum_of(next_));
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::give_rest(int device) {
+    for (std::size_t k = given_[static_cast<std::size_t>(device)]; k < buckets_.size(); ++k) give(device, k);
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
+    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
+    rows.collect(set_, set_.first_replica(0), set_.first_replica(set_.device_count()), *samples_, step_,
+                 buckets_[bucket].begin);
+    ops::TrainingStep<typename D::Kernels>::weighted_sum(set_.context(device), rows.gradients().rows,
+                                                         rows.gradients().weights, sum_of(bucket));
 }
 
 template <class A, class D, class T>
 bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    if (!Base::exchange_records(device, samples, step)) return false;
-    auto& state = set_.at(device);
-    state.attempt([&] {
+    set_.attempt_always(device, [&] { give_rest(device); });
+    static_cast<void>(Base::exchange_records(device, samples, step));
+    const auto finish_sums = [&] {
+        const Stopwatch watch(set_.at(0).worker.times(), StepPart::averaging);
+        processes_.finish_sums();
+    };
+    if (!in_all(device, finish_sums)) return false;
+    set_.at(device).attempt([&] {
         Base::queue_divisor(device, samples, step);
-        add_rows(device, samples, step);
-    });
-    if (!in_all(device, [&] {
-            if (!set_.first_error()) processes_.sum({"the sum of the gradients", step}, set_.average_span(0));
-        }))
-        return false;
-    state.attempt([&] {
-        Base::reduce_columns(device, columns_of(device), [this](int replica, std::int64_t begin) -> const float* {
+        const auto row_from = [this](int replica, std::int64_t begin) -> const float* {
             return set_.is_here(replica) ? set_.row(replica) + begin : nullptr;
-        });
+        };
+        Base::reduce_columns(device, columns_of(device), row_from, samples.of_step(step));
     });
     return Base::vote(device, step);
-}
-
-template <class A, class D, class T>
-void ProcessSumsAgreement<A, D, T>::add_rows(int device, const SampleCounts& samples, std::int64_t step) {
-    const auto [begin, end] = columns_of(device);
-    if (set_.average_in_place() || begin == end) return;
-    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-    WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
-    rows.clear();
-    for (int r = set_.first_replica(0); r < set_.first_replica(set_.device_count()); ++r)
-        rows.add(set_.row(r) + begin, samples.of_replica(step, r));
-    FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];
-    const std::size_t count = rows.rows().size();
-    for (std::size_t i = 0; i < count; ++i) {
-        weights[i] =
-            static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(samples.of_step(step)));
-    }
-    ops::TrainingStep<typename D::Kernels>::weighted_sum(
-        set_.context(device), rows.rows(), {weights.data(), count},
-        set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
 }
 
 }  // namespace impl

@@ -36,6 +36,8 @@ void require_same_training(Processes& processes, const Options& options) {
     if constexpr (requires { learning_rate_description_of(options.optimizer); })
         add("learning rate", learning_rate_description_of(options.optimizer));
     add("averaging", std::string(decltype(options.averaging)::name));
+    if constexpr (requires { options.averaging.bucket_bytes; })
+        add("bucket_bytes", text(options.averaging.bucket_bytes));
     add("statistics policy", std::string(decltype(options.statistics)::name));
     if constexpr (requires { options.statistics.description(); })
         add("statistics policy", std::string(options.statistics.description()));

@@ -202,6 +202,7 @@ template <class D, class T, class A>
 void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     reserve_slot();
     counts_.clear(step_);
+    agreement_.begin_step(counts_, step_);
     probe_.begin();
     if constexpr (requires { agreement_.compare_statistics(statistics_.values()); })
         agreement_.compare_statistics(statistics_.values());

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A wait that does not end is reported with what was waited for, and ends the process with the status 75; each case is a process of
+// its own.
+//
+// Covers: cupola/parallel/impl/exchange_watchdog.hpp
+#include <string>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cupola/parallel/impl/exchange_watchdog.hpp>
+
+#include "child_process.hpp"
+
+using namespace cupola;
+
+TEST_CASE("child: sums that do not end" * doctest::skip()) {
+    impl::ExchangeWatchdog watchdog(0, 3, 0.2, "");
+    watchdog.begin({"the records of the replicas", 7});
+    watchdog.count_missing(1, 1);
+    watchdog.end();
+    watchdog.begin_sums({"the sums of the gradients", 7});
+    for (;;) pause();
+}
+TEST_CASE("child: an exchange and sums that do not end" * doctest::skip()) {
+    impl::ExchangeWatchdog watchdog(0, 3, 0.2, "");
+    watchdog.begin_sums({"the sums of the gradients", 7});
+    watchdog.begin({"the records of the replicas", 7});
+    watchdog.count_missing(2, 1);
+    for (;;) pause();
+}
+TEST_CASE("child: sums that proceed" * doctest::skip()) {
+    impl::ExchangeWatchdog watchdog(0, 3, 0.4, "");
+    watchdog.begin_sums({"the sums of the gradients", 7});
+    for (int i = 0; i < 12; ++i) {
+        usleep(50'000);
+        watchdog.progress_sums();
+    }
+    watchdog.end_sums();
+    usleep(600'000);
+}
+
+TEST_CASE(
+    "a wait for sums has the deadline, and is reported as that of the exchange beside it, which knows who is missing") {
+    const ChildResult sums = run_in_child("child: sums that do not end", {});
+    CHECK(!sums.passed);
+    CHECK(sums.output.find(
+              "process 0 has waited 0.2 s for others, in the sums of the gradients of step 7; it is not known "
+              "which are missing") != std::string::npos);
+    const ChildResult both = run_in_child("child: an exchange and sums that do not end", {});
+    CHECK(!both.passed);
+    CHECK(both.output.find("process 0 has waited 0.2 s for others, in the records of the replicas of step 7; missing: "
+                           "process 2") != std::string::npos);
+    CHECK(run_in_child("child: sums that proceed", {}).passed);
+}
