@@ -34,6 +34,13 @@
 
 namespace cifar10 {
 
+/// Calls `run` with the averaging, compressed if --gradient-compression says so.
+template <class Run, class Averaging>
+int run_compressed(const TrainOptions& options, Run&& run, const Averaging& averaging) {
+    if (options.gradient_compression == "bfloat16") return run(Compressed<Averaging>{.policy = averaging});
+    return run(averaging);
+}
+
 /// The device-dependent part of a run.
 template <Place place>
 class Side;
@@ -104,9 +111,9 @@ public:
         const double deadline = options_->deadline;
         const std::string& folder = options_->run.folder;
         if (options_->averaging == "mpi-concat-mean")
-            return run(MpiConcatMean{.deadline_seconds = deadline, .folder = folder});
+            return run_compressed(*options_, run, MpiConcatMean{.deadline_seconds = deadline, .folder = folder});
         if (options_->averaging == "mpi-all-reduce")
-            return run(MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
+            return run_compressed(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
         return run(ConcatMean{});
     }
@@ -192,9 +199,10 @@ public:
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_NCCL
         if (options_->averaging == "nccl") {
-            return run(NcclAllReduce{.processes = options_->processes,
-                                     .process = std::max(0, options_->process),
-                                     .id_file = options_->id_file});
+            return run_compressed(*options_, run,
+                                  NcclAllReduce{.processes = options_->processes,
+                                                .process = std::max(0, options_->process),
+                                                .id_file = options_->id_file});
         }
 #endif
         return run(ConcatMean{});

@@ -249,6 +249,16 @@ struct Flags {
             require(known || mpi, "--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; ",
                     o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
         });
+        app.add_option("--gradient-compression", o.gradient_compression,
+                       "none, or bfloat16: processes, and GPUs with nccl, exchange gradients of 16 bits")
+            ->capture_default_str();
+        check([this] {
+            require(o.gradient_compression == "none" || o.gradient_compression == "bfloat16",
+                    "--gradient-compression must be none or bfloat16, not ", o.gradient_compression);
+            require(
+                o.gradient_compression == "none" || o.averaging != "concat-mean",
+                "--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean nothing moves");
+        });
         app.add_option(
                "--deadline", o.deadline,
                "Seconds that a process of MPI waits for the others before it ends; an evaluation or a checkpoint\n"

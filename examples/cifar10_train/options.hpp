@@ -41,7 +41,7 @@ struct TrainOptions {
     int num_devices = 0;
     int threads_per_device = 0;
     int prefetch_workers = -1;
-    std::string averaging = "concat-mean";
+    std::string averaging = "concat-mean", gradient_compression = "none";
     /// Of --averaging nccl.
     int processes = 1;
     int process = -1;

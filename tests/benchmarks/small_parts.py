@@ -84,12 +84,26 @@ class Averaging:
             "row_bytes": figures["row_bytes"],
             **{key: turns.spread(figures[key]) for key in ("averaging_ms", "copy_ms", "copy_gigabytes_per_second")},
             "ratio": turns.ratios(figures["averaging_ms"], figures["copy_ms"]),
+            "compressed": {key: turns.spread(figures[key]) for key in ("compressed_averaging_ms", "conversion_of_messages_ms")},
+            "bytes_sent_per_process": figures["bytes_sent_per_process"],
         }
 
     @staticmethod
     def bars(r):
         name = "averaging of 4 replicas' gradients (4.27 MB each) over four reads and one write at the copy's rate"
         return [machine.bar(name, r.get("ratio"), most=1.3)]
+
+    @staticmethod
+    def compressed_text(r):
+        if "compressed" not in r:  # measured before there was compression
+            return []
+        times, sent = r["compressed"], r["bytes_sent_per_process"]
+        return [
+            f"`Compressed<ConcatMean>` of the same rows: {turns.text_of(times['compressed_averaging_ms'], 3)} ms. Each of two processes "
+            f"that exchange messages sends {sent['bfloat16'] / 1e6:.2f} MB per step instead of {sent['float32'] / 1e6:.2f}, and converts "
+            f"for {turns.text_of(times['conversion_of_messages_ms'], 3)} ms.",
+            "",
+        ]
 
     @staticmethod
     def text(r):
@@ -100,6 +114,7 @@ class Averaging:
             f"writes as many bytes: {turns.text_of(r['copy_ms'], 3)} ms, {turns.text_of(r['copy_gigabytes_per_second'], 1)} GB/s read and "
             "written (the better of memcpy and of a loop, on the same threads).",
             "",
+            *Averaging.compressed_text(r),
         ]
 
 

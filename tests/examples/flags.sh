@@ -33,6 +33,8 @@ refuses '--max-steps: 010 begins with a zero: remove it' --max-steps 010
 refuses '--seed: 00 begins with a zero: remove it' --seed 00
 refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
 refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
+refuses '--gradient-compression must be none or bfloat16, not int8' --gradient-compression int8
+refuses '--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean nothing moves' --gradient-compression bfloat16
 refuses '--profile runs a few steps and writes nothing: omit --train-dir' --profile --train-dir "$work/log"
 refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--train-dir: the path is empty' --train-dir ''
