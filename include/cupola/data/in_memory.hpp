@@ -136,6 +136,7 @@ public:
                       "write Prefetch batches(TrainingBatches(data, IdentityTransform{}, {...}))");
     }
 
+    [[nodiscard]] const TrainingBatches<InMemory, AsStored>& source() const { return source_; }
     [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
     [[nodiscard]] int replicas() const { return source_.replicas(); }
     [[nodiscard]] std::int64_t samples_per_epoch() const { return source_.samples_per_epoch(); }

@@ -38,9 +38,11 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/loss/several_outputs.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
+#include <cupola/train/impl/batches_fingerprint.hpp>
 #include <cupola/train/impl/fit_loop.hpp>
 #include <cupola/train/impl/fit_plan.hpp>
 #include <cupola/train/run.hpp>
@@ -213,6 +215,10 @@ template <class Training, class Batches, class... Callbacks>
                         },
                         .max_steps_in_flight = Training::max_steps_in_flight};
     if constexpr (requires { training.run_agreement(); }) calls.agreement = training.run_agreement();
+    const auto fingerprint = [&] { return fingerprint_of_batches(batches); };
+    // Only a training that may have several processes compiles it.
+    if constexpr (requires { requires SpansProcesses<decltype(training.options.averaging)>; })
+        task.fingerprint = fingerprint;
     const std::array<CallbackHooks, sizeof...(Callbacks)> hooks{hooks_of(callbacks)...};
     if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
         const auto inspect = [&](const auto& inspection) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <cupola/core/function_ref.hpp>
@@ -21,7 +22,6 @@
 #ifndef CUPOLA_OPS
 #include <exception>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -74,6 +74,8 @@ struct FitTask {
     Epochs epochs{};
     /// The name of the batches' type.
     std::string_view source{};
+    /// The fingerprint of the batches, which several processes compare; empty where it is not known.
+    FunctionRef<std::string()> fingerprint{};
     const ValidationCalls* validation = nullptr;
     const RestoreCalls* restore_best = nullptr;
     Weights weights = Weights::trained;
@@ -270,6 +272,10 @@ private:
 /// Throws InvalidArgument unless the options of the run are the same on all processes.
 [[gnu::cold]] CUPOLA_INLINE void require_same_plan(const FitTask& task, RunAgreement& agreement) {
     const FitPlan& plan = task.plan;
+    std::string fingerprint;
+    agreement.in_all({"the comparison of settings"}, [&] {
+        if (task.fingerprint) fingerprint = task.fingerprint();
+    });
     const auto number = [](const std::optional<std::int64_t>& value) { return value ? text(*value) : "none"; };
     const auto given = [](bool is) { return std::string(is ? "given" : "none"); };
     const std::pair<std::string, std::string> settings[] = {
@@ -283,7 +289,8 @@ private:
         {".weights", task.weights == Weights::averages ? "averages" : "trained"},
         {".restore_best", given(static_cast<bool>(*task.restore_best))},
         {"number of samples per epoch", text(task.epochs.samples)},
-        {"number of samples per step", text(task.epochs.per_step)}};
+        {"number of samples per step", text(task.epochs.per_step)},
+        {"content of the batches", fingerprint}};
     agreement.require_same(settings);
 }
 
