@@ -184,7 +184,7 @@ TEST_CASE("a batch size without a plan, and a label that is not a class, are rej
     CHECK(message_of<InvalidArgument>([&] { training.step(wrong); }) ==
           "sample 2 of the batch has label 10, but the loss has classes 0 to 9");
     CHECK(message_of<InvalidArgument>([&] { training.step(std::span<const BatchView>{}); }) ==
-          "a step of 1 replicas needs one batch per replica, not 0");
+          "a step of 1 replica needs one batch per replica, not 0");
 }
 
 TEST_CASE("initial values follow the type, the seed, and the names given at construction") {

@@ -141,7 +141,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The same with one batch per replica.
     const StepReport& step(std::span<const BatchView> batches) {
         require(batches.size() == static_cast<std::size_t>(options.replicas), "a step of ", options.replicas,
-                " replicas needs one batch per replica, not ", batches.size());
+                options.replicas == 1 ? " replica" : " replicas", " needs one batch per replica, not ", batches.size());
         return step([&](std::int64_t, int replica, Context&) { return batches[static_cast<std::size_t>(replica)]; });
     }
 

@@ -228,8 +228,8 @@ private:
         }
         if (signal != 0) return stopped_by(signal, training.step());
         if (history_.stopped_early && history_.steps > 0)
-            output_.print_message(
-                text("ended early: ", history_.quantity, " was not better in ", options.patience, " records"));
+            output_.print_message(text("ended early: ", history_.quantity, " was not better in ", options.patience,
+                                       options.patience == 1 ? " record" : " records"));
         if (history_.best && (validates || restores))
             output_.print_message(text(restores ? "the state of the best record is restored: " : "best record: ",
                                        impl::best_text(history_)));
@@ -313,9 +313,11 @@ private:
                                                           std::int64_t step) const {
         if (recorder.history().stopped_early) return text("nothing to train: .patience was over after step ", step - 1);
         if (step < last) return {};
-        return text("nothing to train: ", step, " steps are made, and ",
+        return text("nothing to train: ", step, step == 1 ? " step is made, and " : " steps are made, and ",
                     epochs ? text(".epochs is ", *epochs, ", ") : options_.names.max_steps + " is ", last,
-                    epochs ? " steps" : "");
+                    !epochs     ? ""
+                    : last == 1 ? " step"
+                                : " steps");
     }
 
     [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {

@@ -38,8 +38,9 @@ struct CommonOptions {
 CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers) {
     constexpr int limit = 1 << 20;
     require(o.replicas >= 1 && o.replicas <= limit, "a training must have 1 to ", limit, " replicas, not ", o.replicas);
-    require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas must have 1 to ",
-            o.replicas, " devices, not ", o.devices);
+    require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas,
+            o.replicas == 1 ? " replica must have 1 device" : text(" replicas must have 1 to ", o.replicas, " devices"),
+            ", not ", o.devices);
     require(o.batch_size >= 1, "a batch must have at least 1 sample, not ", o.batch_size);
     constexpr std::int64_t most_samples = std::int64_t{1} << 36;
     for (const std::int64_t size : {o.batch_size, o.evaluation_batch_size})

@@ -164,8 +164,9 @@ void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options
     if (bytes.total() > largest_.total()) largest_ = bytes;
     if (workspaces_.empty()) return;
     typename Device::Arena& arena = workspaces_[workspace].arena;
-    require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
-                         ByteCount{bytes.total()}, ", and the arena has ", ByteCount{arena.size()});
+    require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch,
+                         options.batch == 1 ? " sample needs " : " samples needs ", ByteCount{bytes.total()},
+                         ", and the arena has ", ByteCount{arena.size()});
     plan.bind(arena.data());
 }
 

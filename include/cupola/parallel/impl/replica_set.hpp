@@ -299,7 +299,8 @@ template <class D, class T>
 const MemoryReport& ReplicaSet<D, T>::required(const MemoryReport& memory) {
     const std::size_t each = D::host_memory ? 1 : static_cast<std::size_t>(memory.devices);
     const std::size_t available = Kernels::available_memory() * each;
-    require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
+    require<OutOfMemory>(memory.total() <= available, memory.replicas,
+                         memory.replicas == 1 ? " replica on " : " replicas on ", memory.devices,
                          memory.devices == 1 ? " device" : " devices", " do not fit: ", ByteCount{available},
                          " are available; ", to_string(memory));
     return memory;

@@ -98,8 +98,8 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     }
     const auto [plan, packs] =
         state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
-    require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
-            options_.batch_size, " and other_batch_sizes only");
+    require(plan != nullptr, "a batch has ", given.size, given.size == 1 ? " sample" : " samples",
+            ", and plans were made for batch_size ", options_.batch_size, " and other_batch_sizes only");
     // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
     require(!set_.synchronized() || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
             "with synchronised statistics and accumulation every batch has batch_size samples, ", options_.batch_size,
