@@ -7,7 +7,7 @@
 //   mpirun -n P processes exchange ELEMENTS [NAME]
 //       lines: allreduce | in-place | iallreduce | shared | messages | sum, ELEMENTS, COUNT
 //   mpirun -n P processes step BATCH THREADS PRECISION [NAME]
-//       lines: alone | shared | messages | sums, and COUNT
+//       lines: alone | shared | messages | sums BYTES, and COUNT; BYTES is MpiAllReduce's bucket_bytes, 0, 262144 or 1048576
 //
 // NAME is only for others, which find the processes by it.
 //
@@ -57,7 +57,7 @@ void wait_asleep(MPI_Request& request) {
     for (int complete = 0;;) {
         MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
         if (complete != 0) return;
-        const timespec time{.tv_sec = 0, .tv_nsec = 2'000'000};
+        const timespec time{.tv_sec = 0, .tv_nsec = 10'000'000};
         nanosleep(&time, nullptr);
     }
 }
@@ -267,12 +267,16 @@ void serve_steps(const MpiEnvironment& mpi, std::int64_t batch, int threads) {
     DataParallel<Net, Cifar10Loss, Sgd, MpiConcatMean, Host> shared(options_of(MpiConcatMean{}, mpi.count()));
     DataParallel<Net, Cifar10Loss, Sgd, MpiConcatMean, Host> messages(
         options_of(MpiConcatMean{.shares_memory = false}, mpi.count()));
-    DataParallel<Net, Cifar10Loss, Sgd, MpiAllReduce, Host> sums(options_of(MpiAllReduce{}, mpi.count()));
+    using Sums = DataParallel<Net, Cifar10Loss, Sgd, MpiAllReduce, Host>;
+    std::map<std::int64_t, std::unique_ptr<Sums>> sums;
+    for (const std::int64_t bytes : {0, 1 << 18, 1 << 20})
+        sums[bytes] = std::make_unique<Sums>(options_of(MpiAllReduce{.bucket_bytes = bytes}, mpi.count()));
     std::map<std::string, Work> works;
     works["alone"].run = [&] { alone.step(batches); };
     works["shared"].run = [&] { shared.step(batches); };
     works["messages"].run = [&] { messages.step(batches); };
-    works["sums"].run = [&] { sums.step(batches); };
+    for (auto& [bytes, training] : sums)
+        works[text("sums ", bytes)].run = [&training = *training, &batches] { training.step(batches); };
     for (int i = 0; i < 3; ++i) {
         for (auto& [name, work] : works) work.run();
     }
@@ -280,8 +284,9 @@ void serve_steps(const MpiEnvironment& mpi, std::int64_t batch, int threads) {
     describe(mpi, text("\"how\": \"1 x ", batch, " samples per process, ", threads,
                        threads == 1 ? " thread" : " threads", "\", ", gradient_times(alone, batches)));
     serve(mpi, [&](const std::vector<std::string>& words) -> Work& {
-        require(words.size() == 1 && works.contains(words[0]), "there is no such step as ", words[0]);
-        return works[words[0]];
+        const std::string name = words.size() == 2 ? words[0] + ' ' + words[1] : words[0];
+        require(works.contains(name), "there is no such step as ", name);
+        return works[name];
     });
 }
 

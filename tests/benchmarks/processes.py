@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes by MPI: the exchange of gradients compared with MPI's and Gloo's, and training steps compared with one process and with
 PyTorch's DistributedDataParallel. Two processes on this machine, and on two hosts made of network namespaces (hosts.py), with and without
-a limit of 1 Gbit/s. Writes docs/measurements/processes.md and processes.json.
+a limit of 1 Gbit/s. Writes docs/measurements/processes.md and processes.json, and scaling.md, which follows from them.
 
     run processes [--rounds N] [--turn SECONDS] [--quick] [--no-save]
 
@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import time
 
@@ -24,6 +25,7 @@ PROGRAM = turns.BUILD / "processes"
 ELEMENTS, SMALL = 1_068_298, 16_384  # the gradient of the tutorial's network, and 64 KB
 BATCH, BATCH_OF_HOSTS = 64, 256
 RATE = "1gbit"
+BUCKETS = (0, 1 << 18, 1 << 20)  # MpiAllReduce's bucket_bytes; the last is its default
 EXCHANGES = ("allreduce", "in-place", "iallreduce", "shared", "messages", "sum")
 DDP_MODES = {
     "eager, channels_last": {"LAYOUT": "channels_last"},
@@ -98,7 +100,7 @@ def start_tasks(options, missing):
     add("exchange", start("exchange", here(2, "exchange", ELEMENTS)), "node", exchanges)
     for precision in ("float", "bfloat16"):
         key = f"steps-{precision}"
-        add(key, start(key, here(2, "step", BATCH, 1, precision)), f"node {precision}", ("alone", "shared", "messages", "sums"))
+        add(key, start(key, here(2, "step", BATCH, 1, precision)), f"node {precision}", ("alone", "shared", "messages", f"sums {BUCKETS[-1]}"))
     add("steps-4", start("steps-4", here(4, "step", BATCH, 1, "float")), "four", ("alone", "shared"))
     one = turns.cupola_step("lrn", "float", BATCH, 1, 2, "winograd")
     add("one-process", start("one-process", one, named=False), "one process", ("",))
@@ -110,7 +112,7 @@ def start_tasks(options, missing):
         missing["hosts"] = reason
         return tasks, jobs
     both = hosts.Hosts()
-    steps = ("alone", "messages", "sums")
+    steps = ("alone", "messages", *(f"sums {size}" for size in BUCKETS))
     for key, words, names in (
         ("hosts-exchange", ("exchange", ELEMENTS), [name for name in exchanges if not name.startswith("shared")]),
         ("hosts-steps", ("step", BATCH_OF_HOSTS, 1, "float"), steps),
@@ -187,11 +189,11 @@ def figures_of(rounds):
         ratio(f"{where} exchange", [f"{where} shared {ELEMENTS}" if where == "node" else f"{where} messages {ELEMENTS}"], fastest)
         ratio(f"{where} sum", [f"{where} sum {ELEMENTS}"], fastest)
     ratio("two processes", ["one process"], ["node float shared"])
-    ratio("two processes, sums", ["one process"], ["node float sums"])
+    ratio("two processes, sums", ["one process"], [f"node float sums {BUCKETS[-1]}"])
     ratio("ddp float", ["ddp float"], ["node float shared"])
     ratio("ddp bfloat16", ["ddp bfloat16"], ["node bfloat16 shared"])
     for where in ("hosts", f"hosts {RATE}"):
-        keys = [f"{where} sums", f"{where} alone", f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
+        keys = [f"{where} sums {BUCKETS[-1]}", f"{where} alone", f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
         if all(key in rounds for key in keys):
             step, alone, sum_, in_place = (rounds[key] for key in keys)
             found[f"{where} overlap"] = turns.ratios(step, [1.05 * (a + 0.2 * min(s, i)) for a, s, i in zip(alone, sum_, in_place)])
@@ -240,7 +242,7 @@ def page(results):
         step_row("2 processes, each alone", "node float alone", 2 * BATCH),
         step_row("2 processes, `MpiConcatMean`", "node float shared", 2 * BATCH),
         step_row("2 processes, `MpiConcatMean`, messages", "node float messages", 2 * BATCH),
-        step_row("2 processes, `MpiAllReduce`", "node float sums", 2 * BATCH),
+        step_row("2 processes, `MpiAllReduce`", f"node float sums {BUCKETS[-1]}", 2 * BATCH),
         step_row("2 processes, PyTorch's DDP", "ddp float", 2 * BATCH),
         step_row("2 processes, `MpiConcatMean`, bfloat16", "node bfloat16 shared", 2 * BATCH),
         step_row("2 processes, PyTorch's DDP, bfloat16", "ddp bfloat16", 2 * BATCH),
@@ -249,7 +251,12 @@ def page(results):
     ]
     hosts_rows = [
         [title, milliseconds(f"hosts {key}", 2), milliseconds(f"hosts {RATE} {key}", 2)]
-        for title, key in (("each alone", "alone"), ("`MpiConcatMean`", "messages"), ("`MpiAllReduce`", "sums"))
+        for title, key in (
+            ("each alone", "alone"),
+            ("`MpiConcatMean`", "messages"),
+            ("`MpiAllReduce`, one sum after the backward pass", f"sums {BUCKETS[0]}"),
+            *((f"`MpiAllReduce`, buckets of at least {size >> 10} KB", f"sums {size}") for size in BUCKETS[1:]),
+        )
     ]
     ddp = results["programs"].get("ddp-float", {})
     lines = [
@@ -324,6 +331,8 @@ def main():
     if not options.no_save:
         (machine.MEASUREMENTS / "processes.md").write_text(text)
         (machine.MEASUREMENTS / "processes.json").write_text(json.dumps(results, indent=1) + "\n")
+        # The model's page follows from these figures.
+        subprocess.run([sys.executable, turns.HERE / "scaling" / "scaling.py"], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
