@@ -16,7 +16,9 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <cupola/host.hpp>
 
+#include "policies.hpp"
 #include "process_trainings.hpp"
 #include "thread_processes.hpp"
 
@@ -215,6 +217,17 @@ TEST_CASE("compressed, a gradient that is not finite is reported by all processe
         CHECK(results_of<CompressedRows>(rows, c, AnyStatistics{}, error_of) == std::vector<std::string>(2, expected));
         CHECK(results_of<CompressedSums>(sums, c, AnyStatistics{}, error_of) == std::vector<std::string>(2, expected));
     }
+}
+
+TEST_CASE("a collective without a compressed form, and a policy that moves parameters, are reported in one message") {
+    constexpr CompileTimeMessage collective = agreement_diagnostic<Compressed<DeviceSum>, Host>(),
+                                 parameters = agreement_diagnostic<Compressed<LocalSgd>, Host>(),
+                                 sound = agreement_diagnostic<CompressedRows, Host>();
+    CHECK(std::string(collective.characters, collective.size) ==
+          "Compressed cannot wrap DeviceSum on Host: it lacks `CompressedCollective<Device, Element>`");
+    CHECK(std::string(parameters.characters, parameters.size) ==
+          "Compressed moves gradients, and LocalSgd moves parameters: use it without Compressed");
+    CHECK(sound.empty());
 }
 
 TEST_CASE("processes of which one is compressed are rejected") {
