@@ -8,6 +8,7 @@
 #include <cupola/parallel/processes.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -97,13 +98,13 @@ double difference_from_mean(int count, const Case& c, std::int64_t bucket_bytes,
 /// The identity, which calls a function in its backward pass.
 struct Watch {
     static thread_local int process;
-    static inline void (*on_backward)(int process) = nullptr;
+    static inline std::atomic<void (*)(int process)> on_backward = nullptr;
 
     struct Operation {
         std::int64_t count;
         void forward(const ForwardArgs<Host>& args) const { std::copy_n(args.input, count, args.output); }
         void backward(const BackwardArgs<Host>& args) const {
-            if (on_backward != nullptr) on_backward(process);
+            if (const auto call = on_backward.load()) call(process);
             if (args.input_gradient != nullptr) std::copy_n(args.output_gradient, count, args.input_gradient);
         }
     };
