@@ -276,7 +276,7 @@ MUTATIONS = [
         "rows_not_waited_for",
         "a device averages rows that others have not computed yet: no wait for its own before the barrier",
         ROWS,
-        "state.attempt([&] { «Base::wait_for_queue(device, step);» Base::read_weight(device); });",
+        "«Base::wait_for_queue(device, step);» Base::read_weight(device); });",
         "",
         ["parallel/every_device: a device that computes later*"],
     ),
