@@ -212,6 +212,8 @@ cupola_setup() {
         # Open MPI, for cupola::mpi: its headers and mpicc, and mpirun.
         command -v mpicc >/dev/null || packages+=(libopenmpi-dev)
         command -v mpirun >/dev/null || packages+=(openmpi-bin)
+        # For the job file of Kubernetes.
+        [ -e /usr/lib/python3/dist-packages/yaml ] || python3 -c 'import yaml' 2>/dev/null || packages+=(python3-yaml)
     fi
     if [ "$purpose" = all_tests ]; then
         command -v pkg-config >/dev/null || packages+=(pkgconf)
