@@ -114,6 +114,19 @@ public:
     /// The name of a process's file.
     [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
 
+    /// Writes a line to standard error and to the process's file in `folder`, unless that is empty, and ends the process.
+    [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
+        const std::string message = line + '\n';
+        write_to(STDERR_FILENO, message);
+        if (!folder.empty()) {
+            const std::string path = folder + '/' + file_name(process);
+            const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            if (file >= 0) write_to(file, message);
+            if (file >= 0) fsync(file);
+        }
+        _exit(exit_status);
+    }
+
 private:
     static constexpr auto period = std::chrono::milliseconds(50);
     /// The pause before a process that does not exist ends the wait: its last part may still be on the way.
@@ -146,15 +159,7 @@ private:
     [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what) const {
         std::string message = text("process ", number_, ' ', what, ", in ", name.operation);
         if (name.step >= 0) message += text(" of step ", name.step);
-        message += "; " + missing() + '\n';
-        write_to(STDERR_FILENO, message);
-        if (!folder_.empty()) {
-            const std::string path = folder_ + '/' + file_name(number_);
-            const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-            if (file >= 0) write_to(file, message);
-            if (file >= 0) fsync(file);
-        }
-        _exit(exit_status);
+        leave(number_, folder_, message + "; " + missing());
     }
     static void write_to(int file, const std::string& message) {
         std::string_view rest = message;
