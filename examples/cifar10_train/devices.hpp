@@ -58,7 +58,7 @@ public:
     static constexpr bool profiles = true;
 
     explicit Side(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
-        const int processors = std::max(1, omp_get_num_procs() / options.mpi_processes_here);
+        const int processors = std::max(1, omp_get_num_procs() / options.processes_here);
         devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), processors);
         threads_ = options.threads_per_device != 0 ? options.threads_per_device
                                                    : std::max(1, processors / std::max(1, devices_));
@@ -90,8 +90,8 @@ public:
         return text(devices_, " Host device", devices_ == 1 ? "" : "s", " of ", threads_, " thread",
                     threads_ == 1 ? "" : "s", " (oneDNN ", Host::library_version(), ", ", Host::library_isa(), ", ",
                     convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers",
-                    options_->mpi_processes == 1 ? std::string()
-                                                 : text(", in each of ", options_->mpi_processes, " processes"));
+                    options_->process_count == 1 ? std::string()
+                                                 : text(", in each of ", options_->process_count, " processes"));
     }
 
     /// The callback after a step and at the end of the run; does nothing here.
@@ -138,11 +138,16 @@ public:
     explicit Side(const TrainOptions& options)
         : options_(&options),
           plans_(plan_path(options), options.run.writes),
-          devices_(options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, cuda_devices())) {}
+          devices_(options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), cuda_devices())),
+          first_gpu_(options.by_nccl() && options.processes == 0 ? NcclAllReduce::first_gpu(devices_, cuda_devices())
+                                                                 : 0) {}
 
     [[nodiscard]] int devices() const { return devices_; }
     [[nodiscard]] CudaOptions device_options() const {
-        return {.tf32 = options_->tf32, .deterministic = options_->deterministic, .plan_choices = plans_.choices()};
+        return {.tf32 = options_->tf32,
+                .deterministic = options_->deterministic,
+                .plan_choices = plans_.choices(),
+                .first_gpu = first_gpu_};
     }
 
     /// The data set is copied to each GPU once, as bytes, and batches are made from it there.
@@ -150,13 +155,9 @@ public:
     [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
         return CudaBatches<Augment>(images, Augment{}, options);
     }
-    /// The batches of this process's replicas, which are numbered from 0 in each process.
     template <class Source>
-    [[nodiscard]] auto batches(Source& source) const {
-        const int first = std::max(0, options_->process) * options_->num_replicas;
-        return [&source, first](std::int64_t step, int replica, CudaContext& context) {
-            return source(step, first + replica, context);
-        };
+    [[nodiscard]] Source& batches(Source& source) const {
+        return source;
     }
     template <class Centre>
     [[nodiscard]] auto test_batches(const ImageSet& images) const {
@@ -168,8 +169,8 @@ public:
         return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", Cuda::gpu_name(), ", ",
                     Cuda::library_version(), options_->tf32 ? ", TF32" : "",
                     options_->deterministic ? ", deterministic" : "", ")",
-                    options_->processes == 1 ? std::string()
-                                             : text(", in process ", options_->process, " of ", options_->processes));
+                    options_->process_count == 1 ? std::string()
+                                                 : text(", in each of ", options_->process_count, " processes"));
     }
 
     /// After the first step all plans of the training are chosen; in the second its work is captured or not.
@@ -200,9 +201,13 @@ public:
 #ifdef CUPOLA_EXAMPLE_NCCL
         if (options_->averaging == "nccl") {
             return run_compressed(*options_, run,
-                                  NcclAllReduce{.processes = options_->processes,
-                                                .process = std::max(0, options_->process),
-                                                .id_file = options_->id_file});
+                                  NcclAllReduce{.processes = options_->process_count,
+                                                .process = options_->process_number,
+                                                .id_file = options_->id_file,
+                                                .address = options_->address,
+                                                .folder = options_->run.folder,
+                                                .step_seconds = options_->deadline,
+                                                .heartbeat_seconds = std::min(5.0, options_->deadline / 2)});
         }
 #endif
         return run(ConcatMean{});
@@ -217,7 +222,7 @@ private:
 
     const TrainOptions* options_;
     PlanFile plans_;
-    int devices_;
+    int devices_, first_gpu_;
 };
 
 #endif

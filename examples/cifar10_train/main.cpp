@@ -102,17 +102,25 @@ struct Flags {
     }
 
     void check_processes() {
-        const bool any = o.processes != 1 || o.process >= 0 || !o.id_file.empty();
-        require(!any || o.averaging == "nccl", "--processes, --process and --id-file are for --averaging nccl");
-        require(o.process < o.processes, "--process must be less than --processes, ", o.processes, ", not ", o.process);
-        o.run.writes = o.process <= 0;
-        if (o.processes == 1) return;
+        const bool any = o.processes != 0 || o.process >= 0 || !o.id_file.empty() || !o.address.empty();
+        require(!any || o.by_nccl(), "--processes, --process, --id-file and --address are for --averaging nccl");
+        require(o.process < 0 || o.processes > 0, "--process ", o.process, " needs --processes, their number");
+        require(o.process < o.processes || o.processes == 0, "--process must be less than --processes, ", o.processes,
+                ", not ", o.process);
+        require(o.id_file.empty() || o.address.empty(), "--id-file and --address exclude each other");
+        if (o.processes <= 1) return;
         require(o.process >= 0, "--processes ", o.processes, " needs --process, the number of this one from 0 to ",
                 o.processes - 1);
-        const char* const id = std::getenv(NcclAllReduce::id_variable);
-        require(!o.id_file.empty() || (id != nullptr && *id != '\0'), "--processes ", o.processes,
-                " needs --id-file, the name of a new file, the same for all of them, or the environment variable ",
-                NcclAllReduce::id_variable);
+        const auto is_set = [](const char* name) {
+            const char* const value = std::getenv(name);
+            return value != nullptr && *value != '\0';
+        };
+        require(
+            !o.id_file.empty() || !o.address.empty() || is_set(NcclAllReduce::id_variable) || is_set("MASTER_ADDR"),
+            "--processes ", o.processes,
+            " needs --id-file, the name of a new file, the same for all of them, or --address, the host and a port of "
+            "process 0, or the environment variables MASTER_ADDR and MASTER_PORT, or ",
+            NcclAllReduce::id_variable);
     }
 
     void add_data_and_folder() {
@@ -212,8 +220,8 @@ struct Flags {
     void add_replicas() {
         app.add_option(
                "--num-replicas", o.num_replicas,
-               "Copies of the network; each processes one batch per step. With MPI those of all processes, whose\n"
-               "number must divide it; with nccl those of each process")
+               "Copies of the network; each processes one batch per step. Those of all processes, whose number must\n"
+               "divide it")
             ->capture_default_str()
             ->check(whole_number(1, max_replicas));
         app.add_option(
@@ -261,18 +269,24 @@ struct Flags {
         });
         app.add_option(
                "--deadline", o.deadline,
-               "Seconds that a process of MPI waits for the others before it ends; an evaluation or a checkpoint\n"
+               "Seconds that a process of several waits for the others before it ends; an evaluation or a checkpoint\n"
                "of process 0 is waited for too")
             ->capture_default_str()
             ->check(rate());
-        check([this] { require(o.deadline == 60 || o.by_mpi(), "--deadline is for --averaging mpi-..."); });
-        app.add_option("--processes", o.processes, "Processes that train together, with --averaging nccl")
-            ->capture_default_str()
+        check([this] {
+            require(o.deadline == 60 || o.by_mpi() || o.by_nccl(), "--deadline is for --averaging mpi-... or nccl");
+        });
+        app.add_option("--processes", o.processes,
+                       "Processes that train together, with --averaging nccl. Default: those that the launcher\n"
+                       "says (torchrun, mpirun, srun), or 1")
             ->check(whole_number(1, max_processes));
         app.add_option("--process", o.process, "Number of this process, from 0. Process 0 writes the files")
             ->check(whole_number(0, max_processes - 1));
         app.add_option("--id-file", o.id_file,
                        "File by which the processes find each other: a name that no other start uses")
+            ->check(not_empty());
+        app.add_option("--address", o.address,
+                       "host:port at which process 0 waits for the others. Default: MASTER_ADDR and MASTER_PORT")
             ->check(not_empty());
         check([this] { check_processes(); });
         app.add_flag("--log-device-placement", o.log_device_placement, "Print which device runs each operation");

@@ -42,13 +42,13 @@ struct TrainOptions {
     int threads_per_device = 0;
     int prefetch_workers = -1;
     std::string averaging = "concat-mean", gradient_compression = "none";
-    /// Of --averaging nccl.
-    int processes = 1;
+    /// Of --averaging nccl; 0 processes are those that a launcher has started.
+    int processes = 0;
     int process = -1;
-    std::string id_file;
+    std::string id_file, address;
     double deadline = 60;
-    /// Of MPI: the processes, those on this machine, and the number of this one.
-    int mpi_processes = 1, mpi_processes_here = 1, mpi_process = 0;
+    /// The processes, those on this machine (of MPI), and the number of this one.
+    int process_count = 1, processes_here = 1, process_number = 0;
 
     std::string optimizer;  // the model's if empty
     double learning_rate = 0.1;
@@ -60,12 +60,11 @@ struct TrainOptions {
     double ema_decay = 0.9999;
 
     [[nodiscard]] bool on_cuda() const { return device == "cuda"; }
-    /// The replicas of all processes.
-    [[nodiscard]] int all_replicas() const { return num_replicas * processes; }
     [[nodiscard]] bool by_mpi() const { return averaging.starts_with("mpi-"); }
-    /// The replicas of this process, and the first of them among those of all processes of MPI.
-    [[nodiscard]] int replicas_here() const { return std::max(1, num_replicas / mpi_processes); }
-    [[nodiscard]] int first_replica() const { return mpi_process * replicas_here(); }
+    [[nodiscard]] bool by_nccl() const { return averaging == "nccl"; }
+    /// The replicas of this process, and the first of them among those of all processes.
+    [[nodiscard]] int replicas_here() const { return std::max(1, num_replicas / process_count); }
+    [[nodiscard]] int first_replica() const { return process_number * replicas_here(); }
 };
 
 /// Trains with flags that fit together, and returns the process's exit status: 0, or 128 plus the signal's number if a

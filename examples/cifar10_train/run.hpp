@@ -90,7 +90,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                  const Statistics& statistics) {
     TrainingRun run(options.run);
     auto source = side.template source<typename Parts::Augment>(
-        images.train, {.batch_size = options.batch_size, .replicas = options.all_replicas(), .seed = options.seed});
+        images.train, {.batch_size = options.batch_size, .replicas = options.num_replicas, .seed = options.seed});
     DataParallel<Net, typename Parts::Loss, Clipped<NamedOptimizer>, Averaging, typename Side<place>::Device,
                  Statistics>
         training({.replicas = options.num_replicas,
@@ -105,7 +105,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                   .averaging = averaging,
                   .statistics = statistics,
                   .moving_average = {.decay = options.ema_decay}});
-    auto batches = side.batches(source);
+    auto&& batches = side.batches(source);
     run.print_header(training, side.description(), options.log_device_placement);
     if constexpr (Side<place>::profiles) {
         if (options.profile) {
@@ -115,7 +115,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
     }
     run.info().set("model", options.model);
     // Reads every image: only for a run that is stored, or whose processes have to have the same.
-    if (run.has_folder() || options.mpi_processes > 1) run.info().set("data", fingerprint(images.train));
+    if (run.has_folder() || options.process_count > 1) run.info().set("data", fingerprint(images.train));
     run.describe(training);
     run.info().set("precision", options.precision);  // the flag's value
 

@@ -16,6 +16,7 @@
 #include <cupola/io/event_file.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
 
 #include "../cifar10_download/download.hpp"
 #include "devices.hpp"
@@ -68,14 +69,14 @@ RunNetwork* network_on_cuda(const TrainOptions&) {
 Schedule schedule_of(const TrainOptions& options, const std::string& name, std::int64_t images) {
     constexpr std::int64_t max_images = 1'000'000'000'000;
     const std::int64_t max_batches = max_images / options.batch_size / options.gradient_accumulation_steps;
-    require(options.num_replicas <= max_batches / options.processes, "a step of ", options.batch_size,
-            " images, --accumulation ", options.gradient_accumulation_steps, " and ", options.num_replicas, " x ",
-            options.processes, " replicas has more than ", max_images, " images");
-    const std::int64_t global_batch = options.batch_size * options.all_replicas() * options.gradient_accumulation_steps;
+    require(options.num_replicas <= max_batches, "a step of ", options.batch_size, " images, --accumulation ",
+            options.gradient_accumulation_steps, " and ", options.num_replicas, " replicas has more than ", max_images,
+            " images");
+    const std::int64_t global_batch = options.batch_size * options.num_replicas * options.gradient_accumulation_steps;
     const auto base = [&]() -> Schedule {
         if (name == "epochs") return epochs_decay(options.learning_rate, images, global_batch);
         if (name == "historic")
-            return historic_epochs_decay(options.learning_rate, images, options.batch_size, options.all_replicas());
+            return historic_epochs_decay(options.learning_rate, images, options.batch_size, options.num_replicas);
         if (name == "resnet")
             return resnet_epochs(options.learning_rate, global_batch, std::min<std::int64_t>(images, 45'000));
         if (name == "cosine") return cosine(options.learning_rate, *options.run.max_steps);
@@ -85,6 +86,19 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
     return ScaledRate{.scaling = rate_scaling_of(options.rate_scaling),
                       .global_batch = global_batch,
                       .warm_up = options.warm_up_steps}(base());
+}
+
+/// The processes of --averaging nccl: those of the flags, or those that a launcher has started, which is printed.
+void find_processes_of_nccl(TrainOptions& options) {
+    const NcclAllReduce averaging = NcclAllReduce{.processes = options.processes,
+                                                  .process = std::max(0, options.process),
+                                                  .id_file = options.id_file,
+                                                  .address = options.address}
+                                        .as_launched();
+    options.process_count = averaging.processes;
+    options.process_number = averaging.process;
+    const std::string found = options.processes == 0 ? NcclAllReduce::launcher() : std::string();
+    if (!found.empty()) StandardOutput(options.run.log.json, options.run.log.file).print_message(found);
 }
 
 }  // namespace
@@ -98,17 +112,18 @@ int train(TrainOptions options) {
     std::optional<MpiEnvironment> mpi;
     if (options.by_mpi()) {
         mpi.emplace();
-        options.mpi_processes = mpi->count();
-        options.mpi_processes_here = mpi->count_on_machine();
-        options.mpi_process = mpi->number();
-        options.run.writes = mpi->number() == 0;  // one process logs, and writes the folder
-        if (!options.run.writes) options.run.log.file = std::fopen("/dev/null", "we");
+        options.process_count = mpi->count();
+        options.processes_here = mpi->count_on_machine();
+        options.process_number = mpi->number();
     }
 #else
     require(
         !options.by_mpi(), "this program was built without MPI: leave out --averaging ", options.averaging,
         ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be installed");
 #endif
+    if (options.by_nccl()) find_processes_of_nccl(options);
+    options.run.writes = options.process_number == 0;  // one process logs, and writes the folder
+    if (!options.run.writes) options.run.log.file = std::fopen("/dev/null", "we");
     MovingAverage{.decay = options.ema_decay}.check();  // before the data set is read
     RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
     const StandardOutput output(options.run.log.json, options.run.log.file);

@@ -31,16 +31,18 @@ refuses '--precision must be float or bf16, not half' "${cuda[@]}" --precision h
 
 # Several processes.
 unset CUPOLA_NCCL_ID
-for flag in '--processes 2' '--process 0' "--id-file $work/id"; do
+for flag in '--processes 2' '--process 0' "--id-file $work/id" '--address 127.0.0.1:4711'; do
     for averaging in '--device host' '--device cuda --averaging concat-mean'; do
         # shellcheck disable=SC2086
-        refuses '--processes, --process and --id-file are for --averaging nccl' $averaging $flag
+        refuses '--processes, --process, --id-file and --address are for --averaging nccl' $averaging $flag
     done
 done
 refuses '--processes 2 needs --process, the number of this one from 0 to 1' "${nccl[@]}" --processes 2 --id-file "$work/id"
 refuses '--process must be less than --processes, 2, not 2' "${nccl[@]}" --processes 2 --process 2 --id-file "$work/id"
-refuses '--process must be less than --processes, 1, not 1' "${nccl[@]}" --process 1
-refuses '--processes 2 needs --id-file, the name of a new file, the same for all of them, or the environment variable CUPOLA_NCCL_ID' \
+refuses '--process must be less than --processes, 1, not 1' "${nccl[@]}" --processes 1 --process 1
+refuses '--process 1 needs --processes, their number' "${nccl[@]}" --process 1
+refuses '--id-file and --address exclude each other' "${nccl[@]}" --id-file "$work/id" --address 127.0.0.1:4711
+refuses '--processes 2 needs --id-file, the name of a new file, the same for all of them, or --address, the host and a port of process 0, or the environment variables MASTER_ADDR and MASTER_PORT, or CUPOLA_NCCL_ID' \
     "${nccl[@]}" --processes 2 --process 0
 for value in 0 -1 1025 two; do
     refuses "--processes: $value is not a whole number from 1 to 1024" "${nccl[@]}" --processes "$value"
@@ -61,7 +63,7 @@ if [ "$2" != 1 ]; then
 fi
 
 trains --help
-for flag in --device --tf32 --deterministic --plan-choices --processes --process --id-file; do
+for flag in --device --tf32 --deterministic --plan-choices --processes --process --id-file --address; do
     grep -qE -- "(^| )$flag( |$)" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"

@@ -76,14 +76,12 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
-    const int replicas = all_replicas / arguments.averaging.processes;
-    const int first = arguments.averaging.process * replicas;
     Samples samples(arguments.steps);
     std::vector<double> losses;
     std::vector<float> parameters;
     {
         Training::Options options;
-        options.replicas = replicas;
+        options.replicas = all_replicas;
         options.device.deterministic = true;
         options.batch_size = batch;
         options.seed = 5;
@@ -93,7 +91,7 @@ void run(const Arguments& arguments) {
         for (std::int64_t step = 0; step < arguments.steps; ++step) {
             if (step == arguments.die_at) std::raise(SIGKILL);
             const auto batches = [&](std::int64_t place, int replica, CudaContext&) {
-                return samples.of(place, first + replica);
+                return samples.of(place, replica);
             };
             losses.push_back(training.step(batches).loss);
         }

@@ -83,8 +83,8 @@ MUTATIONS = [
         "same_random_numbers",
         "all replicas have the random numbers of the first",
         BATCHES,
-        ".first_sample = «(first_replica_ + replica) * options_.batch_size»}",
-        "first_replica_ * options_.batch_size",
+        ".first_sample = «replica * options_.batch_size»}",
+        "set_.first_replica(0) * options_.batch_size",
         ["parallel/equality: dropout is independent for the*"],
     ),
     Mutation(

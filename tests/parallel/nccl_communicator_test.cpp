@@ -44,6 +44,11 @@ struct Ended : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// Replaces the function that ends a process because of others.
+struct Left : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 /// The behavior of the fake NCCL, and its calls in order.
 struct Script {
     std::vector<std::string> calls;
@@ -111,6 +116,9 @@ struct FakeCalls {
     ncclResult_t sum(float*, std::size_t count, ncclComm_t among, cudaStream_t) {
         return noted(text("sum ", of(among), " of ", count));
     }
+    ncclResult_t gather(const std::byte*, std::byte*, std::size_t bytes, ncclComm_t among, cudaStream_t) {
+        return noted(text("gather ", of(among), " of ", bytes));
+    }
     ncclResult_t finalize(ncclComm_t communicator) { return noted("finalize " + of(communicator)); }
     ncclResult_t destroy(ncclComm_t communicator) { return noted("destroy " + of(communicator)); }
     ncclResult_t abort(ncclComm_t communicator) { return noted("abort " + of(communicator)); }
@@ -142,20 +150,27 @@ struct FakeCalls {
         if (!script->abort_hangs) job();
     }
     [[noreturn]] void end_process(const std::string& message) { throw Ended(message); }
+    [[noreturn]] void leave(int process, const std::string& folder, const std::string& message) {
+        throw Left(text(process, " to ", folder, ": ", message));
+    }
 };
 
 /// Two of four ranks, on GPUs 2 and 5; the others beat as long as `others_beat` says.
 struct Training {
     Script script;
     Heartbeats beats{4};
-    NcclCommunicators<FakeCalls> communicators{
-        4,
-        {NcclRank{1, 2, 3}, NcclRank{2, 5, 6}},
-        beats,
-        NcclLimits{.start_seconds = 20, .step_seconds = 10, .heartbeat_seconds = 4, .abort_seconds = 7},
-        FakeCalls{&script}};
+    NcclCommunicators<FakeCalls> communicators;
 
-    Training() {
+    explicit Training(const std::string& folder = {}, const std::vector<NcclRank>& mine = {{1, 2, 3}, {2, 5, 6}},
+                      int process = 0)
+        : communicators(4, mine, beats,
+                        NcclLimits{.start_seconds = 20,
+                                   .step_seconds = 10,
+                                   .heartbeat_seconds = 4,
+                                   .abort_seconds = 7,
+                                   .folder = folder,
+                                   .process = process},
+                        FakeCalls{&script}) {
         script.each_turn = [this] {
             for (const int rank : {0, 2, 3}) beats.beat(rank);
         };
@@ -320,6 +335,61 @@ TEST_CASE(
     CHECK(training.script.time <= 1002 + 4);
     CHECK(training.beats.count(2) > before);
     CHECK(training.communicators.failed());
+}
+
+TEST_CASE(
+    "with a folder a process that waits in vain leaves with the ranks and processes that are missing, and aborts nothing") {
+    Training training("run", {{0, 2, 3}, {1, 5, 6}});
+    training.start();
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = -1;
+    SUBCASE("at the deadline") {
+        training.script.each_turn = [&] { training.beats.beat(1); };
+        CHECK(
+            message_of<Left>([&] { training.communicators.wait(0, event, work); }) ==
+            "0 to run: process 0: replica 3 (rank 0 of 4) in the sum of the gradients of step 57: it is not done after "
+            "10 s; no heartbeat of ranks 2 and 3 was ever seen: they have not started, or are on another machine; "
+            "missing: process 1");
+        CHECK(training.script.time == doctest::Approx(1010));
+    }
+    SUBCASE("after an error of NCCL shortly before the deadline, still within a second of it") {
+        training.beats.beat(3);
+        training.script.each_turn = [&] {
+            training.beats.beat(1);
+            training.beats.beat(2);
+            if (training.script.time >= 1009) training.script.errors[handle<ncclComm_t>(100)] = ncclRemoteError;
+        };
+        CHECK(message_of<Left>([&] { training.communicators.wait(0, event, work); }) ==
+              "0 to run: process 0: replica 3 (rank 0 of 4) in the sum of the gradients of step 57: NCCL's last call "
+              "failed with remote process exited; the heartbeat of rank 3 has stopped; missing: process 1");
+        CHECK(training.script.time < 1011);
+    }
+    SUBCASE("in the exchange of reports") {
+        training.script.in_progress[handle<ncclComm_t>(100)] = 1'000'000;
+        training.script.each_turn = [] {};
+        CHECK(contains(message_of<Left>([&] {
+                           training.communicators.gather(0, nullptr, nullptr, 8, nullptr,
+                                                         {"the exchange of the replicas' reports", 4});
+                       }),
+                       "in the exchange of the replicas' reports of step 4: it is not done after 10 s; "));
+    }
+    CHECK(training.script.count("abort 0") == 0);
+}
+
+TEST_CASE("with a folder an error of the process itself is thrown, and one process aborts its ranks as without") {
+    Training training("run", {{0, 2, 3}, {1, 5, 6}});
+    training.start();
+    training.communicators.break_off(0, work, "an illegal memory access was encountered");
+    CHECK(training.communicators.failed());
+    CHECK(training.script.count("abort 0") == 1);
+
+    Training alone("run", {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 3, 3}});
+    alone.start();
+    const auto event = handle<cudaEvent_t>(9);
+    alone.script.pending[event] = -1;
+    CHECK(contains(message_of<DeviceError>([&] { alone.communicators.wait(0, event, work); }),
+                   "it is not done after 10 s"));
+    CHECK(alone.script.count("abort 3") == 1);
 }
 
 TEST_CASE("an error of this rank itself does not mention the heartbeats of the others") {

@@ -9,14 +9,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
@@ -178,15 +183,22 @@ TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
     };
     NcclAllReduce{}.check(8);
     NcclAllReduce{.processes = 2, .process = 1, .id_file = "id"}.check(4);
-    CHECK(wrong({.processes = 0}) == "NcclAllReduce averages over 1 to 1048576 processes, not 0");
+    CHECK(wrong({.processes = -1}) == "NcclAllReduce averages over 1 to 1048576 processes, not -1");
     CHECK(wrong({.processes = 2, .process = 2, .id_file = "id"}) ==
           "the process number in a training over 2 processes must be 0 to 1, not 2");
-    CHECK(wrong({.process = -1}) == "the process number in a training over 1 processes must be 0 to 0, not -1");
+    CHECK(wrong({.processes = 1, .process = -1}) ==
+          "the process number in a training over 1 processes must be 0 to 0, not -1");
+    CHECK(wrong({.process = 1}) == "the process number 1 needs the number of processes");
     CHECK(wrong({.processes = 1 << 19, .id_file = "id"}, 3) ==
           "NcclAllReduce averages over 1 to 1048576 ranks, not 524288 processes with 3 devices each");
-    CHECK(wrong({.processes = 2}) ==
-          "a training over 2 processes must share NCCL's id: set id_file to the same new file in each, or set "
-          "the environment variable CUPOLA_NCCL_ID");
+    CHECK(
+        wrong({.processes = 2}) ==
+        "a training over 2 processes must share NCCL's id: set id_file to the same new file in each, or address to the "
+        "host and a port of process 0, or set the environment variables MASTER_ADDR and MASTER_PORT, or "
+        "CUPOLA_NCCL_ID");
+    CHECK(wrong({.processes = 2, .id_file = "id", .address = "a:1"}) ==
+          "NcclAllReduce has the id_file id and the address a:1: process 0 gives NCCL's id by one of them");
+    NcclAllReduce{.processes = 2, .address = "a:1"}.check(1);
     setenv(NcclAllReduce::id_variable, "00", 1);
     CHECK(wrong({.processes = 2}) == "(no exception)");
     unsetenv(NcclAllReduce::id_variable);
@@ -201,8 +213,8 @@ TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
     CHECK(wrong({.step_seconds = 4}) ==
           "a stopped heartbeat must be noticed during a wait: heartbeat_seconds, 5 s, must be less than "
           "start_seconds, 120 s, and step_seconds, 4 s");
-    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = 0}, 1, {0}); }),
-                   " processes, not 0"));
+    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = -1}, 1, {0}); }),
+                   " processes, not -1"));
     CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{}, 2, {0}); }), "ranks of 2 devices"));
 }
 
@@ -424,6 +436,108 @@ TEST_CASE("a process is killed: the other ends within its deadline, and names th
             CHECK_FALSE(other.result().passed);
         }
     }
+}
+
+namespace {
+
+const char* variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+/// A port of the loopback interface that was free a moment ago.
+int free_port() {
+    const int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    REQUIRE(bind(handle, reinterpret_cast<const sockaddr*>(&at), size) == 0);
+    REQUIRE(getsockname(handle, reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    close(handle);
+    return ntohs(at.sin_port);
+}
+
+/// Two processes that a launcher has started, of which the first ends by SIGKILL before step `die_at`; and the time in which the
+/// second has ended after it.
+struct TwoLaunched {
+    TwoLaunched(const std::string& number, const std::string& count, const std::string& folder, int die_at) {
+        const std::string port = text(free_port());
+        std::vector<double> ended(2);
+        std::vector<std::thread> threads;
+        for (int process = 0; process < 2; ++process) {
+            threads.emplace_back([&, process] {
+                const auto at = static_cast<std::size_t>(process);
+                results[at] = run_in_child("child: a process that a launcher has started",
+                                           {{number, text(process)},
+                                            {count, "2"},
+                                            {"MASTER_ADDR", "127.0.0.1"},
+                                            {"MASTER_PORT", port},
+                                            {"CUPOLA_TEST_FOLDER", folder},
+                                            {"CUPOLA_TEST_DIE_AT", text(process == 0 ? die_at : -1)}});
+                ended[at] = monotonic_seconds();
+            });
+        }
+        for (std::thread& thread : threads) thread.join();
+        seconds_between = ended[1] - ended[0];
+    }
+
+    ChildResult results[2];
+    double seconds_between = 0;
+};
+
+}  // namespace
+
+TEST_CASE("child: a process that a launcher has started" * doctest::skip()) {
+    const int die_at = std::atoi(variable("CUPOLA_TEST_DIE_AT"));
+    const NcclAllReduce policy =
+        NcclAllReduce{
+            .folder = variable("CUPOLA_TEST_FOLDER"), .start_seconds = 60, .step_seconds = 2, .heartbeat_seconds = 0.5}
+            .as_launched();
+    CHECK(policy.processes == 2);
+    Devices here(1);
+    Group group(policy, 1, {policy.process});
+    group.start();
+    const int steps = die_at < 0 ? 6 : die_at;
+    CHECK(run_steps(group, here, 1, policy.process, 2, steps) == steps);
+    if (die_at >= 0) std::raise(SIGKILL);
+    group.finish();
+}
+
+TEST_CASE("processes that a launcher has started meet at the address that it says, and leave no file") {
+    const auto heartbeat_files = [] {
+        int files = 0;
+        for (const auto& each : std::filesystem::directory_iterator("/dev/shm"))
+            files += each.path().filename().string().starts_with("cupola-heartbeats-") ? 1 : 0;
+        return files;
+    };
+    const int before = heartbeat_files();
+    for (const auto& [number, count] :
+         {std::pair{"RANK", "WORLD_SIZE"}, std::pair{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}}) {
+        const TwoLaunched two(number, count, "", -1);
+        for (const ChildResult& each : two.results) {
+            INFO(each.output);
+            CHECK(each.passed);
+        }
+    }
+    CHECK(heartbeat_files() == before);
+}
+
+TEST_CASE("a process is killed: the other writes step, operation and missing ranks to its file, and leaves") {
+    const std::string folder = fresh_path("run");
+    std::filesystem::create_directory(folder);
+    const TwoLaunched two("RANK", "WORLD_SIZE", folder, 3);
+    const std::string expected =
+        "process 1: replica 1 (rank 1 of 2) in the sum of the gradients of step 3: it is not done after 2 s; the heartbeat "
+        "of rank 0 has stopped; missing: process 0\n";
+    std::ifstream file(folder + "/process-1.fault");
+    std::string written{std::istreambuf_iterator<char>(file), {}};
+    CHECK(written == expected);
+    CHECK(contains(two.results[1].output, expected));
+    CHECK_FALSE(contains(two.results[1].output, "test cases:"));
+    CHECK_FALSE(there(folder + "/process-0.fault"));
+    CHECK(two.seconds_between < 3);
+    std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("without a file of heartbeats the error states that the other process was never seen") {

@@ -47,10 +47,12 @@ public:
     [[nodiscard]] static std::int64_t bucket_elements(const Policy& policy) {
         return policy.bucket_elements;
     }
-    [[nodiscard]] int first_replica() const { return 0; }
-    [[nodiscard]] int processes() const { return 1; }
+    template <class Policy>
+    [[nodiscard]] static cupola::ProcessNumber process(const Policy&) {
+        return {};
+    }
     [[nodiscard]] bool healthy() const { return true; }
-    void join(int device, typename D::Queue&, cupola::HostContext&) {
+    void join(int device, typename D::Queue&, cupola::HostContext&, const cupola::RankBlocks&) {
         given_[at(device)].resize(elements_);
         summed_[at(device)].resize(elements_ + 1);
     }

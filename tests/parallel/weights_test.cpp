@@ -275,54 +275,6 @@ TEST_CASE("a step whose samples all have the weight 0 is rejected, and changes n
     check.template operator()<DeviceSum, Host>(2);
 }
 
-/// DeviceSum with a second process, whose samples have this weight.
-struct SumOfTwoProcesses {
-    static constexpr std::string_view name = "SumOfTwoProcesses";
-    float weight_there = 0;
-    std::int64_t bucket_elements = 64;
-    template <class D>
-    struct Collective : SumAcross<D> {
-        Collective(const SumOfTwoProcesses& policy, const CollectiveSetup& setup)
-            : SumAcross<D>(policy, setup),
-              there_(policy.weight_there),
-              divisors_(static_cast<std::size_t>(setup.devices)) {}
-        [[nodiscard]] int processes() const { return 2; }
-        GradientSums finish(int device, typename D::Queue& queue, HostContext& context) {
-            GradientSums sums = SumAcross<D>::finish(device, queue, context);
-            float& divisor = divisors_[static_cast<std::size_t>(device)];
-            divisor = *sums.divisor + there_;
-            sums.divisor = &divisor;
-            return sums;
-        }
-
-    private:
-        float there_;
-        std::vector<float> divisors_;
-    };
-};
-
-TEST_CASE("the samples of all processes must have a weight, not those of each") {
-    const Samples samples;
-    const auto first = [&](std::int64_t, int replica, HostContext&) { return samples.view(replica * 3, 3); };
-    const auto check = [&]<class D>() {
-        TrainingOf<Net, true, SumOfTwoProcesses, D> training({.replicas = 2, .devices = 2, .batch_size = 3, .seed = 2});
-        const std::vector<float> before = training.parameters();
-        CHECK(message_of<InvalidArgument>([&] { training.step(first); }) ==
-              "the weights of all samples of step 0 are 0, in all 2 processes");
-        CHECK(training.parameters() == before);
-        TrainingOf<Net, true, SumOfTwoProcesses, D> weighted(
-            {.replicas = 2, .devices = 2, .batch_size = 3, .seed = 2, .averaging = {2}});
-        CHECK(weighted.step(first).weight == 0);
-        // A loss that is not finite is reported as such, even if the weights here are 0.
-        TrainingOf<Net, true, SumOfTwoProcesses, D> infinite(
-            {.replicas = 2, .devices = 2, .batch_size = 3, .seed = 2, .averaging = {std::nanf("")}});
-        CHECK(
-            contains(message_of<DivergedError>([&] { infinite.step(first); }), "the averaged gradient is not finite"));
-    };
-    check.template operator()<Host>();
-    check.template operator()<Delayed>();
-}
-
 TEST_CASE(
     "a single replica, whose average is its gradient, trains on after a step without weight or with a bad label") {
     struct Classes : Sequential<Input<3>, Linear<3>> {};

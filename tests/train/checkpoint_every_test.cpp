@@ -52,7 +52,6 @@ struct Training {
         return &report;
     }
     [[nodiscard]] bool healthy() const { return whole; }
-    [[nodiscard]] int all_replicas() const { return options.replicas; }
     [[nodiscard]] TrainingState state() const { return {.step = made, .parameters = {static_cast<float>(made)}}; }
 };
 

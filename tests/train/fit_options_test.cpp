@@ -11,7 +11,6 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
-#include "parallel/policies.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
@@ -37,19 +36,6 @@ private:
         }
         return {Two::input_shape, values, labels, 2};
     }
-};
-
-/// A sum of which the other process gives nothing.
-template <class D>
-struct SumOfTwo : SumAcross<D> {
-    using SumAcross<D>::SumAcross;
-    [[nodiscard]] int processes() const { return 2; }
-};
-struct OfTwoProcesses {
-    static constexpr std::string_view name = "OfTwoProcesses";
-    std::int64_t bucket_elements = 64;
-    template <class D>
-    using Collective = SumOfTwo<D>;
 };
 
 struct Runs {
@@ -302,22 +288,6 @@ TEST_CASE("a validation without batches or samples is an error, and not a loss o
     CHECK(runs.training.step() == 0);
     CHECK(message_of<DataError>([&] { fit(runs.training, runs.batches, {.epochs = 1, .validation = Few{2}}); }) ==
           "the batches of .validation have no samples");
-}
-
-TEST_CASE("several processes do not choose by their own loss, with which they would end at different steps") {
-    DataParallel<Two, CrossEntropy<2>, Sgd, OfTwoProcesses, Host> training({.replicas = 2, .batch_size = 12});
-    REQUIRE(training.all_replicas() == 4);
-    Runs runs;
-    const auto refusal = [&](const FitOptions<decltype(training)>& options) {
-        return message_of<InvalidArgument>([&] { fit(training, runs.batches, options); });
-    };
-    constexpr const char* refused =
-        ".quantity is \"loss\", which is of the samples of one process: .patience and .restore_best of several "
-        "processes need one of the validation";
-    CHECK(refusal({.epochs = 2, .patience = 1}) == refused);
-    CHECK(refusal({.epochs = 2, .validation = runs.validation, .quantity = "loss", .restore_best = true}) == refused);
-    CHECK(fit(training, runs.batches, {.epochs = 2, .validation = runs.validation, .patience = 1}).records.size() == 2);
-    CHECK(!fit(training, runs.batches, {.epochs = 1}).records.empty());
 }
 
 TEST_CASE("options of a run that do not fit together are rejected before it begins") {

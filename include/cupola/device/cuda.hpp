@@ -117,6 +117,9 @@ struct CudaOptions {
     /// The cuDNN engines to use. For an operation without an entry, the engine that was chosen is added. If null, each run
     /// uses the engines that cuDNN ranks first. May be shared by devices.
     std::shared_ptr<PlanChoices> plan_choices{};
+    /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
+    /// that see the same GPUs each begin at another.
+    int first_gpu = 0;
 };
 
 namespace impl {
@@ -138,7 +141,8 @@ struct StepScalars {
 class CudaContext {
 public:
     /// Throws DeviceError if there is no driver or no such GPU.
-    CudaContext(int ordinal, const CudaOptions& options) : ordinal_(checked(ordinal)), options_(options) {
+    CudaContext(int ordinal, const CudaOptions& options)
+        : ordinal_(checked(options.first_gpu + ordinal)), options_(options) {
         const impl::OnCudaDevice scope(ordinal_);
         impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_),
                          "cudaDeviceGetAttribute");

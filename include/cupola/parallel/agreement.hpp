@@ -55,9 +55,10 @@ using GradientSums = SumsOfGradient<float>;
 
 /// The arguments that a collective is constructed with.
 struct CollectiveSetup {
-    int devices = 1, replicas = 1;
-    /// The first replica of each device; the numbers count within this process.
-    std::span<const int> first_replicas{};
+    /// The devices of this process.
+    int devices = 1;
+    /// The first replica of each device, among those of all processes; and the number of the device in the system.
+    std::span<const int> first_replicas{}, ordinals{};
     /// Elements of the gradient.
     std::int64_t elements = 0;
     /// The factor that the gradients are multiplied by; the divisor contains it too.
@@ -71,20 +72,27 @@ concept SumsOfSomeElement = std::same_as<S, GradientSums> || std::same_as<S, Sum
 
 }  // namespace impl
 
+/// What a device tells all others in each step, in device memory: `mine` is its block, and `all` has room for those of all
+/// ranks, in the order of the processes and, in each, of the devices. Both are empty in a training of one process.
+struct RankBlocks {
+    std::span<const std::byte> mine{};
+    std::span<std::byte> all{};
+};
+
 /// A collective policy names a class for each device type that it supports, `typename A::template Collective<D>`. Every
 /// member except the constructor is called on the thread of device `device`; each throws a DeviceError that names the
 /// rank that does not respond.
 ///   Collective(const A&, const CollectiveSetup&)           connects to the other processes
 ///   static std::int64_t bucket_elements(const A&)         the minimum number of elements of a bucket; 0 for one bucket
-///   int first_replica() const       the number of this process's first replica among those of all processes
-///   int processes() const
-///   void join(device, queue, context)                     once, before the first step: allocates what the device needs
+///   static ProcessNumber process(const A&)                the replicas are divided evenly between the processes, in order
+///   void join(device, queue, context, const RankBlocks&)  once, before the first step: allocates what the device needs
 ///   void begin(device, queue, context, const StepShape&)
 ///   void give(device, queue, context, k, bucket, WeightedGradients)   queues the sum of bucket k, whose rows are complete
 ///                                                         at the queue's mark_bucket(k); buckets come in one order on each
 ///                                                         rank, the order in which backward finishes them
 ///   GradientSums finish(device, queue, context)           later work of the queue sees the sums, which may also be a
-///                                                         SumsOfGradient<BFloat16>
+///                                                         SumsOfGradient<BFloat16>, and the blocks of all ranks; each is
+///                                                         complete with its rank's last bucket
 ///   void wait(device, queue, step, finished)              returns when the step has finished, or the mark is reached
 ///   void break_off(device, step, why) noexcept            ends every wait of every device
 ///   void end(device, queue)                               returns when no queued work runs any more, also after
@@ -95,12 +103,12 @@ concept AveragesBuckets =
     QueueingDevice<D> && requires { sizeof(typename A::template Collective<D>); } &&
     requires(const A& policy, const CollectiveSetup& setup, typename A::template Collective<D>& all,
              typename D::Queue& queue, typename D::Kernels::Context& context, const StepShape& shape,
-             const GradientBucket& bucket, const WeightedGradients& rows, const std::string& why) {
+             const GradientBucket& bucket, const WeightedGradients& rows, const RankBlocks& blocks,
+             const std::string& why) {
         requires std::constructible_from<typename A::template Collective<D>, const A&, const CollectiveSetup&>;
         { A::template Collective<D>::bucket_elements(policy) } -> std::convertible_to<std::int64_t>;
-        { all.first_replica() } -> std::convertible_to<int>;
-        { all.processes() } -> std::convertible_to<int>;
-        all.join(0, queue, context);
+        { A::template Collective<D>::process(policy) } -> std::same_as<ProcessNumber>;
+        all.join(0, queue, context, blocks);
         all.begin(0, queue, context, shape);
         all.give(0, queue, context, std::size_t{0}, bucket, rows);
         { all.finish(0, queue, context) } -> impl::SumsOfSomeElement;

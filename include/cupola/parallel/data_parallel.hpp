@@ -73,9 +73,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_; }
     /// The step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
-    /// The replicas of all processes of the training.
-    [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().all_replicas(); }
-    /// The processes that the replicas are divided between; null unless the policy spans processes.
+    /// The number of processes that the replicas are divided between, and that of this one.
+    [[nodiscard]] ProcessNumber process() const { return {parts_.set_.process_count(), parts_.set_.process_number()}; }
+    /// The engine of these processes; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
 
     // For the processes of a policy that has several; all of them call these, in the same order.

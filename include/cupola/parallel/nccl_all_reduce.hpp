@@ -9,8 +9,11 @@
 // `Host` it is rejected at compile time, and `ConcatMean` averages there. The implementation for `Cuda` is in
 // <cupola/nccl.hpp>, which a program includes beside <cupola/cuda.hpp>.
 //
+// Several processes are started by torchrun, mpirun, srun or by hand. The replicas of a training are those of all processes,
+// whose number P divides it: process p has the replicas [p R / P, (p + 1) R / P). Each process reports all replicas, in order.
+//
 // Each wait has a deadline, and the error names the missing ranks. Processes of one machine see each other's heartbeats
-// through a file beside `id_file`; ranks of other machines cannot be seen, and the error says so.
+// through a file; ranks of other machines cannot be seen, and the error says so.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +24,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/impl/launcher_variables.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -42,12 +46,22 @@ struct NcclAllReduce {
     /// The program that starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
     static constexpr const char* id_variable = "CUPOLA_NCCL_ID";
 
-    /// The number of processes that train together, and the number of this one among them.
-    int processes = 1, process = 0;
+    /// The number of processes that train together, and the number of this one among them. With 0 processes both are those
+    /// that the launcher's environment variables say, or 1 and 0 without a launcher: RANK and WORLD_SIZE,
+    /// OMPI_COMM_WORLD_RANK and ..._SIZE, PMIX_RANK and SLURM_STEP_NUM_TASKS, PMI_RANK and PMI_SIZE, or SLURM_PROCID and
+    /// SLURM_STEP_NUM_TASKS; the first pair that is set.
+    int processes = 0, process = 0;
     /// The file in which process 0 gives NCCL's id to the others, on a disk of this machine; its name must be new for
     /// each start. Process 0 removes it once all have started. With the environment variable it names only the file of
-    /// heartbeats; over several machines, which is untested, only the variable is set. One process needs neither.
+    /// heartbeats. One process needs neither this nor an address.
     std::string id_file{};
+    /// "host:port" of process 0, which waits there for the others and gives them NCCL's id. Empty, without an id_file and
+    /// without the environment variable: that of MASTER_ADDR and MASTER_PORT.
+    std::string address{};
+    /// The folder for the file `process-<number>.fault`; it must exist. If it is given, a process whose wait for others of
+    /// several processes ends in an error writes the step, the operation and the missing ranks there and to standard error, and
+    /// ends with the exit status 75, within 1 s of the deadline. Otherwise a DeviceError is thrown.
+    std::string folder{};
     /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its
     /// end. With more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
     std::int64_t bucket_bytes = std::int64_t{1} << 20;
@@ -59,6 +73,30 @@ struct NcclAllReduce {
     /// How long NCCL may take to abort its sums after a failure. NCCL waits there for other ranks, possibly without end:
     /// after this time the process ends with the error's message on stderr and status 1.
     double abort_seconds = 20;
+
+    /// The same with the processes, the number of this one and the address that the launcher's environment variables say,
+    /// where they are not given. Throws InvalidArgument, which names them, for variables that contradict each other, whose
+    /// number is missing or not a number, or is not below the number of processes.
+    [[nodiscard, gnu::cold]] NcclAllReduce as_launched() const;
+
+    /// "process 1 of 4, from RANK and WORLD_SIZE": what as_launched() takes from the environment variables; empty without
+    /// a launcher. Throws as it does.
+    [[nodiscard, gnu::cold]] static std::string launcher() {
+        const impl::LaunchedProcess launched = impl::launched_process();
+        return launched.number_variable.empty() ? std::string() : launched.description();
+    }
+    /// CudaOptions::first_gpu for a process of `devices` devices that sees `gpus` GPUs: where it sees more than it uses, the
+    /// processes that the launcher has started on this machine have consecutive GPUs, by LOCAL_RANK,
+    /// OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID or SLURM_LOCALID. Throws InvalidArgument if there are too few.
+    [[nodiscard, gnu::cold]] static int first_gpu(int devices, int gpus) {
+        const impl::LaunchedProcess launched = impl::launched_process();
+        if (gpus <= devices || launched.local_number <= 0) return 0;
+        const std::int64_t first = std::int64_t{devices} * launched.local_number;
+        require(first + devices <= gpus, "the environment variable ", launched.local_variable, " is ",
+                launched.local_number, ", so this process uses the GPUs ", first, " to ", first + devices - 1,
+                ", and it sees ", gpus, " GPUs: start fewer processes per machine, or let each use fewer devices");
+        return static_cast<int>(first);
+    }
 
     /// Throws InvalidArgument if a number is invalid for a training with `devices` devices per process.
     [[gnu::cold]] void check(int devices) const;
@@ -83,7 +121,21 @@ private:
     }
 };
 
+inline NcclAllReduce NcclAllReduce::as_launched() const {
+    NcclAllReduce result = *this;
+    if (processes == 0) {
+        require(process == 0, "the process number ", process, " needs the number of processes");
+        const impl::LaunchedProcess launched = impl::launched_process();
+        result.processes = launched.count;
+        result.process = launched.number;
+    }
+    const bool found = result.processes == 1 || !id_file.empty() || !address.empty();
+    if (!found && std::getenv(id_variable) == nullptr) result.address = impl::launched_address();
+    return result;
+}
+
 inline void NcclAllReduce::check(int devices) const {
+    if (processes == 0) return as_launched().check(devices);
     constexpr int limit = 1 << 20;
     require(processes >= 1 && processes <= limit, "NcclAllReduce averages over 1 to ", limit, " processes, not ",
             processes);
@@ -93,10 +145,14 @@ inline void NcclAllReduce::check(int devices) const {
     require(process >= 0 && process < processes, "the process number in a training over ", processes,
             " processes must be 0 to ", processes - 1, ", not ", process);
     const char* const id = std::getenv(id_variable);
-    require(processes == 1 || !id_file.empty() || (id != nullptr && *id != '\0'), "a training over ", processes,
-            " processes must share NCCL's id: set id_file to the same new file in each, or set the environment "
-            "variable ",
-            id_variable);
+    require(
+        processes == 1 || !id_file.empty() || !address.empty() || (id != nullptr && *id != '\0'), "a training over ",
+        processes,
+        " processes must share NCCL's id: set id_file to the same new file in each, or address to the host and a port "
+        "of process 0, or set the environment variables MASTER_ADDR and MASTER_PORT, or ",
+        id_variable);
+    require(id_file.empty() || address.empty(), "NcclAllReduce has the id_file ", id_file, " and the address ", address,
+            ": process 0 gives NCCL's id by one of them");
     require(bucket_bytes >= 0, "NcclAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},

@@ -139,7 +139,7 @@ private:
         Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
         const auto& options = training_->options;
         const std::int64_t images_per_step =
-            options.batch_size * training_->all_replicas() * options.gradient_accumulation_steps;
+            options.batch_size * options.replicas * options.gradient_accumulation_steps;
         checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_per_step));
         if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
         if (options_.progress) options_.progress(checkpoint.info);

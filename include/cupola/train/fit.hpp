@@ -133,19 +133,9 @@ template <class Training, class Batches>
         epochs.per_step = training.options.batch_size;
         if constexpr (requires { static_cast<std::int64_t>(batches.batch_size()); })
             epochs.per_step = static_cast<std::int64_t>(batches.batch_size());
-        epochs.per_step *= training.all_replicas() * training.options.gradient_accumulation_steps;
+        epochs.per_step *= training.options.replicas * training.options.gradient_accumulation_steps;
     }
     return epochs;
-}
-
-/// Whether other processes have replicas of the training.
-template <class Training>
-[[nodiscard]] bool has_several_processes([[maybe_unused]] const Training& training) {
-    if constexpr (requires { training.all_replicas() > training.options.replicas; }) {
-        return training.all_replicas() > training.options.replicas;
-    } else {
-        return false;
-    }
 }
 
 /// The hooks of a callback, which has to outlive them.
@@ -188,7 +178,6 @@ template <class Training, class Batches, class... Callbacks>
                           .patience = options.patience,
                           .min_delta = options.min_delta,
                           .quantity = options.quantity,
-                          .several_processes = has_several_processes(training),
                           .losses = losses_of<Training>()},
                  .epochs = epochs_of(training, batches),
                  .source = short_type_name<std::remove_cvref_t<Batches>>(),

@@ -53,6 +53,9 @@ std::string joined(const Parts&... parts) {
     return result;
 }
 
+/// The operation of an all-gather, among those of all-reduces.
+constexpr std::int32_t all_gather = -1;
+
 /// The arguments with which a rank called a collective.
 struct Signature {
     std::uint64_t count;
@@ -63,8 +66,13 @@ struct Signature {
         return count == other.count && type == other.type && operation == other.operation &&
                std::strcmp(buffer, other.buffer) == 0;
     }
+    [[nodiscard]] bool gathers() const { return operation == all_gather; }
+    [[nodiscard]] std::size_t bytes() const {
+        return count * (gathers() ? 1 : type == ncclBfloat16 ? sizeof(std::uint16_t) : sizeof(float));
+    }
     [[nodiscard]] std::string said() const {
-        return joined("an all-reduce of ", count, count == 1 ? " element" : " elements", " of type ", type,
+        return joined(gathers() ? "an all-gather of " : "an all-reduce of ", count,
+                      count == 1 ? " element" : " elements", " of type ", type,
                       *buffer != '\0' ? joined(" from ", std::string(buffer)) : std::string());
     }
 };
@@ -281,6 +289,13 @@ bool may_call(ncclComm* comm, const char* call, ncclResult_t& result) {
     return result == ncclSuccess;
 }
 
+/// Copies the staged bytes of all ranks.
+void copy_staged(ncclComm& comm, const Signature& call, std::uint64_t number, std::byte* to) {
+    for (int rank = 0; rank < comm.ranks; ++rank)
+        std::memcpy(to + static_cast<std::size_t>(rank) * call.bytes(), comm.shared->staging(rank, number),
+                    call.bytes());
+}
+
 /// Adds the staged elements of all ranks.
 void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, float* to, bool ring_order) {
     const auto ranks = static_cast<std::size_t>(comm.ranks);
@@ -313,7 +328,7 @@ void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, flo
 }
 
 /// The part of one rank in a collective; its stream repeats the call until all ranks have arrived.
-bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number, const float* from, float* to,
+bool try_collective(ncclComm& comm, const Signature& call, std::uint64_t number, const void* from, void* to,
                     int& vain_tries, bool ring_order) {
     const std::lock_guard guard(comm.working);
     if (comm.ended) return true;  // aborted: `to` contains no sum
@@ -324,8 +339,7 @@ bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number,
         return true;
     }
     if (comm.mine().staged == number) {
-        std::memcpy(comm.shared->staging(comm.rank, number), from,
-                    call.count * (call.type == ncclBfloat16 ? sizeof(std::uint16_t) : sizeof(float)));
+        std::memcpy(comm.shared->staging(comm.rank, number), from, call.bytes());
         comm.mine().staged = number + 1;
     }
     for (int rank = 0; rank < comm.ranks; ++rank) {
@@ -333,7 +347,10 @@ bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number,
     }
     if (comm.shared->misused != 0) return false;
     if (vain_tries-- > 0) return false;
-    sum_staged(comm, call, number, to, ring_order);
+    if (call.gathers())
+        copy_staged(comm, call, number, static_cast<std::byte*>(to));
+    else
+        sum_staged(comm, call, number, static_cast<float*>(to), ring_order);
     ++comm.done;
     return true;
 }
@@ -538,20 +555,25 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
     return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void* from, void* to, size_t elements, ncclDataType_t type, ncclRedOp_t operation,
-                           ncclComm_t comm, cudaStream_t stream) {
-    count(&NcclCallCounts::all_reduces);
+namespace {
+
+/// A call of `name` with these arguments.
+ncclResult_t call_collective(const char* name, const void* from, void* to, size_t elements, ncclDataType_t type,
+                             std::int32_t operation, ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclSuccess;
-    if (!usable(comm, "ncclAllReduce", result)) return result;
+    if (!usable(comm, name, result)) return result;
     const OneCaller caller(comm);
     if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
-    if (!may_call(comm, "ncclAllReduce", result)) return result;
-    if ((type != ncclFloat32 && type != ncclBfloat16) || operation != ncclSum || elements > max_elements ||
-        (elements > 0 && (from == nullptr || to == nullptr)))
+    if (!may_call(comm, name, result)) return result;
+    const bool gathers = operation == all_gather;
+    const bool known =
+        gathers ? type == ncclInt8 : operation == ncclSum && (type == ncclFloat32 || type == ncclBfloat16);
+    if (!known || elements > max_elements || (elements > 0 && (from == nullptr || to == nullptr)))
         return misuse(comm, ncclInvalidArgument,
-                      joined("this stand-in adds at most ", max_elements, " floats, or as many of bfloat16"));
+                      joined("this stand-in adds at most ", max_elements,
+                             " floats, or as many of bfloat16, and gathers as many bytes"));
     if (comm->finalizing)
-        return misuse(comm, ncclInvalidUsage, "ncclAllReduce was called after ncclCommFinalize", true);
+        return misuse(comm, ncclInvalidUsage, joined(name, " was called after ncclCommFinalize"), true);
     int device = -1;
     if (cudaStreamGetDevice(stream, &device) != cudaSuccess || device != comm->device)
         return misuse(comm, ncclInvalidUsage,
@@ -564,12 +586,24 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t elements, ncclData
     return launch_or_group(comm, [keep = comm->shared_from_this(), how, call, number, from, to, stream] {
         enqueue(
             stream,
-            [keep, call, number, from = static_cast<const float*>(from), to = static_cast<float*>(to),
-             vain_tries = how.vain_tries, ring_order = how.ring_order]() mutable {
-                return try_all_reduce(*keep, call, number, from, to, vain_tries, ring_order);
+            [keep, call, number, from, to, vain_tries = how.vain_tries, ring_order = how.ring_order]() mutable {
+                return try_collective(*keep, call, number, from, to, vain_tries, ring_order);
             },
-            joined("all-reduce ", number, " of rank ", keep->rank));
+            joined(call.gathers() ? "all-gather " : "all-reduce ", number, " of rank ", keep->rank));
     });
+}
+
+}  // namespace
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t elements, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t comm, cudaStream_t stream) {
+    count(&NcclCallCounts::all_reduces);
+    return call_collective("ncclAllReduce", from, to, elements, type, operation, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, size_t elements, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+    return call_collective("ncclAllGather", from, to, elements, type, all_gather, comm, stream);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {

@@ -41,10 +41,6 @@ public:
     explicit AgreementInProcess(ReplicaSet<D, T>& set)
         : set_(set), finite_(static_cast<std::size_t>(set.device_count())), weights_(finite_.size()) {}
 
-    [[nodiscard]] int first_replica() const { return 0; }
-    [[nodiscard]] int all_replicas() const { return set_.replicas(); }
-    /// Whether this process has the samples and losses of all replicas.
-    [[nodiscard]] bool sees_all_replicas() const { return true; }
     [[nodiscard]] bool healthy() const { return true; }
     /// Called before the passes of a step are queued.
     void begin_step(const SampleCounts&, std::int64_t) {}

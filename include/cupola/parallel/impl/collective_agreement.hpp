@@ -44,23 +44,22 @@ public:
 
     CollectiveAgreement(const A& policy, ReplicaSet<D, T>& set)
         : set_(set), sums_(static_cast<std::size_t>(set.device_count())), rows_(sums_.size()) {
-        std::vector<int> first;
-        for (int device = 0; device < set.device_count(); ++device) first.push_back(set.first_replica(device));
+        std::vector<int> first, ordinals;
+        for (int device = 0; device < set.device_count(); ++device) {
+            first.push_back(set.first_replica(device));
+            ordinals.push_back(set.context(device).ordinal());
+        }
         collective_ = std::make_unique<Collective>(policy, CollectiveSetup{.devices = set.device_count(),
-                                                                           .replicas = set.replicas(),
                                                                            .first_replicas = first,
+                                                                           .ordinals = ordinals,
                                                                            .elements = set.network().trained_elements,
                                                                            .loss_scale = set.network().loss_scale});
         set.threads().run([&](int device) {
-            collective_->join(device, *set_.at(device).queue, set_.context(device));
+            collective_->join(device, *set_.at(device).queue, set_.context(device), set_.rank_blocks(device));
             rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
         });
     }
 
-    [[nodiscard]] int first_replica() const { return collective_->first_replica(); }
-    [[nodiscard]] int processes() const { return collective_->processes(); }
-    [[nodiscard]] int all_replicas() const { return collective_->processes() * set_.replicas(); }
-    [[nodiscard]] bool sees_all_replicas() const { return collective_->processes() == 1; }
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
     void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
@@ -109,10 +108,6 @@ public:
 
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
     void after_update(int, std::int64_t) {}
-    /// What the sums of the last step were divided by: where the loss has weights, those of all processes.
-    [[nodiscard, gnu::cold]] float divisor() {
-        return set_.copied(1, 0, [&](auto&) { return sums_[0].divisor; })[0];
-    }
 
 private:
     ReplicaSet<D, T>& set_;

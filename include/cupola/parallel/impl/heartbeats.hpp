@@ -40,6 +40,36 @@ public:
         if (!path.empty()) {
             handle = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
             if (handle < 0) refuse(path, "could not be opened");
+        }
+        map(path, handle);
+    }
+    Heartbeats(const Heartbeats&) = delete;
+    Heartbeats& operator=(const Heartbeats&) = delete;
+    ~Heartbeats() { munmap(beats_, bytes()); }
+
+    /// Before the first heartbeat: continues in the file at `path`, which another process has made. Changes nothing if there is
+    /// no such file, on another machine.
+    void share(const std::string& path) {
+        const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
+        if (handle < 0) return;
+        munmap(beats_, bytes());
+        map(path, handle);
+    }
+
+    [[nodiscard]] int ranks() const { return ranks_; }
+    /// Called by the rank itself whenever it makes progress, and in each turn of a wait.
+    void beat(int rank) { at(rank).fetch_add(1, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t count(int rank) const { return at(rank).load(std::memory_order_relaxed); }
+
+private:
+    struct alignas(128) Beat {
+        std::atomic<std::uint64_t> count;
+    };
+    static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would be of one process alone");
+
+    /// Closes the handle.
+    void map(const std::string& path, int handle) {
+        if (handle >= 0) {
             struct stat found {};
             // The file is only enlarged: another rank may have mapped it.
             if (fstat(handle, &found) != 0 || (static_cast<std::size_t>(found.st_size) < bytes() &&
@@ -58,20 +88,6 @@ public:
         if (memory == MAP_FAILED) refuse(path, "could not be mapped");
         beats_ = static_cast<Beat*>(memory);
     }
-    Heartbeats(const Heartbeats&) = delete;
-    Heartbeats& operator=(const Heartbeats&) = delete;
-    ~Heartbeats() { munmap(beats_, bytes()); }
-
-    [[nodiscard]] int ranks() const { return ranks_; }
-    /// Called by the rank itself whenever it makes progress, and in each turn of a wait.
-    void beat(int rank) { at(rank).fetch_add(1, std::memory_order_relaxed); }
-    [[nodiscard]] std::uint64_t count(int rank) const { return at(rank).load(std::memory_order_relaxed); }
-
-private:
-    struct alignas(128) Beat {
-        std::atomic<std::uint64_t> count;
-    };
-    static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would be of one process alone");
 
     [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(ranks_) * sizeof(Beat); }
     [[nodiscard]] std::atomic<std::uint64_t>& at(int rank) const { return beats_[rank].count; }

@@ -19,6 +19,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/impl/exchange_watchdog.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -39,6 +40,10 @@ struct NcclCalls {
     ncclResult_t sum(BFloat16* data, std::size_t count, ncclComm_t among, cudaStream_t stream) {
         return ncclAllReduce(data, data, count, ncclBfloat16, ncclSum, among, stream);
     }
+    ncclResult_t gather(const std::byte* mine, std::byte* all, std::size_t bytes, ncclComm_t among,
+                        cudaStream_t stream) {
+        return ncclAllGather(mine, all, bytes, ncclInt8, among, stream);
+    }
     ncclResult_t finalize(ncclComm_t of) { return ncclCommFinalize(of); }
     ncclResult_t destroy(ncclComm_t of) { return ncclCommDestroy(of); }
     ncclResult_t abort(ncclComm_t of) { return ncclCommAbort(of); }
@@ -58,6 +63,10 @@ struct NcclCalls {
     }
     /// Runs `job` in a detached thread.
     void run_apart(std::function<void()> job) { std::thread(std::move(job)).detach(); }
+    /// Ends a process of several because of the others: writes the message to standard error and to its file in `folder`.
+    [[noreturn, gnu::cold]] void leave(int process, const std::string& folder, const std::string& message) {
+        ExchangeWatchdog::leave(process, folder, message);
+    }
     /// Ends the process at once: destructors and exit handlers would wait for the device.
     [[noreturn, gnu::cold]] void end_process(const std::string& message) {
         const std::string line = text("error: ", message, '\n');

@@ -98,10 +98,18 @@ public:
     /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
     template <class Element>
     void sum(std::size_t index, Element* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
-        Member& member = mine_[index];
-        member.watch.restart(calls_.now());
+        Member& member = begun(index);
         check(member, work, "ncclAllReduce",
               while_alive(member, [&] { return calls_.sum(data, count, member.communicator, stream); }));
+        synchronize(member, work, limits_.step_seconds);
+    }
+
+    /// Queues all = the `bytes` bytes of each rank, in their order.
+    void gather(std::size_t index, const std::byte* mine, std::byte* all, std::size_t bytes, cudaStream_t stream,
+                const NcclWork& work) {
+        Member& member = begun(index);
+        check(member, work, "ncclAllGather",
+              while_alive(member, [&] { return calls_.gather(mine, all, bytes, member.communicator, stream); }));
         synchronize(member, work, limits_.step_seconds);
     }
 
@@ -115,6 +123,7 @@ public:
     /// Whether `event` is complete, without waiting for it. Throws as a wait() that began at `since` does.
     [[nodiscard]] bool poll(std::size_t index, cudaEvent_t event, const NcclWork& work, double since) {
         Member& member = mine_[index];
+        member.deadline = since + limits_.step_seconds;
         if (happened(member, event, work)) return true;
         check_alive();
         beats_.beat(member.place.rank);
@@ -171,6 +180,7 @@ private:
         Wait(NcclCommunicators& all, Member& member, const NcclWork& work, double seconds, bool for_all = false)
             : all_(all), member_(member), work_(work), seconds_(seconds), start_(all.calls_.now()), for_all_(for_all) {
             member.watch.restart(start_);
+            member.deadline = start_ + seconds;
         }
         /// Increments the heartbeat, checks for errors, and ends the wait by an error if there is one.
         void turn() {
@@ -193,6 +203,14 @@ private:
         int turns_ = 0;
     };
 
+    /// A rank before a call of a collective.
+    [[nodiscard]] Member& begun(std::size_t index) {
+        Member& member = mine_[index];
+        const double now = calls_.now();
+        member.watch.restart(now);
+        member.deadline = now + limits_.step_seconds;
+        return member;
+    }
     [[nodiscard]] bool happened(Member& member, cudaEvent_t event, const NcclWork& work) {
         const cudaError_t status = calls_.query(event);
         if (status == cudaSuccess) {

@@ -3,13 +3,15 @@
 // NcclGroup: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
 // the end. The training queues a sum, and later waits for an event that it recorded behind it.
 //
-// Several processes exchange files: NCCL's id in `id_file`, and the heartbeats in `id_file`.heartbeats. Process 0 removes
-// both after all have started, and each process removes the files that it made if the start fails. Only a process that is
-// killed during the start leaves files behind.
+// Several processes exchange NCCL's id, by the file `id_file` or by TCP, and have their heartbeats in a file: `id_file`.heartbeats,
+// or one that process 0 makes and names by TCP, which processes of other machines do not find. Process 0 removes the files after
+// all have started, and each process removes the files that it made if the start fails. Only a process that is killed during the
+// start leaves files behind.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +24,9 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
+#include <cupola/parallel/impl/launcher_variables.hpp>
 #include <cupola/parallel/impl/nccl_communicator.hpp>
+#include <cupola/parallel/impl/tcp_meeting.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -34,15 +38,15 @@ namespace impl {
 template <class Calls = NcclCalls>
 class NcclGroup {
 public:
-    /// `first_replica_of_device` names the ranks in errors.
+    /// `first_replica_of_device` names the ranks in errors; `gpus` are the devices' numbers in the system, 0 and so on if it is empty.
     NcclGroup(const NcclAllReduce& policy, int devices, const std::vector<int>& first_replica_of_device,
-              Calls calls = {})
+              const std::vector<int>& gpus = {}, Calls calls = {})
         : policy_(checked(policy, devices)),
-          first_rank_(policy.process * devices),
+          first_rank_(policy_.process * devices),
           calls_(calls),
-          beats_(policy.processes * devices, heartbeats_path()),
-          communicators_(policy.processes * devices, ranks_of(first_replica_of_device, devices), beats_,
-                         limits_of(policy), std::move(calls)) {}
+          beats_(policy_.processes * devices, heartbeats_path()),
+          communicators_(policy_.processes * devices, ranks_of(first_replica_of_device, gpus, devices), beats_,
+                         limits_of(policy_), std::move(calls)) {}
 
     /// Makes this process's communicators; returns when all ranks of all processes have started.
     void start() {
@@ -63,6 +67,15 @@ public:
     /// The same of values in bfloat16, in which NCCL also adds.
     void sum(int device, std::span<BFloat16> values, cudaStream_t stream, std::int64_t step) {
         communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
+    }
+
+    /// Queues `all` = the blocks `mine` of all ranks, in their order.
+    void gather(int device, std::span<const std::byte> mine, std::span<std::byte> all, cudaStream_t stream,
+                std::int64_t step) {
+        require(all.size() == mine.size() * static_cast<std::size_t>(beats_.ranks()), "blocks of ", mine.size(),
+                " bytes of ", beats_.ranks(), " ranks have ", all.size());
+        communicators_.gather(index_of(device), mine.data(), all.data(), mine.size(), stream,
+                              {"the exchange of the replicas' reports", step});
     }
 
     /// Waits for an event that was recorded behind that sum.
@@ -96,23 +109,29 @@ public:
 private:
     static constexpr std::string_view the_sum = "the sum of the gradients";
 
-    [[nodiscard]] static const NcclAllReduce& checked(const NcclAllReduce& policy, int devices) {
-        policy.check(devices);
-        return policy;
+    [[nodiscard]] static NcclAllReduce checked(const NcclAllReduce& policy, int devices) {
+        NcclAllReduce started = policy.as_launched();
+        started.check(devices);
+        return started;
     }
     [[nodiscard]] static NcclLimits limits_of(const NcclAllReduce& policy) {
         return {.start_seconds = policy.start_seconds,
                 .step_seconds = policy.step_seconds,
                 .heartbeat_seconds = policy.heartbeat_seconds,
-                .abort_seconds = policy.abort_seconds};
+                .abort_seconds = policy.abort_seconds,
+                .folder = policy.folder,
+                .process = policy.process};
     }
-    [[nodiscard]] std::vector<NcclRank> ranks_of(const std::vector<int>& first_replica_of_device, int devices) const {
-        require(first_replica_of_device.size() == static_cast<std::size_t>(devices), "ranks of ", devices,
-                " devices, and replicas of ", first_replica_of_device.size());
+    [[nodiscard]] std::vector<NcclRank> ranks_of(const std::vector<int>& first_replica_of_device,
+                                                 const std::vector<int>& gpus, int devices) const {
+        const auto count = static_cast<std::size_t>(devices);
+        require(first_replica_of_device.size() == count, "ranks of ", devices, " devices, and replicas of ",
+                first_replica_of_device.size());
+        require(gpus.empty() || gpus.size() == count, "ranks of ", devices, " devices, and numbers of ", gpus.size());
         std::vector<NcclRank> ranks;
-        for (int device = 0; device < devices; ++device) {
-            ranks.push_back({first_rank_ + device, device, first_replica_of_device[static_cast<std::size_t>(device)]});
-        }
+        for (std::size_t d = 0; d < count; ++d)
+            ranks.push_back({first_rank_ + static_cast<int>(d), gpus.empty() ? static_cast<int>(d) : gpus[d],
+                             first_replica_of_device[d]});
         return ranks;
     }
     [[nodiscard]] static std::size_t index_of(int device) { return static_cast<std::size_t>(device); }
@@ -124,14 +143,38 @@ private:
     [[nodiscard]] CommunicatorId agreed_id() {
         // The variable is then meant for the processes of another training.
         if (policy_.processes == 1) return communicators_.make_id();
+        if (!policy_.address.empty() && !communicator_id_of_environment()) return met_id();
         const CommunicatorId id =
             agree_on_id(communicators_, first_rank_, policy_.id_file, policy_.start_seconds, calls_);
         agreed_ = true;
         return id;
     }
+    /// By TCP: process 0 gives the others the id, and the name of the file of heartbeats.
+    [[nodiscard, gnu::cold]] CommunicatorId met_id() {
+        TcpMeeting meeting({.address = policy_.address,
+                            .process = {policy_.processes, policy_.process},
+                            .job = launched_job(),
+                            .seconds = policy_.start_seconds});
+        if (policy_.process == 0) {
+            const CommunicatorId id = communicators_.make_id();
+            made_file_ = "/dev/shm/cupola-heartbeats-XXXXXX";
+            const int handle = mkstemp(made_file_.data());
+            if (handle < 0) made_file_.clear();  // the errors then name no rank
+            if (handle >= 0) close(handle);
+            if (!made_file_.empty()) beats_.share(made_file_);
+            meeting.give(communicator_id_text(id) + made_file_);
+            return id;
+        }
+        const std::string given = meeting.take();
+        const auto id = communicator_id_of(std::string_view(given).substr(0, 2 * communicator_id_bytes));
+        require<DeviceError>(id.has_value(), "process 0 at ", policy_.address, " has given no id of NCCL");
+        if (given.size() > 2 * communicator_id_bytes) beats_.share(given.substr(2 * communicator_id_bytes));
+        return *id;
+    }
     /// Removes the files that this start has made, or that are not needed once all have started. A file whose name was
     /// rejected belongs to another training.
     void remove_files() const {
+        if (!made_file_.empty()) unlink(made_file_.c_str());
         if (policy_.process == 0 && !agreed_) return;
         const std::string heartbeats = heartbeats_path();
         if (heartbeats.empty()) return;
@@ -143,6 +186,7 @@ private:
     int first_rank_;
     Calls calls_;
     bool agreed_ = false;
+    std::string made_file_;
     Heartbeats beats_;
     NcclCommunicators<Calls> communicators_;
 };

@@ -5,6 +5,8 @@
 //  - NCCL's own error may come before a rank's heartbeat is known to have stopped: the error is checked first.
 //  - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
 //    the others hang. Each waiting thread then ends with the same error.
+//  - With a folder, a process of several that waits for others in vain writes their ranks to its file there and leaves, within
+//    1 s of the deadline, and aborts nothing.
 //  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
 //    some versions wait for ranks that no longer exist. It runs in its own thread. If it has not returned at its
 //    deadline, the process ends with the error's message: nothing else ends a kernel of NCCL.
@@ -13,6 +15,7 @@
 // stopped.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +50,9 @@ struct NcclLimits {
     double heartbeat_seconds = 5;
     /// The deadline of ncclCommAbort after a failure, and of the device's remaining work; after it the process ends.
     double abort_seconds = 20;
+    /// The folder for the file of a process that leaves because of others, and the number of this one.
+    std::string folder{};
+    int process = 0;
 };
 
 /// The current work of a rank, for the error's message. A step below 0 means no step.
@@ -76,6 +82,8 @@ protected:
         ncclComm_t communicator = nullptr;
         ncclResult_t status = ncclSuccess;
         HeartbeatWatch watch;
+        /// The end of its current wait.
+        double deadline = 0;
         std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
     };
 
@@ -133,7 +141,12 @@ protected:
             const double start = calls_.now();
             double now = start;
             member.watch.look(now);
-            while (others == Others::to_be_watched && now - start < limits_.heartbeat_seconds) {
+            const bool leaves = others != Others::no_matter && leaves_because_of_others();
+            // An error may come shortly before the deadline.
+            const double watched = leaves
+                                       ? std::clamp(member.deadline - start, least_watch_seconds, heartbeat_seconds())
+                                       : limits_.heartbeat_seconds;
+            while (others == Others::to_be_watched && now - start < watched) {
                 // Other threads of this process may be waiting for this one.
                 for (const Member& each : mine_) beats_.beat(each.place.rank);
                 calls_.pause();
@@ -141,9 +154,13 @@ protected:
                 member.watch.look(now);
             }
             message_ = text(who(member, work), ": ", what);
-            if (others != Others::no_matter)
-                message_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
+            const double still = others == Others::to_be_watched ? watched : limits_.heartbeat_seconds;
+            if (others != Others::no_matter) message_ += "; " + stopped_text(member.watch, now, still);
             failed_.store(true, std::memory_order_release);
+            if (leaves) {
+                calls_.leave(limits_.process, limits_.folder,
+                             text("process ", limits_.process, ": ", message_, missing_text(member.watch, now, still)));
+            }
             abort_all();
         }
         throw DeviceError(message_);
@@ -156,6 +173,24 @@ protected:
     std::deque<Member> mine_;
 
 private:
+    /// The shortest time in which a heartbeat is found to have stopped: below the second after a deadline.
+    static constexpr double least_watch_seconds = 0.5;
+    [[nodiscard]] double heartbeat_seconds() const { return std::max(least_watch_seconds, limits_.heartbeat_seconds); }
+    [[nodiscard]] bool leaves_because_of_others() const {
+        return !limits_.folder.empty() && mine_.size() < static_cast<std::size_t>(ranks_);
+    }
+    /// "; missing: process 0, 2": the processes of the ranks whose heartbeats have stopped.
+    [[nodiscard, gnu::cold]] std::string missing_text(const HeartbeatWatch& watch, double now, double seconds) const {
+        std::string list;
+        int last = -1;
+        for (const int rank : watch.stopped(now, seconds)) {
+            const int process = rank / static_cast<int>(mine_.size());
+            if (process == limits_.process || process == last) continue;
+            list += text(list.empty() ? "" : ", ", process);
+            last = process;
+        }
+        return list.empty() ? "; none is missing" : "; missing: process " + list;
+    }
     [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
         std::string result =
             text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);

@@ -42,10 +42,9 @@ public:
     [[gnu::cold]] ~ReplicaPasses();
     using BatchSource = typename Batches::BatchSource;
 
-    /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
-    /// the device's last backward of a step marks each bucket of the gradient in the queue.
+    /// With `marks_buckets` the device's last backward of a step marks each bucket of the gradient in the queue.
     [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                int first_replica, bool marks_buckets);
+                                bool marks_buckets);
 
     /// From now on the replicas of all devices run in step, for statistics that are synchronised. A program that does not
     /// call this does not compile how they do.
@@ -129,12 +128,12 @@ ReplicaPasses<D, T>::~ReplicaPasses() = default;
 
 template <class D, class T>
 ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                   int first_replica, bool marks_buckets)
+                                   bool marks_buckets)
     : options_(options),
       set_(set),
       counts_(counts),
       marks_buckets_(marks_buckets),
-      batches_(options, set, counts, first_replica),
+      batches_(options, set, counts),
       recordings_(set.device_count()),
       marked_(static_cast<std::size_t>(set.device_count())),
       factors_(options.losses.size()) {

@@ -28,6 +28,9 @@ public:
     /// The replicas of all processes.
     [[nodiscard]] int replicas() const { return replicas_; }
     [[nodiscard]] int replicas_per_process() const { return replicas_ / processes_; }
+    [[nodiscard]] int process_count() const { return processes_; }
+    [[nodiscard]] int process_number() const { return process_; }
+    [[nodiscard]] int process_of(int replica) const { return replica / replicas_per_process(); }
     /// The devices of this process.
     [[nodiscard]] int device_count() const { return devices_; }
     [[nodiscard]] bool is_here(int replica) const {
@@ -35,21 +38,18 @@ public:
     }
 
     /// The first replica of a device; for device_count(), the end of this process's replicas.
-    [[nodiscard]] int first_replica(int device) const {
-        const int here = replicas_per_process();
-        return process_ * here + static_cast<int>(static_cast<std::int64_t>(here) * device / devices_);
-    }
+    [[nodiscard]] int first_replica(int device) const { return process_ * replicas_per_process() + before(device); }
     [[nodiscard]] int replicas_of(int device) const { return first_replica(device + 1) - first_replica(device); }
     /// The largest number of replicas of a device.
     [[nodiscard]] int max_replicas_per_device() const { return (replicas_per_process() + devices_ - 1) / devices_; }
-    /// The device of a replica of this process.
+    /// The device of a replica, in its process: every process has the same number of devices.
     [[nodiscard]] int device_of(int replica) const {
         int device = 0;
-        while (first_replica(device + 1) <= replica) ++device;
+        while (before(device + 1) <= replica % replicas_per_process()) ++device;
         return device;
     }
     /// The number of a replica among those of its device.
-    [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
+    [[nodiscard]] int local(int replica) const { return replica % replicas_per_process() - before(device_of(replica)); }
     /// The number of a replica's batch among those of its device in a step.
     [[nodiscard]] std::size_t batch_number(int replica, int part) const {
         return static_cast<std::size_t>(part * replicas_of(device_of(replica)) + local(replica));
@@ -88,6 +88,10 @@ public:
     }
 
 private:
+    /// The replicas of a process that are on the devices before this one.
+    [[nodiscard]] int before(int device) const {
+        return static_cast<int>(static_cast<std::int64_t>(replicas_per_process()) * device / devices_);
+    }
     static constexpr std::int64_t unit = 1024;
     /// The first column of a process, in units.
     [[nodiscard]] std::int64_t edge_of(int process, std::int64_t all) const {

@@ -19,6 +19,7 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_state.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
@@ -26,6 +27,7 @@
 #include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/replica_placement.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
@@ -62,7 +64,9 @@ struct ReplicaSetup {
     bool weighted = false;
     /// The number of reports of each batch beside that of the sum of its losses.
     std::size_t losses = 0;
-    /// The processes that the replicas are divided between, null unless the policy spans some; must outlive the replica set.
+    /// The processes that the replicas are divided between; `processes` is their engine, null unless the policy has one; must
+    /// outlive the replica set.
+    ProcessNumber process{};
     Processes* processes = nullptr;
     /// Whether each process reads the rows of all, and writes a part of one average.
     bool averages_rows_of_all = false;
@@ -108,9 +112,19 @@ public:
     [[nodiscard]] OtherProcesses* others() const { return others_; }
     [[gnu::cold]] void join(OtherProcesses& others) { others_ = &others; }
     [[nodiscard]] Processes* processes() const { return setup_.processes; }
+    /// Whether a collective gathers the blocks of all devices of all processes.
+    [[nodiscard]] bool gathers_blocks() const { return process_count() > 1 && setup_.processes == nullptr; }
+    /// What the collective gathers on a device.
+    [[nodiscard]] RankBlocks rank_blocks(int device) {
+        if (!gathers_blocks()) return {};
+        std::byte* const block = at(device).queue->status();
+        return {.mine = status(device).own_block(block), .all = status(device).blocks_of_ranks(block)};
+    }
+    /// Of a step that is complete: the numbers of samples of the other processes' batches, where blocks are gathered.
+    void read_samples_of_others(std::int64_t step, SampleCounts& counts);
 
-    // The results of a replica's batch in a step that is complete on every device and, of another process's replica, in the
-    // step whose rows were averaged last.
+    // The results of a replica's batch in a step that is complete on every device and, of another process's replica where
+    // an engine exchanges records, in the step whose rows were averaged last.
 
     [[nodiscard]] const LossReport& report_of(std::int64_t step, int replica, int part);
     [[nodiscard]] const LossReport* reports_of_losses(std::int64_t step, int replica, int part);
@@ -213,9 +227,10 @@ public:
     }
 
 private:
-    [[nodiscard]] std::byte* landed(std::int64_t step, int replica) {
-        return at(device_of(replica)).queue->landed(step);
-    }
+    /// The copy of the status in which a replica's results are.
+    [[nodiscard]] std::byte* landed(std::int64_t step, int replica);
+    /// Whether a replica's results are in the records that processes exchange.
+    [[nodiscard]] bool is_in_records(int replica) const { return others_ != nullptr && !is_here(replica); }
     [[nodiscard, gnu::cold]] MemoryReport memory_needed() const;
     [[nodiscard, gnu::cold]] static const MemoryReport& required(const MemoryReport& memory);
     [[gnu::cold]] void make_plans(int device);
@@ -240,9 +255,7 @@ ReplicaSet<D, T>::~ReplicaSet() = default;
 
 template <class D, class T>
 ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
-    : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters,
-                       setup.processes == nullptr ? 1 : setup.processes->count(),
-                       setup.processes == nullptr ? 0 : setup.processes->number()),
+    : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters, setup.process.count, setup.process.number),
       network_(network),
       setup_(setup),
       gradients_(*this, network.trained_elements, setup.has_averages()),
@@ -255,6 +268,12 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
         status_[static_cast<std::size_t>(device)] =
             StatusBlock(setup.regularized, static_cast<std::size_t>(setup.replicas), batches, setup.losses,
                         network.buffer_elements);
+    }
+    if (gathers_blocks()) {
+        std::size_t largest = 0;
+        for (const StatusBlock& each : status_) largest = std::max(largest, each.own_bytes());
+        for (StatusBlock& each : status_)
+            each.gather(status_.size() * static_cast<std::size_t>(process_count()), largest);
     }
     threads_.run([&](int device) { make_plans(device); });
     for (State& state : devices_) {
@@ -288,7 +307,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     if (!D::host_memory) {
         std::size_t sample = 0;
         for (const RequiredColumn& each : setup_.required) sample += each.column.bytes();
-        memory.batches = static_cast<std::size_t>(setup_.batch_size * setup_.replicas) * sample;
+        memory.batches = static_cast<std::size_t>(setup_.batch_size * replicas_per_process()) * sample;
     }
     memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
     memory.plan.activations = planned_activation_bytes(network_.layers, network_.fusion, setup_.batch_size, sizeof(T));
@@ -360,26 +379,43 @@ auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_
 }
 
 template <class D, class T>
+std::byte* ReplicaSet<D, T>::landed(std::int64_t step, int replica) {
+    if (is_here(replica)) return at(device_of(replica)).queue->landed(step);
+    const int rank = process_of(replica) * device_count() + device_of(replica);
+    return status(0).of_rank(at(0).queue->landed(step), rank);
+}
+
+template <class D, class T>
+void ReplicaSet<D, T>::read_samples_of_others(std::int64_t step, SampleCounts& counts) {
+    if (!gathers_blocks()) return;
+    for (int r = 0; r < replicas(); ++r) {
+        if (is_here(r)) continue;
+        for (int part = 0; part < setup_.gradient_accumulation_steps; ++part)
+            counts.of(step, part, r) = *status(device_of(r)).samples(landed(step, r), batch_number(r, part));
+    }
+}
+
+template <class D, class T>
 const LossReport& ReplicaSet<D, T>::report_of(std::int64_t step, int replica, int part) {
-    if (!is_here(replica)) return others_->report_of(replica, part);
+    if (is_in_records(replica)) return others_->report_of(replica, part);
     return *status(device_of(replica)).report(landed(step, replica), batch_number(replica, part));
 }
 
 template <class D, class T>
 const LossReport* ReplicaSet<D, T>::reports_of_losses(std::int64_t step, int replica, int part) {
-    if (!is_here(replica)) return others_->reports_of_losses(replica, part);
+    if (is_in_records(replica)) return others_->reports_of_losses(replica, part);
     return status(device_of(replica)).reports_of_losses(landed(step, replica), batch_number(replica, part));
 }
 
 template <class D, class T>
 const IdReport& ReplicaSet<D, T>::bad_id_of(std::int64_t step, int replica, int part) {
-    if (!is_here(replica)) return others_->bad_id_of(replica, part);
+    if (is_in_records(replica)) return others_->bad_id_of(replica, part);
     return *status(device_of(replica)).bad_id(landed(step, replica), batch_number(replica, part));
 }
 
 template <class D, class T>
 const float* ReplicaSet<D, T>::statistics_of(std::int64_t step, int replica, int part) {
-    if (!is_here(replica)) return others_->statistics_of(replica, part);
+    if (is_in_records(replica)) return others_->statistics_of(replica, part);
     return status(device_of(replica)).statistics(landed(step, replica), batch_number(replica, part));
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <cupola/core/abi.hpp>
 #include <cupola/device/device.hpp>
@@ -17,7 +18,8 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// The device scalars of a step, the sums of squares of the regularised parameters, where the replicas' gradients are not
-/// finite, and of each of the device's batches a `LossReport`, an `IdReport` and the statistics.
+/// finite, and of each of the device's batches the samples, a `LossReport`, an `IdReport` and the statistics. What is of the
+/// batches is the device's own block; where a collective joins several processes, the blocks of all their devices follow.
 class StatusBlock {
 public:
     StatusBlock() = default;
@@ -30,12 +32,33 @@ public:
           batches_(batches),
           losses_(losses),
           not_finite_(scalars + regularized * sizeof(double)),
-          reports_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
+          samples_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
+          reports_(aligned(samples_ + batches * sizeof(std::int64_t))),
           ids_(aligned(reports_ + batches * (1 + losses) * sizeof(LossReport))),
           statistics_(aligned(ids_ + batches * sizeof(IdReport))),
           bytes_(aligned(statistics_ + batches * buffers_ * sizeof(float))) {}
 
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+    /// The bytes of what is of the batches, before gather() is called.
+    [[nodiscard]] std::size_t own_bytes() const { return bytes_ - samples_; }
+    /// Makes room for the blocks of all `ranks`, of `own_bytes` bytes each: the largest of any device.
+    void gather(std::size_t ranks, std::size_t own_bytes) {
+        own_bytes_ = own_bytes;
+        bytes_ = samples_ + (1 + ranks) * own_bytes;
+    }
+    [[nodiscard]] std::span<const std::byte> own_block(std::byte* block) const {
+        return {block + samples_, own_bytes_};
+    }
+    /// Empty unless gather() was called.
+    [[nodiscard]] std::span<std::byte> blocks_of_ranks(std::byte* block) const {
+        return {block + samples_ + own_bytes_, own_bytes_ == 0 ? 0 : bytes_ - samples_ - own_bytes_};
+    }
+    /// The place at which the members below find the block of a rank, which has the devices of this process.
+    [[nodiscard]] std::byte* of_rank(std::byte* block, int rank) const {
+        return block + static_cast<std::size_t>(1 + rank) * own_bytes_;
+    }
+
     /// 0 once a gradient was not finite: no later update of the device changes parameters.
     [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
     /// The step of the random numbers' key.
@@ -53,6 +76,10 @@ public:
     /// written only in a step that is not healthy, and stays until the steps are given up.
     [[nodiscard]] unsigned long long* not_finite(std::byte* block, int replica) const {
         return reinterpret_cast<unsigned long long*>(block + not_finite_) + replica;
+    }
+    /// The number of samples of a batch; written only where blocks are gathered.
+    [[nodiscard]] std::int64_t* samples(std::byte* block, std::size_t batch) const {
+        return reinterpret_cast<std::int64_t*>(block + samples_) + batch;
     }
     /// The report of a batch: the sum of its losses.
     [[nodiscard]] LossReport* report(std::byte* block, std::size_t batch) const {
@@ -72,8 +99,8 @@ public:
 
 private:
     static constexpr std::size_t scalars = 64;
-    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, reports_ = 0, ids_ = 0, statistics_ = 0,
-                bytes_ = 0;
+    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, samples_ = 0, reports_ = 0, ids_ = 0,
+                statistics_ = 0, bytes_ = 0, own_bytes_ = 0;
 };
 
 }  // namespace impl

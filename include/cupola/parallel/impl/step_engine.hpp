@@ -70,7 +70,7 @@ public:
           set_(set),
           agreement_(averaging, set),
           counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
-          passes_(options, set, counts_, agreement_.first_replica(), Agreement::takes_buckets),
+          passes_(options, set, counts_, Agreement::takes_buckets),
           reports_(set, counts_, options, regularized),
           statistics_(set, counts_),
           probe_(set),
@@ -357,6 +357,7 @@ void StepEngine<D, T, A>::check_step() {
     for (State& state : set_.devices()) there = there && state.queue->finished(step);
     // A collective that failed ends the queued work too; its wait throws the error.
     if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
+    set_.read_samples_of_others(step, counts_);
     if (!reports_.read(step)) roll_back(step);
     reports_.finish(step, options_.learning_rate_at(step));
     statistics_.update(step, options_);
@@ -417,12 +418,8 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
                     " updates each replica with its own samples");
         }
     }
-    const bool no_weight_here = set_.weighted() && finite && !(weight > 0);
-    require(!agreement_.sees_all_replicas() || !no_weight_here, "the weights of all samples of step ", step, " are 0");
-    if constexpr (requires { agreement_.divisor(); }) {
-        require(!no_weight_here || agreement_.divisor() != 0, "the weights of all samples of step ", step,
-                " are 0, in all ", agreement_.processes(), " processes");
-    }
+    const bool no_weight = set_.weighted() && finite && !(weight > 0);
+    require(!no_weight, "the weights of all samples of step ", step, " are 0");
     FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
 }
 

@@ -51,14 +51,8 @@ public:
     /// Returns batch number `place` of a replica; called on the thread of the replica's device.
     using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
 
-    /// `first_replica` is the number of this process's first replica among those of all processes.
-    [[gnu::cold]] TakenBatches(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                               int first_replica)
-        : options_(options),
-          set_(set),
-          counts_(counts),
-          first_replica_(first_replica),
-          taken_(static_cast<std::size_t>(set.replicas())) {}
+    [[gnu::cold]] TakenBatches(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts)
+        : options_(options), set_(set), counts_(counts), taken_(static_cast<std::size_t>(set.replicas())) {}
 
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
@@ -76,7 +70,6 @@ private:
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
-    int first_replica_;
     FixedArray<TakenBatch> taken_;
 };
 
@@ -92,6 +85,7 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     require_batch(given, set_.required_columns());
     const std::size_t number = set_.batch_number(replica, part);
     std::byte* const block = state.queue->status();
+    if (set_.gathers_blocks()) state.queue->write(set_.status(device).samples(block, number), given.size);
     if (given.size == 0) {
         if (set_.weighted()) state.queue->write(set_.status(device).report(block, number), no_loss);
         return {};
@@ -117,7 +111,7 @@ template <class D, class T>
 RngKey TakenBatches<D, T>::key_of(std::int64_t step, int part, int replica) const {
     return {.seed = options_.seed,
             .step = static_cast<std::uint32_t>(place_of(step, part)),
-            .first_sample = (first_replica_ + replica) * options_.batch_size};
+            .first_sample = replica * options_.batch_size};
 }
 
 }  // namespace impl

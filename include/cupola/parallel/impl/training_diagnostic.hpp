@@ -105,7 +105,7 @@ struct DataParallel {
     const Options options;
     const MemoryReport& memory() const;
     std::int64_t step() const;
-    int all_replicas() const;
+    ProcessNumber process() const;
     Processes* processes() const;
     int largest_of_processes(int) const;
     RunAgreement* run_agreement();

@@ -39,11 +39,11 @@ template <class Net, class Loss, class D, class Options>
 void require_same_training(Processes& processes, const Options& options);
 [[nodiscard]] std::shared_ptr<RunAgreement> make_run_agreement(Processes& processes);
 
-[[gnu::cold]] inline void require_divisible(int replicas, int devices, const Processes& processes) {
-    require(replicas % processes.count() == 0, "a training of ", replicas, replicas == 1 ? " replica" : " replicas",
-            " cannot be divided evenly between ", processes.count(), " processes");
-    require(devices <= replicas / processes.count(), "a process with ", replicas / processes.count(), " of the ",
-            replicas, " replicas must have at most as many devices, not ", devices);
+[[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes) {
+    require(replicas % processes == 0, "a training of ", replicas, replicas == 1 ? " replica" : " replicas",
+            " cannot be divided evenly between ", processes, " processes");
+    require(devices <= replicas / processes, "a process with ", replicas / processes, " of the ", replicas,
+            " replicas must have at most as many devices, not ", devices);
 }
 
 template <class Net, class Loss, class Options, class D, bool synchronized>
@@ -98,7 +98,8 @@ private:
                                .groups = options.groups,
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>()},
                               Net::layers);
-        if (processes != nullptr) require_divisible(options.replicas, options.devices, *processes);
+        const ProcessNumber process = process_of(options, processes);
+        if (process.count > 1) require_divisible(options.replicas, options.devices, process.count);
         options.moving_average.check();
         check_optimizer(options.optimizer);
         return {.replicas = options.replicas,
@@ -118,9 +119,15 @@ private:
                 .regularized = regularized,
                 .weighted = Loss::weighted,
                 .losses = functions.sums_losses ? functions.losses.size() : 0,
+                .process = process,
                 .processes = processes,
                 .averages_rows_of_all = SpansProcesses<Averaging> && !sums_of_processes<Averaging>,
                 .required = required};
+    }
+    [[nodiscard]] static ProcessNumber process_of([[maybe_unused]] const Options& options, const Processes* processes) {
+        if constexpr (AveragesBuckets<Averaging, D>)
+            return Averaging::template Collective<D>::process(options.averaging);
+        return processes == nullptr ? ProcessNumber{} : ProcessNumber{processes->count(), processes->number()};
     }
     template <class Optimizer>
     [[nodiscard]] static constexpr std::string_view ignores_factors() {

@@ -18,6 +18,8 @@
 //
 // The elements may be of bfloat16, in which NCCL then adds. The weight is a float in any case.
 //
+// In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), after the last bucket.
+//
 // The weight lies before the first element and is summed with the last bucket. A rank that finds a value that is not
 // finite before that bucket is ready reports it by a NaN in weight(): every rank's divisor is NaN then.
 //
@@ -61,12 +63,13 @@ public:
     class Member;
 
     /// Connects to the other processes, and returns when all ranks have started. `first_replicas`, one per device of this
-    /// process, names the devices in errors. Throws InvalidArgument and DeviceError.
+    /// process, names the devices in errors; `gpus` are their numbers, 0 and so on
+    /// if it is empty. Throws InvalidArgument and DeviceError.
     [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, const std::vector<int>& first_replicas,
-                                      std::int64_t elements, Calls calls = {})
+                                      std::int64_t elements, const std::vector<int>& gpus = {}, Calls calls = {})
         : elements_(elements),
           members_(first_replicas.size()),
-          group_(policy, static_cast<int>(first_replicas.size()), first_replicas, std::move(calls)) {
+          group_(policy, static_cast<int>(first_replicas.size()), first_replicas, gpus, std::move(calls)) {
         require(elements > 0, "buckets of a gradient of ", elements, " elements");
         group_.start();
     }
@@ -85,11 +88,11 @@ public:
     }
 
     /// Makes the member of a device, on a thread whose CUDA calls go to that device. `memory` is on the device, has
-    /// memory_floats(elements) floats, and must outlive this object.
-    [[gnu::cold]] Member& join(int device, float* memory) {
+    /// memory_floats(elements) floats, and must outlive this object. If `blocks` is not empty, each step gathers it.
+    [[gnu::cold]] Member& join(int device, float* memory, const RankBlocks& blocks = {}) {
         auto& member = members_[static_cast<std::size_t>(device)];
         require(member == nullptr && memory != nullptr, "device ", device, " joins once, with memory for its sums");
-        member.reset(new Member(group_, device, memory, elements_));
+        member.reset(new Member(group_, device, memory, elements_, blocks));
         return *member;
     }
     [[nodiscard]] Member& member(int device) { return *members_[static_cast<std::size_t>(device)]; }
@@ -174,6 +177,7 @@ public:
                          given_ == 1 ? " bucket was given" : " buckets were given"));
         }
         for (const GradientBucket& bucket : std::exchange(held_back_, {})) sum(bucket);
+        if (!blocks_.all.empty()) group_.gather(device_, blocks_.mine, blocks_.all, stream_.get(), step_);
         Slot& slot = slot_of(step_);
         impl::check_cuda(cudaEventRecord(slot.summed.get(), stream_.get()), "cudaEventRecord");
         impl::check_cuda(cudaStreamWaitEvent(stream, slot.summed.get(), 0), "cudaStreamWaitEvent");
@@ -228,11 +232,12 @@ private:
         impl::CudaEvent summed;
     };
 
-    Member(impl::NcclGroup<Calls>& group, int device, float* memory, std::int64_t elements)
+    Member(impl::NcclGroup<Calls>& group, int device, float* memory, std::int64_t elements, const RankBlocks& blocks)
         : group_(group),
           device_(device),
           memory_(memory),
           elements_(elements),
+          blocks_(blocks),
           pinned_(static_cast<std::size_t>(max_steps_in_flight * leading) * sizeof(float)) {
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         for (Slot& slot : slots_) {
@@ -299,6 +304,7 @@ private:
     int device_;
     float* memory_;
     std::int64_t elements_;
+    RankBlocks blocks_;
     impl::CudaPinned pinned_;
     impl::CudaStream stream_;
     impl::CudaEvent ready_, last_;

@@ -4,6 +4,7 @@
 // pass continues. The weighted rows of a device's replicas are added on that stream too.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,26 +29,27 @@ class NcclCollective<Device, Element> {
 
 public:
     NcclCollective(const NcclAllReduce& policy, const CollectiveSetup& setup)
-        : first_replica_(policy.process * setup.replicas),
-          processes_(policy.processes),
-          elements_(setup.elements),
+        : elements_(setup.elements),
           loss_scale_(setup.loss_scale),
           memory_(static_cast<std::size_t>(setup.devices)),
           weights_(memory_.size()),
-          sums_(policy, of_all(setup.first_replicas, first_replica_), setup.elements) {}
+          sums_(policy, {setup.first_replicas.begin(), setup.first_replicas.end()}, setup.elements,
+                {setup.ordinals.begin(), setup.ordinals.end()}) {}
 
     [[nodiscard]] static std::int64_t bucket_elements(const NcclAllReduce& policy) {
         return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(Element));
     }
-    [[nodiscard]] int first_replica() const { return first_replica_; }
-    [[nodiscard]] int processes() const { return processes_; }
+    [[nodiscard, gnu::cold]] static ProcessNumber process(const NcclAllReduce& policy) {
+        const NcclAllReduce started = policy.as_launched();
+        return {started.processes, started.process};
+    }
     [[nodiscard]] bool healthy() const { return sums_.healthy(); }
 
-    void join(int device, CudaQueue&, CudaContext&) {
+    void join(int device, CudaQueue&, CudaContext&, const RankBlocks& blocks) {
         CudaArena& memory = memory_[static_cast<std::size_t>(device)];
         const auto floats = static_cast<std::size_t>(AllReduce::memory_floats(elements_));
         memory = CudaArena(floats * sizeof(float), text("the summed gradients of device ", device));
-        sums_.join(device, reinterpret_cast<float*>(memory.data()));
+        sums_.join(device, reinterpret_cast<float*>(memory.data()), blocks);
     }
 
     /// The sums of the last step are read by its update until the first bucket of this step is complete.
@@ -93,13 +95,6 @@ public:
     }
 
 private:
-    [[nodiscard]] static std::vector<int> of_all(std::span<const int> here, int first) {
-        std::vector<int> result;
-        for (const int replica : here) result.push_back(first + replica);
-        return result;
-    }
-
-    int first_replica_, processes_;
     std::int64_t elements_;
     float loss_scale_;
     std::vector<CudaArena> memory_;

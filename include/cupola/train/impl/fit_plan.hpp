@@ -32,7 +32,7 @@ struct FitPlan {
     std::int64_t every = 0, patience = 0;
     double min_delta = 0;
     std::string_view quantity{};
-    bool validates = false, averages = false, restores = false, several_processes = false;
+    bool validates = false, averages = false, restores = false;
     /// The names of the metrics' results, and what is better.
     std::span<const MetricValue> metrics{};
     /// The losses of the data.

@@ -150,9 +150,6 @@ private:
         larger_is_better_ = each.larger_is_better;
     }
     require(known, ".quantity is \"", history_.quantity, "\", and the records of this run have: ", names);
-    require(!plan.several_processes || (plan.patience == 0 && !plan.restores) || history_.quantity != "loss",
-            ".quantity is \"loss\", which is of the samples of one process: .patience and .restore_best of several "
-            "processes need one of the validation");
     plan_.metrics = {};
     plan_.losses = {};
 

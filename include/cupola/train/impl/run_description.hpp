@@ -43,7 +43,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
 void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training, const Add& add) {
     const auto& options = training.options;
     add("batch_size", text(options.batch_size));
-    add("replicas", text(training.all_replicas()));
+    add("replicas", text(options.replicas));
     add("accumulation", text(options.gradient_accumulation_steps));
     add("seed", text(options.seed));
     add("optimizer", options.optimizer.description());
@@ -62,9 +62,9 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
     // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
     if constexpr (AveragesBuckets<Averaging, D>) {
-        add(machine_property::ranks, text(options.devices * (training.all_replicas() / options.replicas)));
+        add(machine_property::ranks, text(options.devices * training.process().count));
     } else if constexpr (SpansProcesses<Averaging> && sums_of_processes<Averaging>) {
-        add(machine_property::ranks, text(training.processes()->count()));
+        add(machine_property::ranks, text(training.process().count));
     }
 }
 

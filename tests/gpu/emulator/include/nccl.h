@@ -40,6 +40,7 @@ typedef enum {
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 
 typedef enum {
+    ncclInt8 = 0,
     ncclInt32 = 2,
     ncclFloat32 = 7,
     ncclFloat = 7,
@@ -76,6 +77,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
 
 #ifdef __cplusplus
 }

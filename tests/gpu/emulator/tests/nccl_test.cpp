@@ -91,6 +91,11 @@ public:
         cudaEventRecord(events_[i], streams_[i]);
         return settled;
     }
+    ncclResult_t all_gather(std::size_t i, const std::vector<char>& mine, std::vector<char>& all) {
+        const ncclResult_t called =
+            ncclAllGather(mine.data(), all.data(), mine.size(), ncclInt8, comms_[i], streams_[i]);
+        return called == ncclSuccess || called == ncclInProgress ? settle(i) : called;
+    }
     [[nodiscard]] bool done(std::size_t i, double seconds = 10) {
         return done_within(seconds, [&] { return cudaEventQuery(events_[i]) == cudaSuccess; });
     }
@@ -167,6 +172,31 @@ TEST_CASE("its all-reduce of bfloat16 rounds after each addition") {
         CHECK(buffers[rank][2] == 0x4382);  // 258 + 1 becomes 260
     }
     all.destroy();
+}
+
+TEST_CASE("its all-gather has the bytes of all ranks in their order, between all-reduces") {
+    Ranks all(3);
+    std::vector<std::vector<char>> mine(3), gathered(3, std::vector<char>(15));
+    for (std::size_t rank = 0; rank < 3; ++rank) mine[rank].assign(5, static_cast<char>('a' + rank));
+    std::vector<std::vector<float>> values = numbers(3, 4, 0);
+    const float expected = values[0][1] + values[1][1] + values[2][1];
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        CHECK(all.all_gather(rank, mine[rank], gathered[rank]) == ncclSuccess);
+        CHECK(all.all_reduce(rank, values[rank]) == ncclSuccess);
+    }
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        REQUIRE(all.done(rank));
+        CHECK(std::string(gathered[rank].begin(), gathered[rank].end()) == "aaaaabbbbbccccc");
+        CHECK(values[rank][1] == expected);
+    }
+    std::vector<char> less(4);
+    CHECK(all.all_gather(0, mine[0], gathered[0]) == ncclSuccess);
+    CHECK(all.all_gather(1, less, gathered[1]) == ncclInvalidUsage);
+    CHECK(
+        take_nccl_misuse() ==
+        "rank 1: collective 2 is an all-gather of 4 elements of type 0, and that of rank 0 is an all-gather of 5 elements "
+        "of type 0");
+    all.abort();
 }
 
 TEST_CASE("ring order adds the beginning of the buffer from rank 0 on, and its end from the last rank on") {
@@ -410,6 +440,7 @@ TEST_CASE("its constants are those of NCCL's own header, where that is installed
     CHECK(value("ncclRemoteError") == ncclRemoteError);
     CHECK(value("ncclInProgress") == ncclInProgress);
     CHECK(value("ncclSum") == ncclSum);
+    CHECK(value("ncclInt8") == ncclInt8);
     CHECK(value("ncclInt32") == ncclInt32);
     CHECK(value("ncclFloat32") == ncclFloat32);
     CHECK(value("ncclFloat64") == ncclFloat64);
@@ -420,9 +451,9 @@ TEST_CASE("its constants are those of NCCL's own header, where that is installed
     for (const char* declaration :
          {"ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config);",
           "ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError);", "ncclCommFinalize(ncclComm_t comm);",
-          "ncclCommDestroy(ncclComm_t comm);", "ncclCommAbort(ncclComm_t comm);",
-          "ncclGetUniqueId(ncclUniqueId* uniqueId);", "ncclGroupStart(void);|ncclGroupStart();",
-          "ncclGroupEnd(void);|ncclGroupEnd();"}) {
+          "ncclCommDestroy(ncclComm_t comm);", "ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,",
+          "ncclCommAbort(ncclComm_t comm);", "ncclGetUniqueId(ncclUniqueId* uniqueId);",
+          "ncclGroupStart(void);|ncclGroupStart();", "ncclGroupEnd(void);|ncclGroupEnd();"}) {
         std::stringstream choices(declaration);
         bool found = false;
         for (std::string choice; std::getline(choices, choice, '|');)

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trainings of several processes by NcclAllReduce on emulated GPUs: the same replicas, reports and parameters however many
+// processes there are, and the file of a process whose other one is killed.
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+#include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
+#include <cupola/nccl.hpp>
+
+#include "../../child_process.hpp"
+#include "../../parallel/largest_difference.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net : Sequential<Input<6, 6, 3>, Conv2d<8, 3, no_bias>, BatchNorm2d<>, ReLU, Flatten, Dropout<0.3>, Linear<10>> {
+};
+using Training = DataParallel<Net, CrossEntropy<10>, Sgd, NcclAllReduce, Cuda, AllReplicas>;
+
+constexpr int replicas = 4, steps = 5;
+constexpr std::int64_t batch = 5, features = 6 * 6 * 3, samples = 97;
+
+class Batches {
+public:
+    Batches() : values_(samples * features * sizeof(float)), labels_(samples * sizeof(std::int32_t)) {
+        initialize({values(), samples * features}, normal(1.0), 1, 1, 11, 0);
+        for (std::int64_t n = 0; n < samples; ++n) labels()[n] = static_cast<std::int32_t>(n * n % 10);
+    }
+    BatchView operator()(std::int64_t place, int replica, CudaContext&) {
+        // Replica 2 has no samples in step 1, and replica 3 fewer in each.
+        if (place == 1 && replica == 2) return {};
+        const std::int64_t first = (place * 7 + replica * 11) % (samples - batch);
+        return {values() + first * features, labels() + first, replica == 3 ? 2 : batch, Net::input_shape};
+    }
+
+private:
+    float* values() { return reinterpret_cast<float*>(values_.data()); }
+    std::int32_t* labels() { return reinterpret_cast<std::int32_t*>(labels_.data()); }
+    impl::CudaPinned values_, labels_;
+};
+
+std::string variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+template <class V>
+void write(std::ofstream& file, const std::vector<V>& values) {
+    file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(V)));
+}
+template <class V>
+std::vector<V> read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    std::vector<V> values(bytes.size() / sizeof(V));
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
+    return values;
+}
+
+int free_port() {
+    const int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    REQUIRE(bind(handle, reinterpret_cast<const sockaddr*>(&at), size) == 0);
+    REQUIRE(getsockname(handle, reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    close(handle);
+    return ntohs(at.sin_port);
+}
+
+/// The results of `count` processes, in `folder`; process 0 is killed before step `die_at`.
+std::vector<ChildResult> run_processes(int count, int devices, const std::string& folder, int die_at = -1) {
+    const std::string port = text(free_port());
+    std::vector<ChildResult> results(static_cast<std::size_t>(count));
+    std::vector<std::thread> threads;
+    for (int process = 0; process < count; ++process) {
+        threads.emplace_back([&, process] {
+            results[static_cast<std::size_t>(process)] = run_in_child(
+                "child: a process of a training", {{"RANK", text(process)},
+                                                   {"WORLD_SIZE", text(count)},
+                                                   {"MASTER_ADDR", "127.0.0.1"},
+                                                   {"MASTER_PORT", port},
+                                                   {"CUPOLA_TEST_FOLDER", folder},
+                                                   {"CUPOLA_TEST_DEVICES", text(devices)},
+                                                   {"CUPOLA_TEST_DIE_AT", text(process == 0 ? die_at : -1)}});
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+}
+
+struct Folder {
+    Folder() : path((std::filesystem::temp_directory_path() / text("cupola-processes-", getpid())).string()) {
+        std::filesystem::remove_all(path);
+        std::filesystem::create_directory(path);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() { std::filesystem::remove_all(path); }
+    std::string path;
+};
+
+}  // namespace
+
+TEST_CASE("child: a process of a training" * doctest::skip()) {
+    const std::string folder = variable("CUPOLA_TEST_FOLDER");
+    const int die_at = std::atoi(variable("CUPOLA_TEST_DIE_AT").c_str());
+    Batches batches;
+    Training::Options options;
+    options.replicas = replicas;
+    options.devices = std::atoi(variable("CUPOLA_TEST_DEVICES").c_str());
+    options.batch_size = batch;
+    options.other_batch_sizes = {2};
+    options.seed = 5;
+    options.optimizer = {.learning_rate = 0.05, .momentum = 0.9};
+    options.averaging.folder = folder;
+    options.averaging.start_seconds = 120;
+    options.averaging.step_seconds = 5;
+    options.averaging.heartbeat_seconds = 1;
+    Training training(options);
+    const ProcessNumber process = training.process();
+    std::vector<double> first, all;
+    for (int step = 0; step < steps; ++step) {
+        if (step == die_at) std::raise(SIGKILL);
+        const StepReport& report = training.step(batches);
+        REQUIRE(report.replicas.size() == replicas);
+        std::vector<double>& to = step == 0 ? first : all;
+        to.insert(to.end(), {static_cast<double>(report.samples), report.weight, report.loss});
+        for (const ReplicaReport& each : report.replicas) {
+            to.insert(to.end(), {static_cast<double>(each.samples), each.total, static_cast<double>(each.correct)});
+        }
+    }
+    const TrainingState state = training.state();
+    std::vector<float> values = state.parameters;
+    values.insert(values.end(), state.buffers.begin(), state.buffers.end());
+    const auto file = [&](const char* name) {
+        return std::ofstream(text(folder, '/', name, '-', process.count, '-', process.number), std::ios::binary);
+    };
+    std::ofstream first_file = file("first"), all_file = file("all"), values_file = file("values");
+    write(first_file, first);
+    write(all_file, all);
+    write(values_file, values);
+}
+
+TEST_CASE("1, 2 and 4 processes report all replicas alike, and train the same parameters and statistics") {
+    const Folder folder;
+    const auto path = [&](const char* name, int count, int process) {
+        return text(folder.path, '/', name, '-', count, '-', process);
+    };
+    for (const int count : {1, 2, 4}) {
+        CAPTURE(count);
+        for (const ChildResult& each : run_processes(count, count == 1 ? 2 : 1, folder.path)) {
+            INFO(each.output);
+            REQUIRE(each.passed);
+        }
+        const std::vector<double> first = read<double>(path("first", 1, 0)), all = read<double>(path("all", count, 0));
+        const std::vector<float> values = read<float>(path("values", count, 0));
+        REQUIRE(first.size() == 3 + 3 * replicas);
+        REQUIRE(values.size() == Net::parameter_elements + Net::buffer_elements);
+        CHECK(largest_difference(values, read<float>(path("values", 1, 0))) < 1e-5);
+        for (int process = 0; process < count; ++process) {
+            CAPTURE(process);
+            CHECK(read<double>(path("first", count, process)) == first);
+            CHECK(read<double>(path("all", count, process)) == all);
+            CHECK(read<float>(path("values", count, process)) == values);
+        }
+    }
+}
+
+TEST_CASE("a process of a training is killed: the other's file names step, operation and process") {
+    const Folder folder;
+    const std::vector<ChildResult> results = run_processes(2, 1, folder.path, 3);
+    std::ifstream file(folder.path + "/process-1.fault");
+    const std::string written{std::istreambuf_iterator<char>(file), {}};
+    CHECK(
+        written ==
+        "process 1: replica 2 (rank 1 of 2) in the sum of the gradients of step 3: it is not done after 5 s; the heartbeat "
+        "of rank 0 has stopped; missing: process 0\n");
+    INFO(results[1].output);
+    CHECK_FALSE(results[1].passed);
+}
