@@ -179,6 +179,7 @@ struct Training {
 };
 
 const NcclWork work{"the sum of the gradients", 57};
+constexpr float* no_values = nullptr;
 
 std::string fresh_path(const std::string& name) {
     const std::string path = (std::filesystem::temp_directory_path() / text("cupola-", getpid(), '-', name)).string();
@@ -204,7 +205,7 @@ TEST_CASE("a sum is complete before anything else is called, and its event is wa
     Training training;
     training.start();
     training.script.in_progress[handle<ncclComm_t>(102)] = 2;
-    training.communicators.sum(1, nullptr, 11, nullptr, work);
+    training.communicators.sum(1, no_values, 11, nullptr, work);
     CHECK(training.script.calls.back() == "sum 2 of 11");
     CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
     const auto event = handle<cudaEvent_t>(9);
@@ -218,7 +219,7 @@ TEST_CASE("a wait polls a thousand times before it sleeps") {
     training.script.in_progress[handle<ncclComm_t>(101)] = 100;
     training.start();
     training.script.in_progress[handle<ncclComm_t>(102)] = 900;
-    training.communicators.sum(1, nullptr, 11, nullptr, work);
+    training.communicators.sum(1, no_values, 11, nullptr, work);
     const auto event = handle<cudaEvent_t>(9);
     training.script.pending[event] = 900;
     training.communicators.wait(1, event, work);
@@ -266,7 +267,7 @@ TEST_CASE(
           std::vector<std::string>{"run_apart", "group_start", "abort 1", "abort 2", "group_end"});
     CHECK(training.communicators.failed());
     // The other rank's thread ends with the same error, and calls nothing more.
-    CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, nullptr, 11, nullptr, work); }) == message);
+    CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, no_values, 11, nullptr, work); }) == message);
     CHECK(message_of<DeviceError>([&] { training.communicators.wait(1, event, work); }) == message);
     CHECK(training.script.calls.size() == 5);
 }
@@ -299,7 +300,7 @@ TEST_CASE("an error of NCCL is reported with the call, its meaning, and NCCL's l
     SUBCASE("at once") {
         training.script.statuses["sum 1 of 5"] = ncclSystemError;
         CHECK(
-            message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
+            message_of<DeviceError>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
             "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error (peer 3 "
             "closed the connection); the heartbeats of all ranks continue: one rank is late, or waits for another collective");
     }
@@ -399,7 +400,7 @@ TEST_CASE("an error of this rank itself does not mention the heartbeats of the o
     training.script.each_turn = [] {};
     CHECK(
         message_of<DeviceError>([&] {
-            training.communicators.sum(0, nullptr, 5, nullptr, NcclWork{"the sum of the gradients", 0});
+            training.communicators.sum(0, no_values, 5, nullptr, NcclWork{"the sum of the gradients", 0});
         }) ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 0: NCCL's ncclAllReduce failed with unhandled system error");
 }
@@ -431,7 +432,7 @@ TEST_CASE("an abort that does not return ends the process at its deadline, with 
     training.script.pause = 0.25;
     const double start = training.script.time;
     CHECK(
-        message_of<Ended>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
+        message_of<Ended>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error; "
         "NCCL's ncclCommAbort had not returned 7 s later, and this process was ended");
     CHECK(training.script.time == start + 7);
@@ -464,7 +465,7 @@ TEST_CASE("a call that does not return in another thread does not delay the end 
     communicators.start(communicators.make_id());
     std::string message;
     std::thread hanging(
-        [&] { message = message_of<DeviceError>([&] { communicators.sum(1, nullptr, 5, nullptr, work); }); });
+        [&] { message = message_of<DeviceError>([&] { communicators.sum(1, no_values, 5, nullptr, work); }); });
     while (!hangs) usleep(100);
     CHECK(
         message_of<Ended>([&] { communicators.break_off(0, work, "it failed"); }) ==
