@@ -48,6 +48,9 @@ for value in 0 -1 1025 two; do
     refuses "--processes: $value is not a whole number from 1 to 1024" "${nccl[@]}" --processes "$value"
     [ "$value" = 0 ] || refuses "--process: $value is not a whole number from 0 to 1023" "${nccl[@]}" --process "$value"
 done
+through='env RANK=1' refuses 'the environment variable RANK is "1", but WORLD_SIZE is not set: a launcher sets both' "${nccl[@]}"
+through='env RANK=1 WORLD_SIZE=2 MASTER_ADDR=a' \
+    refuses 'the environment variable MASTER_ADDR is "a", but MASTER_PORT is not set: both are needed' "${nccl[@]}"
 refuses '--id-file: the path is empty' "${nccl[@]}" --id-file ''
 refuses '--plan-choices: the path is empty' "${cuda[@]}" --plan-choices ''
 [ ! -e "$work/id" ] || fail "a file was made for flags that were refused"
@@ -60,6 +63,11 @@ if [ "$2" != 1 ]; then
             --device cuda $arguments --train-dir "$work/run"
     done
     [ ! -e "$work/run" ] || fail "a folder was made for a run that cannot be"
+    # What a launcher says of its processes is printed, and flags have precedence.
+    through='env RANK=1 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711' refuses 'this program was built without CUDA' "${nccl[@]}"
+    grep -qx 'process 1 of 4, from RANK and WORLD_SIZE' "$work/output" || fail "the number of the process is not printed"
+    through='env RANK=1 WORLD_SIZE=one' refuses 'this program was built without CUDA' "${nccl[@]}" --processes 2 --process 0 --id-file "$work/id"
+    ! grep -q '^process ' "$work/output" || fail "a number of the process is printed that is not a launcher's"
 fi
 
 trains --help
