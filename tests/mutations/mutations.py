@@ -28,6 +28,7 @@ PROGRAMS = {
     ),
     "emulated/training_step": ("emulated", ["tests/gpu/training_step.cpp"]),
     "emulated/captured": ("emulated", ["tests/device/cuda_graph_test.cpp", "tests/device/cuda_step_constants_test.cpp"]),
+    "emulated/nccl_communicator": ("streams", ["tests/parallel/nccl_communicator_test.cpp"]),
     "emulated/bucket_all_reduce": ("streams", ["tests/parallel/nccl/bucket_all_reduce_test.cpp"]),
 }
 
@@ -718,6 +719,31 @@ MUTATIONS = [
         "launch(context, static_cast<std::int64_t>(«bytes / sizeof(Unit)»), CopyToPinned",
         "bytes / sizeof(Unit) - (bytes > 64 ? 1 : 0)",
         ["emulated/training_step"],
+    ),
+    # Collectives of several processes.
+    Mutation(
+        "reports_of_the_first_process",
+        "the reports of every other process are those of the first",
+        "parallel/impl/replica_set.hpp",
+        "const int rank = «process_of(replica) * device_count()» + device_of(replica);",
+        "0",
+        ["parallel/collective_processes: processes of a collective report all*"],
+    ),
+    Mutation(
+        "samples_of_others_not_read",
+        "the numbers of samples of other processes' batches are not read",
+        ENGINE,
+        "«set_.read_samples_of_others(step, counts_);»",
+        "",
+        ["parallel/collective_processes: processes of a collective report all*"],
+    ),
+    Mutation(
+        "deadline_of_the_watch_ignored",
+        "a process that leaves because of an error of NCCL watches heartbeats beyond its deadline",
+        "parallel/impl/nccl_ranks.hpp",
+        "std::clamp(«member.deadline - start», least_watch_seconds, heartbeat_seconds())",
+        "1e9",
+        ["emulated/nccl_communicator: with a folder a process that waits in vain*"],
     ),
     # Sums by NCCL.
     Mutation(
