@@ -53,6 +53,21 @@ TEST_CASE("a run that another callback has stopped stays stopped") {
     CHECK(run.stop);
 }
 
+TEST_CASE("one of several processes ignores a second SIGTERM, and a second SIGINT ends it") {
+    for (const int first : {SIGINT, SIGTERM}) {
+        CHECK(status_of([&] {
+                  const StopOnSignal signals(true);
+                  std::raise(first);
+                  std::raise(SIGTERM);
+              }) == 0);
+        CHECK(WTERMSIG(status_of([&] {
+                  const StopOnSignal signals(true);
+                  std::raise(first);
+                  std::raise(SIGINT);
+              })) == SIGINT);
+    }
+}
+
 TEST_CASE("the second signal, whichever of the two, ends the process at once") {
     for (const int first : {SIGINT, SIGTERM}) {
         for (const int second : {SIGINT, SIGTERM}) {

@@ -39,17 +39,17 @@ public:
         if (directory_ != nullptr) directory_->require_best_of(layers);
     }
 
-    /// Whether all processes want to save.
-    [[nodiscard]] bool all_save(bool wants) {
+    /// Whether all processes want to save. The step is for the message about a process that does not respond.
+    [[nodiscard]] bool all_save(bool wants, std::int64_t step = -1) {
         if (agreement_ == nullptr) return wants;
-        return agreement_->largest({operation}, wants ? 0 : 1) == 0;
+        return agreement_->largest({operation, step}, wants ? 0 : 1) == 0;
     }
 
     /// `make()`, if it succeeds on all processes, with the same result.
-    [[nodiscard, gnu::cold]] Checkpoint same_on_all(FunctionRef<Checkpoint()> make) {
+    [[nodiscard, gnu::cold]] Checkpoint same_on_all(FunctionRef<Checkpoint()> make, std::int64_t at = -1) {
         if (agreement_ == nullptr) return make();
         Checkpoint checkpoint;
-        agreement_->attempt({operation}, [&] { checkpoint = make(); });
+        agreement_->attempt({operation, at}, [&] { checkpoint = make(); });
         const std::int64_t step = checkpoint.state.step;
         if (const auto other = agreement_->first_difference({operation, step}, impl::digest_of(checkpoint)))
             throw ReplicasDiffer(text("process ", other->first, " has another ", other->second,

@@ -111,7 +111,7 @@ public:
     void on_end(Run&) {
         const bool wants = training_->step() != saved_ && training_->healthy();
         if constexpr (agrees) {
-            if (directory_->all_save(wants)) save();
+            if (directory_->all_save(wants, training_->step())) save();
         } else {
             if (wants) save();
         }
@@ -130,7 +130,7 @@ private:
 
     [[nodiscard, gnu::cold]] Checkpoint agreed() const {
         if constexpr (agrees) {
-            return directory_->same_on_all([this] { return made(); });
+            return directory_->same_on_all([this] { return made(); }, training_->step());
         } else {
             return made();
         }

@@ -215,14 +215,16 @@ private:
                 directory.emplace(training, folder_ ? &*folder_ : nullptr);
                 checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
-            signals.emplace();  // during training: a Ctrl-C in the evaluation ends the process
+            bool several = false;
+            if constexpr (requires { training.processes(); }) several = training.processes() != nullptr;
+            signals.emplace(several);  // during training: a Ctrl-C in the evaluation ends the process
             return best;
         };
         history_ = impl::fit_from(begin, training, batches, options, to_output, to_log, Progress{}, callbacks...,
                                   summaries, checkpoints, records, signals);
         int signal = signals.get()->signal();
+        if (agreement != nullptr) signal = agreement->largest({"the end of the run", training.step()}, signal);
         signals.reset();
-        if (agreement != nullptr) signal = agreement->largest({"the end of the run"}, signal);
         if (folder_ && summary_every() > 0 && history_.steps > 0) {
             output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
         }
