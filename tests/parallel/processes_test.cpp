@@ -38,12 +38,12 @@ void check_equal(const Case& c, const Statistics& statistics) {
     Case alone = c;
     alone.devices = 1;
     const std::vector<std::byte> expected = trace_of_one(alone, statistics);
-    for (const int count : {1, 2, 4}) {
+    for (const int count : {1, 2, 3, 4}) {
         if (c.devices > 4 / count) continue;
         for (const bool shares : {true, false}) {
             CAPTURE(count);
             CAPTURE(shares);
-            Hub hub(count, shares);
+            Hub hub(count, shares, count == 3);
             std::vector<std::vector<std::byte>> traces(static_cast<std::size_t>(count));
             const auto errors = on_threads(count, [&](int number) {
                 const ThreadConcatMean averaging{.hub = &hub, .number = number};
@@ -62,7 +62,7 @@ void check_equal(const Case& c, const Statistics& statistics) {
 
 }  // namespace
 
-TEST_CASE("1, 2 and 4 processes have the bits of one, with each policy for statistics") {
+TEST_CASE("1, 2 and 4 processes, and 3 that are left, have the bits of one, with each policy for statistics") {
     for (int which = 0; which < 4; ++which) {
         CAPTURE(which);
         check_equal({.unequal = which % 2 == 1, .accumulation = 1 + which / 2}, AnyStatistics{which});
@@ -161,6 +161,27 @@ TEST_CASE("a loss or a gradient that is not finite is reported by all processes 
         CHECK(outcome.next_steps == std::vector<std::int64_t>{0, 0});
         CHECK(outcome.parameters_are_equal);
     }
+}
+
+TEST_CASE("the sample at which a loss is not finite is found by three processes that are left of four") {
+    const Case c;
+    Batches spoiled(c);
+    spoiled.spoil(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
+    Hub hub(3, true, true);
+    std::vector<int> replicas(3, -1);
+    const auto errors = on_threads(3, [&](int number) {
+        processes::Training<ThreadConcatMean, AnyStatistics> training(
+            processes::options_of(c, ThreadConcatMean{.hub = &hub, .number = number}, AnyStatistics{}));
+        try {
+            training.step(spoiled);
+        } catch (const DivergedError& error) {
+            replicas[static_cast<std::size_t>(number)] = error.replica;
+            throw;
+        }
+    });
+    CHECK(replicas == std::vector<int>(3, 2));  // in the last process, which has two
+    CHECK(errors[0].find("sample 0 of its batch is not finite") != std::string::npos);
+    CHECK(errors == std::vector<std::string>(3, errors[0]));
 }
 
 namespace {

@@ -71,3 +71,26 @@ TEST_CASE("the devices' columns follow each other, cover all, and meet at whole 
         }
     }
 }
+
+TEST_CASE("replicas are on the processes in contiguous blocks, of which none is larger than another by more than one") {
+    for (int replicas = 1; replicas <= 13; ++replicas) {
+        for (int processes = 1; processes <= replicas; ++processes) {
+            int next = 0;
+            for (int process = 0; process < processes; ++process) {
+                const ReplicaPlacement placement(replicas, 1, false, processes, process);
+                CHECK(placement.replicas_here() >= replicas / processes);
+                CHECK(placement.replicas_here() <= placement.max_replicas_per_process());
+                CHECK(placement.first_replica(0) == next);
+                CHECK(placement.first_replica(1) == placement.first_replica_of_process(process + 1));
+                for (int r = 0; r < replicas; ++r) CHECK(placement.is_here(r) == (placement.process_of(r) == process));
+                next += placement.replicas_here();
+            }
+            CHECK(next == replicas);
+        }
+    }
+    const ReplicaPlacement even(8, 2, false, 2, 1), uneven(7, 2, false, 3, 2);
+    CHECK(even.max_replicas_per_process() == 4);
+    CHECK(uneven.max_replicas_per_process() == 3);
+    CHECK(uneven.first_replica(0) == 4);
+    CHECK(uneven.first_replica(1) == 5);
+}

@@ -32,7 +32,10 @@
 /// Where the messages of all threads are.
 class Hub {
 public:
-    explicit Hub(int count, bool shares) : count_(count), shares_(shares), parts_(static_cast<std::size_t>(count)) {}
+    /// `survivors`: whether the processes are left of more.
+    explicit Hub(int count, bool shares, bool survivors = false)
+        : count_(count), shares_(shares), survivors_(survivors), parts_(static_cast<std::size_t>(count)) {}
+    [[nodiscard]] bool survivors() const { return survivors_; }
     [[nodiscard]] int count() const { return count_; }
     [[nodiscard]] bool shares() const { return shares_; }
     /// The number of messages so far.
@@ -89,7 +92,7 @@ public:
 
 private:
     int count_;
-    bool shares_;
+    bool shares_, survivors_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::tuple<Channel, int, int>, std::deque<std::vector<std::byte>>> waiting_;
@@ -101,7 +104,7 @@ private:
 
 class ThreadProcesses : public cupola::Processes {
 public:
-    ThreadProcesses(Hub& hub, int number) : Processes(hub.count(), number), hub_(hub) {}
+    ThreadProcesses(Hub& hub, int number) : Processes(hub.count(), number, hub.survivors()), hub_(hub) {}
 
     void exchange(const cupola::ExchangeName& name, std::span<const cupola::ProcessMessage> outgoing,
                   std::span<const cupola::ProcessMessage> incoming) override {

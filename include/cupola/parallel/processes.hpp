@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,14 @@ struct ExchangeName {
     std::int64_t step = -1;
 };
 
+/// Processes of the training do not exist any more, and those that are left can go on without them.
+class ProcessLost : public DeviceError {
+public:
+    /// `waits_since` is the time, by monotonic_seconds, from which on this process has waited for the others.
+    ProcessLost(const std::string& what, double waits_since) : DeviceError(what), since(waits_since) {}
+    double since;
+};
+
 /// Bytes for a process, or from it.
 struct ProcessMessage {
     int process = 0;
@@ -38,8 +47,9 @@ struct ProcessMessage {
 
 /// The processes of one training, seen from one of them. The members are called by one thread at a time, on each process in
 /// the same order and with the same steps; begin_sum() is called on the threads of devices, so its place among calls of other
-/// members may differ, but not that among its own. They throw DeviceError where the engine fails. An engine ends the process, or
-/// throws, when another process has not responded at a deadline.
+/// members may differ, but not that among its own. They throw DeviceError where the engine fails, and ProcessLost where the
+/// processes that are left can go on. An engine ends the process, or throws, when another process has not responded at a
+/// deadline.
 class Processes {
 public:
     Processes(const Processes&) = delete;
@@ -49,6 +59,9 @@ public:
     [[nodiscard]] int count() const { return count_; }
     /// The number of this process, from 0.
     [[nodiscard]] int number() const { return number_; }
+    /// Whether these are left of more processes, and then have taken over the replicas of the others: their number need not
+    /// divide that of the replicas.
+    [[nodiscard]] bool are_survivors() const { return are_survivors_; }
 
     /// Sends and receives, and returns when all of it is complete. To and from a process there are at most one message each,
     /// of the size that the other one expects; none to the own process.
@@ -72,7 +85,8 @@ public:
 
 protected:
     /// Throws InvalidArgument if `number` is none of `count`.
-    Processes(int count, int number) : count_(count), number_(number) {
+    Processes(int count, int number, bool are_survivors = false)
+        : count_(count), number_(number), are_survivors_(are_survivors) {
         require(count >= 1 && number >= 0 && number < count, "process ", number, " is none of ", count);
     }
 
@@ -83,6 +97,7 @@ private:
     };
 
     int count_, number_;
+    bool are_survivors_;
     std::vector<BegunSum> begun_;
 };
 

@@ -138,8 +138,7 @@ template <class D, class T>
 ProcessAgreement<D, T>::ProcessAgreement(ReplicaSet<D, T>& set)
     : Base(set),
       processes_(*set.processes()),
-      records_(processes_, set.replicas_per_process(), set.gradient_accumulation_steps(), set.losses(),
-               set.network().buffer_elements),
+      records_(processes_, set, set.gradient_accumulation_steps(), set.losses(), set.network().buffer_elements),
       votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(set.replicas())) * sizeof(Ends)),
       hashes_(static_cast<std::size_t>(set.device_count())),
       finite_(hashes_.size()),
@@ -300,29 +299,30 @@ void ProcessAgreement<D, T>::exchange_votes(std::int64_t step) {
 template <class D, class T>
 void ProcessAgreement<D, T>::exchange_sums(std::int64_t step, const std::exception_ptr& error, double* sums,
                                            std::size_t size, std::span<const double*> contributions) {
-    const auto here = static_cast<std::size_t>(set_.replicas_per_process());
-    const std::size_t bytes_of_sums = here * size * sizeof(double), flags = here * sizeof(std::int64_t);
-    if (!made_sums_) sums_ = ProcessGather(processes_, sizeof(StepOfProcess) + flags + bytes_of_sums);
+    const auto most = static_cast<std::size_t>(set_.max_replicas_per_process());
+    const std::size_t bytes_of_sums = size * sizeof(double), flags = most * sizeof(std::int64_t);
+    if (!made_sums_) sums_ = ProcessGather(processes_, sizeof(StepOfProcess) + flags + most * bytes_of_sums);
     made_sums_ = true;
-    const auto first_of = [&](int p) { return static_cast<std::size_t>(p) * here; };
-    const std::size_t mine = first_of(processes_.number());
+    const auto first_of = [&](int p) { return static_cast<std::size_t>(set_.first_replica_of_process(p)); };
+    const auto replicas_of = [&](int p) { return static_cast<std::size_t>(set_.replicas_of_process(p)); };
+    const std::size_t mine = first_of(processes_.number()), here = replicas_of(processes_.number());
     begin_block(sums_.mine(), step, error);
     for (std::size_t i = 0; i < here; ++i) {
         const std::int64_t there = contributions[mine + i] != nullptr ? 1 : 0;
         std::memcpy(sums_.mine() + sizeof(StepOfProcess) + i * sizeof there, &there, sizeof there);
     }
-    std::memcpy(sums_.mine() + sizeof(StepOfProcess) + flags, sums + mine * size, bytes_of_sums);
+    std::memcpy(sums_.mine() + sizeof(StepOfProcess) + flags, sums + mine * size, here * bytes_of_sums);
     sums_.run({"the statistics of the batches", step});
     require_all_in_step(sums_, processes_, step);
     for (int p = 0; p < processes_.count(); ++p) {
         if (p == processes_.number()) continue;
         const std::byte* const from = sums_.of(p) + sizeof(StepOfProcess);
-        for (std::size_t i = 0; i < here; ++i) {
+        for (std::size_t i = 0; i < replicas_of(p); ++i) {
             std::int64_t there = 0;
             std::memcpy(&there, from + i * sizeof there, sizeof there);
             contributions[first_of(p) + i] = there != 0 ? sums + (first_of(p) + i) * size : nullptr;
         }
-        std::memcpy(sums + first_of(p) * size, from + flags, bytes_of_sums);
+        std::memcpy(sums + first_of(p) * size, from + flags, replicas_of(p) * bytes_of_sums);
     }
 }
 
@@ -353,15 +353,17 @@ void ProcessAgreement<D, T>::require_same_hashes(std::int64_t step, std::uint64_
 template <class D, class T>
 void ProcessAgreement<D, T>::exchange_texts(std::int64_t step, std::span<std::string> of_replicas) {
     std::string joined;
-    const auto here = static_cast<std::size_t>(set_.replicas_per_process());
-    for (std::size_t i = 0; i < here; ++i)
-        joined += of_replicas[static_cast<std::size_t>(set_.first_replica(0)) + i] + '\n';
+    for (int r = 0; r < set_.replicas(); ++r) {
+        if (set_.is_here(r)) joined += of_replicas[static_cast<std::size_t>(r)] + '\n';
+    }
     const std::vector<std::string> all =
         gathered_texts(processes_, {"the search for what is not finite", step}, joined);
-    for (std::size_t r = 0; r < of_replicas.size(); ++r) {
-        std::string_view rest = all[r / here];
-        for (std::size_t i = 0; i < r % here; ++i) rest.remove_prefix(std::min(rest.size(), rest.find('\n') + 1));
-        of_replicas[r] = std::string(rest.substr(0, rest.find('\n')));
+    for (int r = 0; r < set_.replicas(); ++r) {
+        const int process = set_.process_of(r);
+        std::string_view rest = all[static_cast<std::size_t>(process)];
+        for (int i = set_.first_replica_of_process(process); i < r; ++i)
+            rest.remove_prefix(std::min(rest.size(), rest.find('\n') + 1));
+        of_replicas[static_cast<std::size_t>(r)] = std::string(rest.substr(0, rest.find('\n')));
     }
 }
 

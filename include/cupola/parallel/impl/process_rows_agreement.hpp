@@ -78,7 +78,7 @@ ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, ReplicaSet<
       rows_(static_cast<std::size_t>(set.device_count())) {
     for (WeightedRows& each : rows_) each = WeightedRows(set.replicas());
     const int next = (processes_.number() + 1) % processes_.count();
-    const bool in_common = set.row(next * set.replicas_per_process()) != nullptr;
+    const bool in_common = set.row(set.first_replica_of_process(next)) != nullptr;
     if (!in_common) messages_ = {set, slice_, processes_};
 }
 

@@ -28,13 +28,13 @@ public:
     ReplicaGradients(const ReplicaPlacement& placement, std::int64_t elements, bool has_averages)
         : elements_(elements),
           has_averages_(has_averages),
-          replicas_here_(placement.replicas_per_process()),
+          placement_(placement),
           rows_(static_cast<std::size_t>(placement.replicas())),
           averages_(static_cast<std::size_t>(placement.device_count())),
           arenas_(2 * averages_.size()) {}
 
     /// The bytes of all rows of this process together, and of all averages.
-    [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * static_cast<std::size_t>(replicas_here_); }
+    [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * replicas_here(); }
     [[nodiscard]] std::size_t average_bytes() const;
 
     /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
@@ -50,10 +50,11 @@ public:
 
 private:
     [[nodiscard]] std::size_t arena_bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
+    [[nodiscard]] std::size_t replicas_here() const { return static_cast<std::size_t>(placement_.replicas_here()); }
 
     std::int64_t elements_;
     bool has_averages_;
-    int replicas_here_;
+    ReplicaPlacement placement_;
     FixedArray<float*> rows_, averages_;
     FixedArray<typename D::Arena> arenas_;
 };
@@ -69,7 +70,7 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
     const auto index = static_cast<std::size_t>(device);
     if (D::host_memory) {
         if (device > 0) return;
-        last = first + replicas_here_;
+        last = first + placement_.replicas_here();
     }
     typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
     rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
@@ -90,12 +91,12 @@ template <class D>
 bool ReplicaGradients<D>::place_in_shared(Processes& processes) {
     // The average is behind the rows of the last process.
     const bool last = processes.number() + 1 == processes.count();
-    const std::vector<std::byte*> parts =
-        processes.share(arena_bytes() * static_cast<std::size_t>(replicas_here_ + (last ? 1 : 0)));
+    const std::vector<std::byte*> parts = processes.share(arena_bytes() * (replicas_here() + (last ? 1 : 0)));
     if (parts.empty()) return false;
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-        const auto here = static_cast<std::size_t>(replicas_here_);
-        rows_[r] = reinterpret_cast<float*>(parts[r / here]) + static_cast<std::int64_t>(r % here) * elements_;
+    for (int r = 0; r < placement_.replicas(); ++r) {
+        const int process = placement_.process_of(r);
+        rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(parts[static_cast<std::size_t>(process)]) +
+                                             (r - placement_.first_replica_of_process(process)) * elements_;
     }
     for (float*& each : averages_) each = rows_[rows_.size() - 1] + elements_;
     return true;

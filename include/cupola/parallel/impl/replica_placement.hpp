@@ -17,7 +17,7 @@ namespace impl {
 class ReplicaPlacement {
 public:
     /// `own_parameters`: whether each replica, and not each device, has its own parameters. This process is number `process`
-    /// of `processes`, whose number divides that of the replicas.
+    /// of `processes`, of which each has at least one replica and none more than one beyond another's.
     ReplicaPlacement(int replicas, int devices, bool own_parameters, int processes = 1, int process = 0)
         : replicas_(replicas),
           devices_(devices),
@@ -27,10 +27,22 @@ public:
 
     /// The replicas of all processes.
     [[nodiscard]] int replicas() const { return replicas_; }
-    [[nodiscard]] int replicas_per_process() const { return replicas_ / processes_; }
     [[nodiscard]] int process_count() const { return processes_; }
     [[nodiscard]] int process_number() const { return process_; }
-    [[nodiscard]] int process_of(int replica) const { return replica / replicas_per_process(); }
+    /// The first replica of a process; for the number of processes, the number of replicas.
+    [[nodiscard]] int first_replica_of_process(int process) const {
+        return static_cast<int>(static_cast<std::int64_t>(replicas_) * process / processes_);
+    }
+    [[nodiscard]] int replicas_of_process(int process) const {
+        return first_replica_of_process(process + 1) - first_replica_of_process(process);
+    }
+    /// The process that has a replica: the last whose first replica is not behind it.
+    [[nodiscard]] int process_of(int replica) const {
+        return static_cast<int>(((static_cast<std::int64_t>(replica) + 1) * processes_ - 1) / replicas_);
+    }
+    /// The replicas of this process, and the largest number of a process.
+    [[nodiscard]] int replicas_here() const { return replicas_of_process(process_); }
+    [[nodiscard]] int max_replicas_per_process() const { return (replicas_ + processes_ - 1) / processes_; }
     /// The devices of this process.
     [[nodiscard]] int device_count() const { return devices_; }
     [[nodiscard]] bool is_here(int replica) const {
@@ -38,21 +50,24 @@ public:
     }
 
     /// The first replica of a device; for device_count(), the end of this process's replicas.
-    [[nodiscard]] int first_replica(int device) const { return process_ * replicas_per_process() + before(device); }
+    [[nodiscard]] int first_replica(int device) const { return first_of(process_, device); }
     [[nodiscard]] int replicas_of(int device) const { return first_replica(device + 1) - first_replica(device); }
     /// The largest number of replicas of a device.
-    [[nodiscard]] int max_replicas_per_device() const { return (replicas_per_process() + devices_ - 1) / devices_; }
+    [[nodiscard]] int max_replicas_per_device() const { return (replicas_here() + devices_ - 1) / devices_; }
     /// The device of a replica, in its process: every process has the same number of devices.
     [[nodiscard]] int device_of(int replica) const {
+        const int process = process_of(replica);
         int device = 0;
-        while (before(device + 1) <= replica % replicas_per_process()) ++device;
+        while (first_of(process, device + 1) <= replica) ++device;
         return device;
     }
     /// The number of a replica among those of its device.
-    [[nodiscard]] int local(int replica) const { return replica % replicas_per_process() - before(device_of(replica)); }
+    [[nodiscard]] int local(int replica) const { return replica - first_of(process_of(replica), device_of(replica)); }
     /// The number of a replica's batch among those of its device in a step.
     [[nodiscard]] std::size_t batch_number(int replica, int part) const {
-        return static_cast<std::size_t>(part * replicas_of(device_of(replica)) + local(replica));
+        const int process = process_of(replica), device = device_of(replica);
+        const int on_device = first_of(process, device + 1) - first_of(process, device);
+        return static_cast<std::size_t>(part * on_device + local(replica));
     }
 
     // The copies of the parameters, of their averages and of the optimiser's state. Those of a device are numbered from 0.
@@ -88,9 +103,10 @@ public:
     }
 
 private:
-    /// The replicas of a process that are on the devices before this one.
-    [[nodiscard]] int before(int device) const {
-        return static_cast<int>(static_cast<std::int64_t>(replicas_per_process()) * device / devices_);
+    /// The first replica of a device of a process; for device_count(), the end of the process's replicas.
+    [[nodiscard]] int first_of(int process, int device) const {
+        return first_replica_of_process(process) +
+               static_cast<int>(static_cast<std::int64_t>(replicas_of_process(process)) * device / devices_);
     }
     static constexpr std::int64_t unit = 1024;
     /// The first column of a process, in units.

@@ -19,6 +19,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
+#include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -72,18 +73,17 @@ struct HashesOfProcess {
 
 class ReplicaRecords {
 public:
-    ReplicaRecords() = default;
-    /// `replicas` are those of each process; `parts`, `losses` and `buffers` are as in StatusBlock.
-    [[gnu::cold]] ReplicaRecords(Processes& processes, int replicas, int parts, std::size_t losses,
+    /// `parts`, `losses` and `buffers` are as in StatusBlock.
+    [[gnu::cold]] ReplicaRecords(Processes& processes, const ReplicaPlacement& placement, int parts, std::size_t losses,
                                  std::int64_t buffers)
-        : replicas_(replicas),
+        : placement_(placement),
           parts_(parts),
           reports_(1 + losses),
           id_(sizeof(std::int64_t) + reports_ * sizeof(LossReport)),
           statistics_(id_ + sizeof(IdReport)),
           buffers_(static_cast<std::size_t>(buffers)),
           bytes_((statistics_ + buffers_ * sizeof(float) + 7) / 8 * 8),
-          gather_(processes, head + static_cast<std::size_t>(replicas * parts) * bytes_) {}
+          gather_(processes, head + static_cast<std::size_t>(placement.max_replicas_per_process() * parts) * bytes_) {}
 
     [[nodiscard]] ProcessGather& gather() { return gather_; }
 
@@ -91,7 +91,7 @@ public:
     /// several, `bad_id` is that of its ids and `statistics` its batch statistics.
     void write(int replica, int part, std::int64_t samples, const LossReport* report, const LossReport* losses,
                const IdReport& bad_id, const float* statistics) {
-        std::byte* const record = gather_.mine() + place(replica, part);
+        std::byte* const record = gather_.mine() + place(placement_.process_of(replica), replica, part);
         std::memcpy(record, &samples, sizeof samples);
         if (samples == 0) return;
         std::byte* const reports = record + sizeof samples;
@@ -131,16 +131,17 @@ public:
 private:
     static constexpr std::size_t head = sizeof(StepOfProcess) + sizeof(HashesOfProcess);
 
-    /// Replicas are divided evenly, in order.
-    [[nodiscard]] std::size_t place(int replica, int part) const {
-        const int here = replica % replicas_;
+    [[nodiscard]] std::size_t place(int process, int replica, int part) const {
+        const int here = replica - placement_.first_replica_of_process(process);
         return head + static_cast<std::size_t>(here * parts_ + part) * bytes_;
     }
     [[nodiscard]] const std::byte* record_of(int replica, int part) const {
-        return gather_.of(replica / replicas_) + place(replica, part);
+        const int process = placement_.process_of(replica);
+        return gather_.of(process) + place(process, replica, part);
     }
 
-    int replicas_ = 1, parts_ = 1;
+    ReplicaPlacement placement_;
+    int parts_ = 1;
     std::size_t reports_ = 1, id_ = 0, statistics_ = 0, buffers_ = 0, bytes_ = 0;
     ProcessGather gather_;
 };

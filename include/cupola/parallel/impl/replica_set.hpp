@@ -291,7 +291,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     const std::size_t arena = elements() * sizeof(float);
     MemoryReport memory;
     memory.devices = setup_.devices;
-    memory.replicas = replicas_per_process();
+    memory.replicas = replicas_here();
     const auto copies = static_cast<std::size_t>(max_copies_per_device());
     const std::size_t copied = arena * copies;
     memory.parameters = all_elements() * sizeof(float) * copies;
@@ -300,14 +300,14 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     memory.moving_average = setup_.moving_average ? copied : 0;
     memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
     if (setup_.synchronized) memory.arenas = max_replicas_per_device();
-    memory.statistics = memory.buffers * static_cast<std::size_t>(replicas_per_process()) *
+    memory.statistics = memory.buffers * static_cast<std::size_t>(replicas_here()) *
                         static_cast<std::size_t>(setup_.gradient_accumulation_steps);
     memory.gradients = gradients_.row_bytes();
     memory.average = gradients_.average_bytes();
     if (!D::host_memory) {
         std::size_t sample = 0;
         for (const RequiredColumn& each : setup_.required) sample += each.column.bytes();
-        memory.batches = static_cast<std::size_t>(setup_.batch_size * replicas_per_process()) * sample;
+        memory.batches = static_cast<std::size_t>(setup_.batch_size * replicas_here()) * sample;
     }
     memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
     memory.plan.activations = planned_activation_bytes(network_.layers, network_.fusion, setup_.batch_size, sizeof(T));

@@ -140,13 +140,13 @@ private:
 template <class D, class T, class Element>
 SliceMessages<D, T, Element>::SliceMessages(ReplicaSet<D, T>& set, ColumnRange slice, const Processes& processes)
     : elements_(set.network().trained_elements), slice_(slice) {
-    const int me = processes.number(), here = set.replicas_per_process();
+    const int me = processes.number();
     const std::int64_t width = slice.end - slice.begin;
     const auto received = static_cast<std::size_t>(set.replicas() * width);
     received_ = FixedArray<float>(std::max<std::size_t>(1, received));
     Element *rows = nullptr, *average = nullptr;
     if constexpr (packs) {
-        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(here * elements_));
+        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(set.replicas_here() * elements_));
         packed_received_ = FixedArray<Element>(received);
         packed_average_ = FixedArray<Element>(set.elements());
         rows = packed_received_.data();
@@ -158,9 +158,9 @@ SliceMessages<D, T, Element>::SliceMessages(ReplicaSet<D, T>& set, ColumnRange s
     for (int p = 0; p < processes.count(); ++p) {
         if (p == me) continue;
         const auto [begin, end] = set.columns_of_process(p, elements_);
-        for (int r = 0; r < here; ++r) {
-            rows_out_.add(p, packed_row(set, me * here + r) + begin, end - begin);
-            rows_in_.add(p, rows + (p * here + r) * width, width);
+        for (int r = 0; r < set.replicas(); ++r) {
+            if (set.is_here(r)) rows_out_.add(p, packed_row(set, r) + begin, end - begin);
+            if (set.process_of(r) == p) rows_in_.add(p, rows + r * width, width);
         }
         average_out_.add(p, average + slice.begin, width);
         average_in_.add(p, average + begin, end - begin);

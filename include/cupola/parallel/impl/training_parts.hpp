@@ -39,9 +39,10 @@ template <class Net, class Loss, class D, class Options>
 void require_same_training(Processes& processes, const Options& options);
 [[nodiscard]] std::shared_ptr<RunAgreement> make_run_agreement(Processes& processes);
 
-[[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes) {
-    require(replicas % processes == 0, "a training of ", replicas, replicas == 1 ? " replica" : " replicas",
-            " cannot be divided evenly between ", processes, " processes");
+/// `survivors`: whether the processes are left of more, and so may divide the replicas unevenly.
+[[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes, bool survivors = false) {
+    require(replicas % processes == 0 || survivors, "a training of ", replicas,
+            replicas == 1 ? " replica" : " replicas", " cannot be divided evenly between ", processes, " processes");
     require(devices <= replicas / processes, "a process with ", replicas / processes, " of the ", replicas,
             " replicas must have at most as many devices, not ", devices);
 }
@@ -99,7 +100,10 @@ private:
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>()},
                               Net::layers);
         const ProcessNumber process = process_of(options, processes);
-        if (process.count > 1) require_divisible(options.replicas, options.devices, process.count);
+        if (process.count > 1) {
+            const bool survivors = processes != nullptr && processes->are_survivors();
+            require_divisible(options.replicas, options.devices, process.count, survivors);
+        }
         options.moving_average.check();
         check_optimizer(options.optimizer);
         return {.replicas = options.replicas,
