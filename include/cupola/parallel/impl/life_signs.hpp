@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LifeSigns: what a process can prove about the end of another one of the same machine. A library of communication reports that
+// it does not reach a process, which may be stopped, or behind a cut connection, and still go on with the training. The system
+// knows whether the process exists; and a process that ends by itself, because of an error or at a deadline, says so before, in
+// memory that all of the machine read. What is left is a process that was killed, alone.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <type_traits>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The sign of one process. Memory of zeros is that of no process.
+struct LifeSign {
+    /// The process's number in the system, and the place that has such numbers: a container may have its own.
+    std::atomic<std::int64_t> id, where;
+    /// Not 0 once the process is about to end by itself.
+    std::atomic<std::int32_t> leaves;
+};
+static_assert(std::is_trivially_destructible_v<LifeSign> && std::atomic<std::int64_t>::is_always_lock_free);
+
+/// Whether the system has a process of this number that has not ended: one whose end its parent has not seen yet, has.
+[[nodiscard, gnu::cold]] inline bool process_exists(std::int64_t id) {
+    if (kill(static_cast<pid_t>(id), 0) != 0 && errno == ESRCH) return false;
+    const int file = open(text("/proc/", id, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return errno != ENOENT;
+    char line[512] = {};
+    const ssize_t length = read(file, line, sizeof line - 1);
+    close(file);
+    if (length <= 0) return errno != ESRCH;
+    // <id> (<name>) <state>: the name may have any characters.
+    const char* const name_end = std::strrchr(line, ')');
+    const char state = name_end != nullptr && name_end[1] == ' ' ? name_end[2] : '?';
+    return state != 'Z' && state != 'X';
+}
+
+class LifeSigns {
+public:
+    LifeSigns() = default;
+    /// `signs` is memory of bytes_of(count) bytes, all 0 at first, that the processes of a machine have in common.
+    LifeSigns(std::byte* signs, int count) : signs_(reinterpret_cast<LifeSign*>(signs)), count_(count) {}
+    [[nodiscard]] static std::size_t bytes_of(int count) { return static_cast<std::size_t>(count) * sizeof(LifeSign); }
+
+    /// Called by process `number` itself.
+    [[gnu::cold]] void begin(int number) {
+        LifeSign& mine = of(number);
+        mine.where = place();
+        mine.leaves = 0;
+        mine.id = getpid();
+    }
+    /// What a process writes 1 to before it ends by itself.
+    [[nodiscard]] std::atomic<std::int32_t>* leaves(int number) const { return &of(number).leaves; }
+
+    /// Whether a process has said that it ends by itself.
+    [[nodiscard]] bool has_left(int number) const { return of(number).leaves != 0; }
+    /// Whether a process is known not to exist any more, and has not ended by itself. Waits up to a second for a process
+    /// that is being ended. False for a process of another machine.
+    [[nodiscard, gnu::cold]] bool was_killed(int number) const {
+        const LifeSign& sign = of(number);
+        if (sign.id == 0 || sign.where != place()) return false;
+        const double until = monotonic_seconds() + 1;
+        while (process_exists(sign.id)) {
+            if (sign.leaves != 0 || monotonic_seconds() > until) return false;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return sign.leaves == 0;
+    }
+
+private:
+    [[nodiscard]] LifeSign& of(int number) const {
+        require(number >= 0 && number < count_, "process ", number, " is none of ", count_);
+        return signs_[number];
+    }
+    [[nodiscard, gnu::cold]] static std::int64_t place() {
+        struct stat status {};
+        return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::int64_t>(status.st_ino) : -1;
+    }
+
+    LifeSign* signs_ = nullptr;
+    int count_ = 0;
+};
+
+/// Whether those that are left of `before` processes are the ones that may go on: more than half of them, or half with the
+/// first. No two sides of a cut are.
+[[nodiscard]] constexpr bool may_go_on(int left, int before, bool has_first) {
+    return 2 * left > before || (2 * left == before && has_first);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
