@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training of several processes by MPI: `mpirun -n 4 program`. The only header that includes <mpi.h> (cupola::mpi).
+// A training of several processes by MPI: `mpirun -n 4 program` (cupola::mpi).
 //
 //   int main() {
 //       const MpiEnvironment mpi;
@@ -14,7 +14,8 @@
 //   MpiAllReduce    the sum of the processes' weighted sums by MPI_Iallreduce, in parts while the backward passes run. The order of
 //                   additions, and so the last bits, depend on P and on the size of the parts
 //
-// docs/how-to/processes.md has the launchers, and what happens when a process fails.
+// docs/how-to/processes.md has the launchers, and what happens when a process fails; parallel/mpi_environment.hpp has how the
+// others go on after one was killed.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <memory>
 #include <span>
@@ -31,73 +33,23 @@
 #include <string_view>
 #include <vector>
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
-#include <cupola/parallel/impl/launcher_variables.hpp>
 #include <cupola/parallel/impl/mpi_calls.hpp>
 #include <cupola/parallel/impl/mpi_sums.hpp>
 #include <cupola/parallel/impl/process_compressed_sums_agreement.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/impl/process_rows_agreement.hpp>
 #include <cupola/parallel/impl/process_sums_agreement.hpp>
+#include <cupola/parallel/impl/shared_memory.hpp>
+#include <cupola/parallel/mpi_environment.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// Initialises MPI, unless the program has done so, and finalises it at the end. Made once, in main(), before a training; the
-/// trainings must end before it.
-class MpiEnvironment {
-public:
-    /// Throws DeviceError if MPI does not allow calls from several threads in turn, and if this process is alone while its
-    /// launcher says that it has started several: each of those would train alone.
-    [[gnu::cold]] MpiEnvironment() {
-        int provided = MPI_THREAD_SINGLE;
-        if (impl::mpi_flag(MPI_Initialized) != 0) {
-            impl::check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
-        } else {
-            // By default Open MPI sends the whole sum in place to one process and back, in twice the time that halves take.
-            setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner", 0);
-            impl::check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
-            finalizes_ = true;
-        }
-        require<DeviceError>(provided >= MPI_THREAD_SERIALIZED,
-                             "MPI was initialised without the support of several threads: call MPI_Init_thread with "
-                             "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, or leave it to MpiEnvironment");
-        impl::check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &count_), "MPI_Comm_size");
-        impl::check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &number_), "MPI_Comm_rank");
-        MPI_Comm machine = MPI_COMM_NULL;
-        impl::check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
-                        "MPI_Comm_split_type");
-        impl::check_mpi(MPI_Comm_size(machine, &count_on_machine_), "MPI_Comm_size");
-        MPI_Comm_free(&machine);
-        const auto launched = impl::launched_processes([](const char* name) { return std::getenv(name); });
-        require<DeviceError>(count_ > 1 || launched.count == 1,
-                             "this process is alone for MPI, but its launcher has set ", launched.variable, " to ",
-                             launched.count,
-                             ": start the program with the mpirun of the MPI that it is linked to, or with "
-                             "`srun --mpi=pmix`");
-    }
-    MpiEnvironment(const MpiEnvironment&) = delete;
-    MpiEnvironment& operator=(const MpiEnvironment&) = delete;
-    /// Finalises nothing while an exception passes: MPI would wait there for the other processes, and a process that ends
-    /// without it ends the job.
-    ~MpiEnvironment() {
-        if (finalizes_ && std::uncaught_exceptions() == 0 && impl::mpi_flag(MPI_Finalized) == 0) MPI_Finalize();
-    }
-
-    /// The processes of the job, and the number of this one.
-    [[nodiscard]] int count() const { return count_; }
-    [[nodiscard]] int number() const { return number_; }
-    /// The processes on this machine.
-    [[nodiscard]] int count_on_machine() const { return count_on_machine_; }
-
-private:
-    bool finalizes_ = false;
-    int count_ = 1, number_ = 0, count_on_machine_ = 1;
-};
 
 namespace impl {
 
@@ -105,33 +57,43 @@ class MpiProcesses final : public Processes {
 public:
     /// See MpiConcatMean for the arguments; `adds`: whether begin_sum() is called.
     [[gnu::cold]] MpiProcesses(double deadline_seconds, const std::string& folder, bool shares_memory,
-                               bool adds = false)
-        : Processes(asked(MPI_Comm_size), asked(MPI_Comm_rank)),
+                               const MpiEnvironment* environment, bool adds = false)
+        : Processes(asked(MPI_Comm_size, environment), asked(MPI_Comm_rank, environment),
+                    environment != nullptr && !environment->lost().empty()),
           shares_memory_(shares_memory),
           watchdog_(number(), count(), deadline_seconds, folder) {
+        if (environment != nullptr && environment->survives()) {
+            // Nothing here waits for all processes, of which one may be killed at any time.
+            survived_by_ = environment;
+            all_ = environment->communicator();
+            on_machine_ = environment->on_machine();
+            environment->tell(watchdog_);
+            return;
+        }
         watchdog_.begin({"the start of the processes"});
         check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
         check_mpi(MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        check_mpi(MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node_), "MPI_Comm_split_type");
+        MPI_Comm machine = MPI_COMM_NULL;
+        check_mpi(MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine), "MPI_Comm_split_type");
+        on_machine_ = numbers_of(machine, all_);
+        MPI_Comm_free(&machine);
         if (adds) sums_ = std::make_unique<MpiSums>(all_, watchdog_);
         watchdog_.end();
         learn_ids();
     }
     ~MpiProcesses() override {
-        // These wait for the other processes, which do not come here if an error ends the training.
-        if (failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0) return;
+        // This waits for the other processes, which do not come here if an error ends the training.
+        if (survived_by_ != nullptr || failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0)
+            return;
         watchdog_.begin({"the end of the training"});
-        if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
         if (sums_ != nullptr) sums_->free();
-        MPI_Comm_free(&node_);
         MPI_Comm_free(&all_);
         watchdog_.end();
     }
 
     void exchange(const ExchangeName& name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming) override {
-        watchdog_.begin(name);
-        requests_.clear();
+        begin(name);
         senders_.clear();
         std::atomic_thread_fence(std::memory_order_seq_cst);
         for (const ProcessMessage& each : incoming) {
@@ -144,20 +106,28 @@ public:
         }
         for (const ProcessMessage& each : outgoing) {
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
-                check(in_turn([&] { return MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
-                      "MPI_Isend");
+                if (survived_by_ == nullptr) {
+                    check(in_turn([&] { return MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
+                          "MPI_Isend");
+                    return;
+                }
+                // MPI ends this process if a send fails whose request it has freed, as it does once the request is complete, even
+                // with an error. One that can be started again is freed here, after it has been received.
+                check(MPI_Ssend_init(data, bytes, MPI_BYTE, each.process, tag, all_, &request), "MPI_Ssend_init");
+                check(MPI_Start(&request), "MPI_Start");
             });
         }
         done_.resize(requests_.size());
+        statuses_.resize(requests_.size());
         auto left = static_cast<int>(requests_.size());
         MpiPause pause;
         while (left > 0) {
             int count = 0;
-            check(in_turn([&] {
-                      return MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
-                                          MPI_STATUSES_IGNORE);
-                  }),
-                  "MPI_Testsome");
+            const int status = in_turn([&] {
+                return MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
+                                    statuses_.data());
+            });
+            check(first_error(status, count), "MPI_Testsome");
             if (count <= 0) {
                 pause();
                 continue;
@@ -168,16 +138,20 @@ public:
                 if (at < senders_.size()) watchdog_.count_missing(senders_[at], -1);
             }
         }
+        for (MPI_Request& request : requests_) {
+            if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+        }
         std::atomic_thread_fence(std::memory_order_seq_cst);
         watchdog_.end();
     }
 
     void sum(const ExchangeName& name, std::span<float> values) override {
-        watchdog_.begin(name);
+        begin(name);
         constexpr std::size_t most = INT_MAX;
         for (std::size_t begin = 0; begin < values.size(); begin += most) {
             const auto piece = values.subspan(begin, std::min(most, values.size() - begin));
-            MPI_Request request = MPI_REQUEST_NULL;
+            requests_.assign(1, MPI_REQUEST_NULL);
+            MPI_Request& request = requests_.front();
             check(MPI_Iallreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()), MPI_FLOAT, MPI_SUM, all_,
                                  &request),
                   "MPI_Iallreduce");
@@ -189,6 +163,7 @@ public:
         }
         watchdog_.end();
     }
+
     void begin_sum(const ExchangeName& name, std::span<float> values) override {
         if (count() > 1) sums_->begin(name, values);
     }
@@ -203,49 +178,95 @@ public:
     }
 
     std::vector<std::byte*> share(std::size_t bytes) override {
-        int on_node = 0;
-        check(MPI_Comm_size(node_, &on_node), "MPI_Comm_size");
-        if (!shares_memory_ || on_node != count()) return {};
-        watchdog_.begin({"the allocation of the shared memory"});
-        MPI_Info info = MPI_INFO_NULL;
-        check(MPI_Info_create(&info), "MPI_Info_create");
-        check(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
-        void* mine = nullptr;
-        check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + line), 1, info, node_, &mine, &window_),
-              "MPI_Win_allocate_shared");
-        MPI_Info_free(&info);
-        watchdog_.end();
-        std::vector<std::byte*> parts;
-        for (int p = 0; p < count(); ++p) {
-            MPI_Aint size = 0;
-            int unit = 0;
-            void* part = nullptr;
-            check(MPI_Win_shared_query(window_, p, &size, &unit, &part), "MPI_Win_shared_query");
-            // The same place in each process, whose mappings all begin at a page.
-            const std::size_t above = reinterpret_cast<std::uintptr_t>(part) % line;
-            parts.push_back(static_cast<std::byte*>(part) + (above == 0 ? 0 : line - above));
-        }
-        std::memset(parts[static_cast<std::size_t>(number())], 0, bytes);  // by the process that writes there most
-        return parts;
+        if (!shares_memory_ || static_cast<int>(on_machine_.size()) != count()) return {};
+        // A process that fails tells the others, which would wait for it.
+        struct Part {
+            SharedMemory::Address address;
+            std::int64_t failed = 0;
+        };
+        constexpr std::string_view operation = "the allocation of the shared memory";
+        const auto all_made = [&](auto&& make) {
+            std::exception_ptr error;
+            Part mine;
+            try {
+                make();
+                mine.address = parts_[static_cast<std::size_t>(number())].address();
+            } catch (const Error&) {
+                error = std::current_exception();
+                mine.failed = 1;
+            }
+            const std::vector<Part> all = gathered(*this, {operation}, mine);
+            if (error) std::rethrow_exception(error);
+            for (std::size_t p = 0; p < all.size(); ++p)
+                require<DeviceError>(all[p].failed == 0, "process ", p, " failed in ", operation);
+            return all;
+        };
+        parts_.resize(static_cast<std::size_t>(count()));
+        SharedMemory& mine = parts_[static_cast<std::size_t>(number())];
+        const std::vector<Part> made = all_made([&] {
+            mine = SharedMemory(bytes);
+            std::memset(mine.data(), 0, bytes);  // by the process that writes there most
+        });
+        static_cast<void>(all_made([&] {
+            for (std::size_t p = 0; p < parts_.size(); ++p) {
+                if (static_cast<int>(p) != number()) parts_[p] = SharedMemory(made[p].address);
+            }
+        }));
+        std::vector<std::byte*> places;
+        for (const SharedMemory& part : parts_) places.push_back(part.data());
+        return places;
     }
 
 private:
     static constexpr int tag = 1;
-    static constexpr std::size_t line = 64;
 
-    [[nodiscard]] static int asked(int (*question)(MPI_Comm, int*)) {
+    [[nodiscard]] static int asked(int (*question)(MPI_Comm, int*), const MpiEnvironment* environment) {
         require(mpi_flag(MPI_Initialized) != 0 && mpi_flag(MPI_Finalized) == 0,
                 "MPI is not initialised: make an object `const MpiEnvironment mpi;` in main(), before the training");
         int answer = 0;
-        check_mpi(question(MPI_COMM_WORLD, &answer), "MPI_Comm_size or MPI_Comm_rank");
+        check_mpi(question(environment == nullptr ? MPI_COMM_WORLD : environment->communicator(), &answer),
+                  "MPI_Comm_size or MPI_Comm_rank");
         return answer;
     }
+    void begin(const ExchangeName& name) {
+        name_ = name;
+        watchdog_.begin(name);
+        requests_.clear();
+    }
     void check(int status, const char* call) {
-        if (status == MPI_SUCCESS) [[likely]]
-            return;
+        if (status != MPI_SUCCESS) [[unlikely]]
+            fail(status, call);
+    }
+    /// The status of a call for several requests, or that of the first of `count` complete ones that has failed.
+    [[nodiscard]] int first_error(int status, int count) const {
+        if (status != MPI_ERR_IN_STATUS) [[likely]]
+            return status;
+        for (int i = 0; i < count; ++i) {
+            const int each = statuses_[static_cast<std::size_t>(i)].MPI_ERROR;
+            if (MpiFaultTolerance::is_loss(each)) return each;
+        }
+        return status;
+    }
+    [[noreturn, gnu::cold]] void fail(int status, const char* call) {
         failed_ = true;
+        const bool lost = MpiFaultTolerance::is_loss(status);
+        if (lost && survived_by_ != nullptr) {
+            // All others leave their waits too. The memory of the requests that are pending is about to be freed.
+            survived_by_->functions().revoke(all_);
+            done_.resize(requests_.size());
+            statuses_.resize(requests_.size());
+            for (int count = 0; count != MPI_UNDEFINED;) {
+                MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
+                             statuses_.data());
+            }
+        }
+        const double since = watchdog_.since();
         watchdog_.end();
-        check_mpi(status, call);
+        if (!lost) check_mpi(status, call);
+        throw ProcessLost(
+            text("a process of ", count(), " was lost, in ", name_.operation,
+                 name_.step >= 0 ? text(" of step ", name_.step) : std::string(), ": ", mpi_error_text(status)),
+            since);
     }
 
     /// MPI counts bytes as int.
@@ -260,29 +281,25 @@ private:
 
     /// The processes of the same machine see whether this one exists.
     [[gnu::cold]] void learn_ids() {
-        int on_node = 0;
-        check(MPI_Comm_size(node_, &on_node), "MPI_Comm_size");
-        std::vector<int> numbers(static_cast<std::size_t>(on_node)), same(numbers.size());
-        for (int i = 0; i < on_node; ++i) numbers[static_cast<std::size_t>(i)] = i;
-        MPI_Group node = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
-        check(MPI_Comm_group(node_, &node), "MPI_Comm_group");
-        check(MPI_Comm_group(all_, &world), "MPI_Comm_group");
-        check(MPI_Group_translate_ranks(node, on_node, numbers.data(), world, same.data()),
-              "MPI_Group_translate_ranks");
-        MPI_Group_free(&node);
-        MPI_Group_free(&world);
         std::vector<std::int64_t> ids =
             gathered(*this, {"the start of the processes"}, static_cast<std::int64_t>(getpid()));
         for (int p = 0; p < count(); ++p) {
-            if (std::find(same.begin(), same.end(), p) == same.end()) ids[static_cast<std::size_t>(p)] = 0;
+            if (std::find(on_machine_.begin(), on_machine_.end(), p) == on_machine_.end())
+                ids[static_cast<std::size_t>(p)] = 0;
         }
         watchdog_.know_ids(ids);
     }
 
     bool shares_memory_, failed_ = false;
-    MPI_Comm all_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
-    MPI_Win window_ = MPI_WIN_NULL;
+    /// Null if the processes end when one is lost.
+    const MpiEnvironment* survived_by_ = nullptr;
+    MPI_Comm all_ = MPI_COMM_NULL;
+    /// The processes of this machine.
+    std::vector<int> on_machine_;
+    std::vector<SharedMemory> parts_;
+    ExchangeName name_;
     std::vector<MPI_Request> requests_;
+    std::vector<MPI_Status> statuses_;
     /// The sender of each of the first requests, and the requests of a look that are complete.
     std::vector<int> senders_, done_;
     ExchangeWatchdog watchdog_;
@@ -305,9 +322,12 @@ struct MpiConcatMean {
     std::string folder{};
     /// False: rows are exchanged in messages also where the processes could share memory.
     bool shares_memory = true;
+    /// The environment that calls the program again when a process was killed; null, or one without `survives`, for all processes of
+    /// the job, which end then. One training at a time.
+    const MpiEnvironment* environment = nullptr;
 
     [[nodiscard]] std::shared_ptr<Processes> join() const {
-        return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, shares_memory);
+        return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, shares_memory, environment);
     }
 };
 
@@ -323,10 +343,10 @@ struct MpiAllReduce {
     /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its end.
     std::int64_t bucket_bytes = std::int64_t{1} << 20;
 
-    /// Throws InvalidArgument for a negative size.
+    /// All processes of the job: such a training ends when one is lost. Throws InvalidArgument for a negative size.
     [[nodiscard]] std::shared_ptr<Processes> join() const {
         require(bucket_bytes >= 0, "MpiAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
-        return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, false, true);
+        return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, false, nullptr, true);
     }
 };
 

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -72,11 +73,19 @@ public:
         for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = static_cast<pid_t>(ids[p]);
     }
 
-    /// Begins a wait, in which no process is missing yet.
-    void begin(const ExchangeName& name) {
+    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number of another process that has ended by itself
+    /// and is not waited for, or below 0; it is called on the thread of the watchdog.
+    void tell(std::atomic<std::int32_t>* leaves, std::function<int()> departed) {
+        const std::scoped_lock lock(mutex_);
+        leaves_ = leaves;
+        departed_ = std::move(departed);
+    }
+
+    /// Begins a wait, in which no process is missing yet, or one that continues a wait since the time `since`.
+    void begin(const ExchangeName& name, double since = -1) {
         const std::scoped_lock lock(mutex_);
         name_ = name;
-        since_ = monotonic_seconds();
+        since_ = since >= 0 ? since : monotonic_seconds();
         names_missing_ = false;
         std::fill(missing_.begin(), missing_.end(), 0);
         waits_ = true;
@@ -90,6 +99,13 @@ public:
     void end() {
         const std::scoped_lock lock(mutex_);
         waits_ = false;
+    }
+    /// The time of the beginning of the last wait, by monotonic_seconds.
+    [[nodiscard]] double since() const { return since_; }
+    /// Ends the process as at the deadline, for another reason: the message is `why`, and what was waited for.
+    [[noreturn, gnu::cold]] void end_process(const std::string& why) {
+        const std::scoped_lock lock(mutex_);
+        leave(name_, text("cannot go on: ", why), false);
     }
 
     // Sums may wait at the same time as an exchange. Their end is then reported as that of the exchange, which knows the processes
@@ -144,6 +160,8 @@ private:
                 if (missing_[p] > 0 && ids_[p] != 0 && kill(ids_[p], 0) != 0 && errno == ESRCH)
                     leave(name_, text("has lost process ", p, ", which does not exist any more"));
             }
+            if (const int p = departed_ ? departed_() : -1; p >= 0)
+                leave(name_, text("has lost process ", p, ", which has ended by itself"));
         }
     }
 
@@ -156,10 +174,13 @@ private:
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
 
-    [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what) const {
+    [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what,
+                                       bool others_are_missing = true) const {
+        if (leaves_ != nullptr) *leaves_ = 1;
         std::string message = text("process ", number_, ' ', what, ", in ", name.operation);
         if (name.step >= 0) message += text(" of step ", name.step);
-        leave(number_, folder_, message + "; " + missing());
+        if (others_are_missing) message += "; " + missing();
+        leave(number_, folder_, message);
     }
     static void write_to(int file, const std::string& message) {
         std::string_view rest = message;
@@ -176,6 +197,8 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
     bool ends_ = false, waits_ = false, names_missing_ = false, sums_wait_ = false;
+    std::atomic<std::int32_t>* leaves_ = nullptr;
+    std::function<int()> departed_;
     ExchangeName name_, sums_name_;
     double since_ = 0, sums_since_ = 0;
     /// The parts of each process that are missing, and its number in the system.
