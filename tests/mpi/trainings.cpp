@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | kill FOLDER | hang FOLDER | hang-sum FOLDER | error FOLDER
+// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | folder FOLDER | kill FOLDER |
+//        hang FOLDER | hang-sum FOLDER | silent FOLDER | error FOLDER
+//
 // Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
 // starts it.
 //
@@ -9,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -18,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -290,6 +294,24 @@ int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, s
     return 0;
 }
 
+/// A sum to which process 2 does not come, and in which process 1 is stopped.
+int silent(const std::string& folder, const MpiEnvironment& mpi) {
+    impl::MpiProcesses processes(2, folder, false);
+    if (mpi.number() == 2) {
+        std::signal(SIGTERM, SIG_DFL);
+        for (;;) pause();
+    }
+    std::thread stops([&] {
+        if (mpi.number() != 1) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        std::raise(SIGSTOP);
+    });
+    std::vector<float> values(1000);
+    processes.sum({"the sum of the gradients", 7}, values);
+    stops.join();
+    return 1;
+}
+
 int run(std::string_view mode, const std::string& folder) {
     const MpiEnvironment mpi;
     if (mode == "equal") return equal(mpi);
@@ -301,6 +323,9 @@ int run(std::string_view mode, const std::string& folder) {
     if (mode == "seed")
         return failing(
             {}, [] {}, mpi, static_cast<std::uint64_t>(mpi.number()));
+    if (mode == "folder")
+        return failing(
+            mpi.number() == 1 ? folder + "/missing" : folder, [] {}, mpi);
     if (mode == "deadline")
         return failing(
             {}, [] {}, mpi, 5, 0);
@@ -325,6 +350,7 @@ int run(std::string_view mode, const std::string& folder) {
                 for (;;) pause();
             },
             mpi);
+    if (mode == "silent") return silent(folder, mpi);
     if (mode == "error")
         return failing(
             folder, [] { throw DataError("file 7 is damaged"); }, mpi);

@@ -28,6 +28,7 @@
 #include <ctime>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +41,7 @@
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 #include <cupola/parallel/impl/mpi_calls.hpp>
+#include <cupola/parallel/impl/mpi_notes.hpp>
 #include <cupola/parallel/impl/mpi_sums.hpp>
 #include <cupola/parallel/impl/process_compressed_sums_agreement.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
@@ -70,7 +72,11 @@ public:
             environment->tell(watchdog_);
             return;
         }
-        watchdog_.begin({"the start of the processes"});
+        // First that all have come here: a collective call that waits does not say for whom.
+        constexpr ExchangeName start{"the start of the processes"};
+        all_ = MPI_COMM_WORLD;
+        static_cast<void>(gathered(*this, start, std::int32_t{0}));
+        watchdog_.begin(start);
         check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
         check_mpi(MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         MPI_Comm machine = MPI_COMM_NULL;
@@ -79,13 +85,17 @@ public:
         MPI_Comm_free(&machine);
         if (adds) sums_ = std::make_unique<MpiSums>(all_, watchdog_);
         watchdog_.end();
+        notes_ = MpiNotes(all_, note_tag, number(), count(), deadline_seconds / ExchangeWatchdog::notes_per_deadline);
         learn_ids();
+        for (const std::string& problem : gathered_texts(*this, start, watchdog_.problem()))
+            require<DataError>(problem.empty(), problem);
     }
     ~MpiProcesses() override {
         // This waits for the other processes, which do not come here if an error ends the training.
         if (survived_by_ != nullptr || failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0)
             return;
         watchdog_.begin({"the end of the training"});
+        notes_.end();
         if (sums_ != nullptr) sums_->free();
         MPI_Comm_free(&all_);
         watchdog_.end();
@@ -94,11 +104,11 @@ public:
     void exchange(const ExchangeName& name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming) override {
         begin(name);
-        senders_.clear();
+        peers_.clear();
         std::atomic_thread_fence(std::memory_order_seq_cst);
         for (const ProcessMessage& each : incoming) {
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
-                senders_.push_back(each.process);
+                peers_.push_back(each.process);
                 check(in_turn([&] { return MPI_Irecv(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
                       "MPI_Irecv");
                 watchdog_.count_missing(each.process, 1);
@@ -106,6 +116,8 @@ public:
         }
         for (const ProcessMessage& each : outgoing) {
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
+                peers_.push_back(each.process);
+                watchdog_.count_missing(each.process, 1);
                 if (survived_by_ == nullptr) {
                     check(in_turn([&] { return MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
                           "MPI_Isend");
@@ -135,7 +147,7 @@ public:
             left -= count;
             for (int i = 0; i < count; ++i) {
                 const auto at = static_cast<std::size_t>(done_[static_cast<std::size_t>(i)]);
-                if (at < senders_.size()) watchdog_.count_missing(senders_[at], -1);
+                watchdog_.count_missing(peers_[at], -1);
             }
         }
         for (MPI_Request& request : requests_) {
@@ -147,6 +159,8 @@ public:
 
     void sum(const ExchangeName& name, std::span<float> values) override {
         begin(name);
+        watchdog_.begin_with_all(name);
+        notes_.begin();
         constexpr std::size_t most = INT_MAX;
         for (std::size_t begin = 0; begin < values.size(); begin += most) {
             const auto piece = values.subspan(begin, std::min(most, values.size() - begin));
@@ -159,20 +173,26 @@ public:
             for (MpiPause pause;; pause()) {
                 check(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
                 if (complete != 0) break;
+                exchange_notes();
             }
         }
         watchdog_.end();
     }
 
     void begin_sum(const ExchangeName& name, std::span<float> values) override {
+        sum_name_ = name;
         if (count() > 1) sums_->begin(name, values);
     }
     void finish_sums() override {
         require<DeviceError>(!failed_, "the sums of the processes do not end, since an exchange has failed");
         try {
-            sums_->finish();
+            watchdog_.begin_with_all(sum_name_);
+            notes_.begin();
+            sums_->finish([this] { exchange_notes(); });
+            watchdog_.end();
         } catch (...) {
             failed_ = true;
+            watchdog_.end();
             throw;
         }
     }
@@ -218,7 +238,8 @@ public:
     }
 
 private:
-    static constexpr int tag = 1;
+    /// The start uses the first with the program's own communicator.
+    static constexpr int tag = 32001, note_tag = 32002;
 
     [[nodiscard]] static int asked(int (*question)(MPI_Comm, int*), const MpiEnvironment* environment) {
         require(mpi_flag(MPI_Initialized) != 0 && mpi_flag(MPI_Finalized) == 0,
@@ -227,6 +248,11 @@ private:
         check_mpi(question(environment == nullptr ? MPI_COMM_WORLD : environment->communicator(), &answer),
                   "MPI_Comm_size or MPI_Comm_rank");
         return answer;
+    }
+    /// While this process waits in a sum: it tells the others, and hears those that wait too.
+    void exchange_notes() {
+        const std::scoped_lock lock(mpi_mutex());
+        notes_.exchange([&](int process) { watchdog_.hear(process); });
     }
     void begin(const ExchangeName& name) {
         name_ = name;
@@ -297,11 +323,12 @@ private:
     /// The processes of this machine.
     std::vector<int> on_machine_;
     std::vector<SharedMemory> parts_;
-    ExchangeName name_;
+    ExchangeName name_, sum_name_;
     std::vector<MPI_Request> requests_;
     std::vector<MPI_Status> statuses_;
-    /// The sender of each of the first requests, and the requests of a look that are complete.
-    std::vector<int> senders_, done_;
+    /// The other process of each request, and the requests of a look that are complete.
+    std::vector<int> peers_, done_;
+    MpiNotes notes_;
     ExchangeWatchdog watchdog_;
     /// Null unless the policy adds.
     std::unique_ptr<MpiSums> sums_;
@@ -318,7 +345,7 @@ struct MpiConcatMean {
     /// such as a checkpoint. Then it ends, with the exit status 75.
     double deadline_seconds = 60;
     /// The folder for the file `process-<number>.fault`, in which a process that ends so writes what it has waited for, and
-    /// for whom; it must exist. Empty for standard error alone, which a launcher may lose.
+    /// for whom; it must exist, and each process must be able to write it. Empty for standard error alone, which a launcher may lose.
     std::string folder{};
     /// False: rows are exchanged in messages also where the processes could share memory.
     bool shares_memory = true;

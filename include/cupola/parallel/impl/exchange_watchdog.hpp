@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -48,6 +49,7 @@ public:
           deadline_(deadline_seconds),
           folder_(std::move(folder)),
           missing_(static_cast<std::size_t>(count)),
+          heard_(missing_.size()),
           ids_(missing_.size()) {
         require(deadline_seconds > 0 && deadline_seconds <= 1e9,
                 "the deadline of an exchange must be more than 0 s and at "
@@ -88,8 +90,23 @@ public:
         since_ = since >= 0 ? since : monotonic_seconds();
         names_missing_ = false;
         std::fill(missing_.begin(), missing_.end(), 0);
+        std::fill(heard_.begin(), heard_.end(), never);
         waits_ = true;
     }
+    /// Begins a wait for something that needs all processes, and does not say whose part has come. Those that are heard in the
+    /// last part of the wait have sent theirs.
+    void begin_with_all(const ExchangeName& name) {
+        begin(name);
+        const std::scoped_lock lock(mutex_);
+        for (std::size_t p = 0; p < missing_.size(); ++p) missing_[p] = static_cast<int>(p) == number_ ? 0 : 1;
+        names_missing_ = true;
+    }
+    /// A process has told that it is in the same wait. To be told `notes_per_deadline` times in a deadline.
+    void hear(int process) {
+        const std::scoped_lock lock(mutex_);
+        heard_[static_cast<std::size_t>(process)] = monotonic_seconds();
+    }
+    static constexpr double notes_per_deadline = 8;
     /// `parts` more parts of a process are missing; -1 once one has come.
     void count_missing(int process, int parts) {
         const std::scoped_lock lock(mutex_);
@@ -127,19 +144,35 @@ public:
         sums_wait_ = false;
     }
 
+    /// Why this process could not write its file; empty if it can. A file of an earlier run is left as it is.
+    [[nodiscard, gnu::cold]] std::string problem() const {
+        if (folder_.empty()) return {};
+        const std::string path = folder_ + '/' + file_name(number_);
+        const bool is_new = access(path.c_str(), F_OK) != 0;
+        const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+        if (file < 0) return text("process ", number_, " cannot write ", path, ": ", std::strerror(errno));
+        close(file);
+        if (is_new) unlink(path.c_str());
+        return {};
+    }
+
     /// The name of a process's file.
     [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
 
-    /// Writes a line to standard error and to the process's file in `folder`, unless that is empty, and ends the process.
+    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the process.
     [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
         const std::string message = line + '\n';
-        write_to(STDERR_FILENO, message);
+        // The file first: a launcher that has ended no longer reads standard error, and may be about to kill this process.
+        std::signal(SIGPIPE, SIG_IGN);
+        int file = -1;
         if (!folder.empty()) {
             const std::string path = folder + '/' + file_name(process);
-            const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
             if (file >= 0) write_to(file, message);
-            if (file >= 0) fsync(file);
         }
+        write_to(STDERR_FILENO, message);
+        if (file >= 0) fsync(file);
+        std::this_thread::sleep_for(pause_for_others);
         _exit(exit_status);
     }
 
@@ -147,6 +180,11 @@ private:
     static constexpr auto period = std::chrono::milliseconds(50);
     /// The pause before a process that does not exist ends the wait: its last part may still be on the way.
     static constexpr double last_part_seconds = 0.2;
+    /// The pause between the file and the end: with each process that ends, mpirun of Open MPI goes on to the next signal, and
+    /// SIGKILL is the third; all have their files by then.
+    static constexpr auto pause_for_others = std::chrono::milliseconds(500);
+    /// The notes that do not come from a process that is silent.
+    static constexpr double silent_notes = 3, never = -1e300;
 
     void watch() {
         std::unique_lock lock(mutex_);
@@ -168,8 +206,9 @@ private:
     [[nodiscard]] std::string missing() const {
         if (!waits_ || !names_missing_) return "it is not known which are missing";
         std::string list;
+        const double silent_since = monotonic_seconds() - silent_notes / notes_per_deadline * deadline_;
         for (std::size_t p = 0; p < missing_.size(); ++p) {
-            if (missing_[p] > 0) list += text(list.empty() ? "" : ", ", p);
+            if (missing_[p] > 0 && heard_[p] < silent_since) list += text(list.empty() ? "" : ", ", p);
         }
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
@@ -203,6 +242,8 @@ private:
     double since_ = 0, sums_since_ = 0;
     /// The parts of each process that are missing, and its number in the system.
     FixedArray<int> missing_;
+    /// The time of each process's last note in this wait, or `never`.
+    FixedArray<double> heard_;
     FixedArray<pid_t> ids_;
     std::thread thread_;
 };

@@ -55,14 +55,16 @@ public:
         changed_.notify_one();
     }
 
-    /// Returns when all sums are complete. Throws the error of the first that failed; no later one is complete then.
-    void finish() {
+    /// Returns when all sums are complete; calls `waits` between two looks. Throws the error of the first that failed; no later one is complete then.
+    template <class Waits>
+    void finish(Waits&& waits) {
         set_finishes(true);
         {
             const std::scoped_lock lock(looking_);
             MpiPause pause;
             while (!ended()) {
                 if (look()) pause = {};
+                waits();
                 pause();
             }
             requests_.clear();
