@@ -296,7 +296,7 @@ int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, s
 
 /// A sum to which process 2 does not come, and in which process 1 is stopped.
 int silent(const std::string& folder, const MpiEnvironment& mpi) {
-    impl::MpiProcesses processes(2, folder, false);
+    impl::MpiProcesses processes(2, folder, false, nullptr);
     if (mpi.number() == 2) {
         std::signal(SIGTERM, SIG_DFL);
         for (;;) pause();

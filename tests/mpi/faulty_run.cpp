@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Usage: mpirun -n P mpi_faulty_run FOLDER POLICY STEPS PAUSE DEADLINE
+//
+// A TrainingRun of four replicas with a checkpoint after every third step, for tests that stop it: POLICY is `shared`
+// (MpiConcatMean in common memory), `messages` (MpiConcatMean without) or `sums` (MpiAllReduce). It resumes from what is in
+// FOLDER, waits PAUSE milliseconds per step, and writes the id of each process to `<number>.pid` of FOLDER.ids. Process 0
+// prints "bits" and a hash of the state at the end. Environment:
+//
+//   FAULT_IN_SAVE=N   process 0 is killed inside the write of its checkpoint N, from 1
+//
+// tests/mpi/hosts and tests/mpi/faults start it.
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/parallel/mpi.hpp>
+#include <cupola/train/training_run.hpp>
+
+using namespace cupola;
+
+namespace {
+
+int saves_until_fault = 0;
+
+}  // namespace
+
+/// The system's, which a checkpoint's write calls once before its file gets its name.
+extern "C" int fsync(int file) {
+    if (saves_until_fault > 0 && --saves_until_fault == 0) std::raise(SIGKILL);
+    return static_cast<int>(syscall(SYS_fsync, file));
+}
+
+namespace {
+
+constexpr int replicas = 4;
+constexpr std::int64_t batch_size = 4, features = 16, samples = 64;
+
+struct SmallNet : Sequential<Input<4, 4, 1>, Conv2d<8, 3>, BatchNorm2d<>, ReLU, Flatten, Linear<16>, ReLU, Dropout<0.5>,
+                             Linear<4>> {};
+
+class Batches {
+public:
+    Batches() : values_(samples * features), labels_(samples) {
+        initialize(values_, normal(1.0), 1, 1, 3, 0);
+        for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % 4);
+    }
+    BatchView operator()(std::int64_t place, int replica, HostContext&) const {
+        const auto first = static_cast<std::size_t>(5 * place + 3 * replica) % (samples - batch_size);
+        // The replicas' batches are unequal.
+        const std::int64_t size = (place + replica) % 3 == 0 ? batch_size - 1 : batch_size;
+        return {values_.data() + first * features, labels_.data() + first, size, SmallNet::input_shape};
+    }
+
+private:
+    std::vector<float> values_;
+    std::vector<std::int32_t> labels_;
+};
+
+/// FNV-1a of the bytes.
+std::uint64_t hash_of(std::uint64_t hash, std::span<const std::byte> bytes) {
+    for (const std::byte each : bytes) hash = (hash ^ static_cast<std::uint64_t>(each)) * 0x100000001b3;
+    return hash;
+}
+
+struct Arguments {
+    std::string folder, policy;
+    std::int64_t steps = 0, pause = 0;
+    double deadline = 0;
+};
+
+/// A pause between two steps.
+struct Rest {
+    std::int64_t milliseconds;
+    void on_step(const StepReport&, Run&) const {
+        const timespec time{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
+        nanosleep(&time, nullptr);
+    }
+};
+
+template <class Averaging>
+int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& averaging) {
+    TrainingRun run({.folder = arguments.folder,
+                     .resume = Resume::if_there,
+                     .writes = mpi.number() == 0,
+                     .max_steps = arguments.steps,
+                     .log = {.every = 1, .file = mpi.number() == 0 ? stdout : std::fopen("/dev/null", "we")},
+                     .checkpoint_every = 3,
+                     .keep_checkpoints = 3});
+    DataParallel<SmallNet, CrossEntropy<4>, Sgd, Averaging, Host, Pooled> training(
+        {.replicas = replicas,
+         .batch_size = batch_size,
+         .other_batch_sizes = {batch_size - 1},
+         .seed = 5,
+         .optimizer = {.learning_rate = 0.05, .momentum = 0.9},
+         .averaging = averaging,
+         .check_every = 1});
+    const int status = run.train(training, Batches(), NoTest{}, Rest{arguments.pause});
+    const TrainingState state = training.state();
+    if (status == 0 && mpi.number() == 0) {
+        std::uint64_t hash = hash_of(0xcbf29ce484222325, std::as_bytes(std::span(state.parameters)));
+        hash = hash_of(hash, std::as_bytes(std::span(state.buffers)));
+        std::printf("bits %016llx\n", static_cast<unsigned long long>(hash));
+    }
+    return status;
+}
+
+int with_policy(const Arguments& arguments) {
+    const MpiEnvironment mpi;
+    const std::string path = text(arguments.folder, ".ids/", mpi.number(), ".pid");
+    if (std::FILE* const file = std::fopen(path.c_str(), "w")) {
+        std::fprintf(file, "%d\n", static_cast<int>(getpid()));
+        std::fclose(file);
+    }
+    if (const char* const saves = std::getenv("FAULT_IN_SAVE"); saves != nullptr && mpi.number() == 0)
+        saves_until_fault = std::atoi(saves);
+    const double deadline = arguments.deadline;
+    if (arguments.policy == "sums")
+        return run(mpi, arguments, MpiAllReduce{.deadline_seconds = deadline, .folder = arguments.folder});
+    require(arguments.policy == "shared" || arguments.policy == "messages", "there is no policy ", arguments.policy);
+    return run(
+        mpi, arguments,
+        MpiConcatMean{
+            .deadline_seconds = deadline, .folder = arguments.folder, .shares_memory = arguments.policy == "shared"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        require(argc == 6, "the arguments are FOLDER POLICY STEPS PAUSE DEADLINE");
+        return with_policy({argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]), std::atof(argv[5])});
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
