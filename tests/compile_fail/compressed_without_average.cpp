@@ -2,7 +2,7 @@
 //
 // A compressed policy whose function has another name.
 //
-// expect: Mean is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
+// expect: Middle is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -11,13 +11,13 @@ using namespace cupola;
 
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
-struct Mean {
-    static constexpr std::string_view name = "mean";
-    void mean(HostContext&, const GradientRows&, std::span<float>) const {}
+struct Middle {
+    static constexpr std::string_view name = "middle";
+    void middle(HostContext&, const GradientRows&, std::span<float>) const {}
 };
 
 #ifdef WITH_ERROR
-using Averaging = Compressed<Mean>;
+using Averaging = Compressed<Middle>;
 #else
 using Averaging = Compressed<ConcatMean>;
 #endif

@@ -62,11 +62,11 @@ while IFS= read -r command; do
     [ ${#words[@]} -gt 0 ] || continue
     checked=$((checked + 1))
     case ${words[0]} in
-        mpirun)
+        mpirun | torchrun)
             # Its own options, with their values, come before the program.
             words=("${words[@]:1}")
             while [ ${#words[@]} -gt 0 ] && [[ ${words[0]} != ./* ]]; do words=("${words[@]:1}"); done
-            [[ ${words[0]:-} == ./build/release/examples/* ]] || { error "mpirun starts no example"; continue; }
+            [[ ${words[0]:-} == ./build/release/examples/* ]] || { error "${words[0]:-nothing} is no example"; continue; }
             check_program "${words[0]##*/}" "${words[@]:1}" && continue ;;
         ./build/release/examples/*) check_program "${words[0]##*/}" "${words[@]:1}" && continue ;;
         ./*) [ -x "${words[0]}" ] || error "${words[0]} is no program of the repository" ;;&
