@@ -80,7 +80,6 @@ int run(const std::string& folder, const Arguments& arguments) {
                                .writes = mpi.number() == 0};
     options.checkpoint_every = is_other("checkpoints") ? 5 : 4;
     options.keep_best = true;
-    if (mpi.number() > 0) options.log.file = std::fopen("/dev/null", "we");
     TrainingRun run(options);
     const Images images(58, is_other("data") ? 4 : 3), unseen(20, is_other("validation") ? 8 : 7);
     const InMemory data(Net::input_shape, images.values, images.labels, 2),

@@ -105,7 +105,6 @@ int run(const std::string& folder, std::int64_t steps) {
                                    .writes = mpi.number() == 0,
                                    .max_steps = steps,
                                    .checkpoint_every = 4};
-        if (!options.writes) options.log.file = std::fopen("/dev/null", "we");
         TrainingRun run(options);
         const MpiConcatMean averaging{.deadline_seconds = 4, .folder = folder, .environment = &mpi};
         processes::Training<MpiConcatMean, processes::AnyStatistics> training(

@@ -82,7 +82,8 @@ private:
     [[nodiscard]] static constexpr T* make(std::size_t size) {
         if constexpr (plain) {
             const T value{};
-            if (!std::is_constant_evaluated()) return static_cast<T*>(impl::filled_array(size, sizeof(T), &value));
+            if (!std::is_constant_evaluated())
+                return static_cast<T*>(impl::filled_array(size, sizeof(T), &value));  // NOLINT: T may be a pointer
         }
         return make_each(size);
     }

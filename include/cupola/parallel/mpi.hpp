@@ -215,7 +215,7 @@ public:
                 error = std::current_exception();
                 mine.failed = 1;
             }
-            const std::vector<Part> all = gathered(*this, {operation}, mine);
+            std::vector<Part> all = gathered(*this, {operation}, mine);
             if (error) std::rethrow_exception(error);
             for (std::size_t p = 0; p < all.size(); ++p)
                 require<DeviceError>(all[p].failed == 0, "process ", p, " failed in ", operation);
@@ -232,8 +232,8 @@ public:
                 if (static_cast<int>(p) != number()) parts_[p] = SharedMemory(made[p].address);
             }
         }));
-        std::vector<std::byte*> places;
-        for (const SharedMemory& part : parts_) places.push_back(part.data());
+        std::vector<std::byte*> places(parts_.size());
+        for (std::size_t p = 0; p < places.size(); ++p) places[p] = parts_[p].data();
         return places;
     }
 

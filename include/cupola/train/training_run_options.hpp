@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +37,8 @@ struct TrainingRunOptions {
     /// The folder of the checkpoints, the log and the events; nothing is stored if it is empty.
     std::string folder{};
     Resume resume = Resume::no;
-    /// False for all but the first of several processes: they read the folder when the run is resumed, and write nothing.
+    /// False for all but the first of several processes: they read the folder when the run is resumed, and write nothing, also no
+    /// log to the standard output.
     bool writes = true;
     /// The steps of the whole run, including those before a resume. Not given where `train` has .steps or .epochs; 1000
     /// where neither is given.
@@ -67,6 +69,15 @@ struct TrainingRunOptions {
 /// Whether there must be a checkpoint to resume from.
 [[nodiscard]] inline bool must_resume(const TrainingRunOptions& options) {
     return options.resume == Resume::yes || options.resume == Resume::anyway;
+}
+
+/// The options of a process that does not write, whose log would go to the standard output beside the first process's.
+[[nodiscard, gnu::cold]] inline TrainingRunOptions without_second_log(TrainingRunOptions options) {
+    if (options.writes || options.log.file != stdout) return options;
+    static std::FILE* const nowhere = std::fopen("/dev/null", "we");
+    require<DataError>(nowhere != nullptr, "/dev/null cannot be opened");
+    options.log.file = nowhere;
+    return options;
 }
 
 /// Throws InvalidArgument for a number that is too small and for options that exclude each other. TrainingRun calls it too; a program that reads its data

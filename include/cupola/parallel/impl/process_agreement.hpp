@@ -206,8 +206,8 @@ void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
     if (same) [[likely]]
         return;
     for (auto& state : set_.devices()) state.updating = true;  // not healthy
-    std::vector<HashesOfProcess> all;
-    for (int p = 0; p < processes_.count(); ++p) all.push_back(records_.hashes(p));
+    std::vector<HashesOfProcess> all(static_cast<std::size_t>(processes_.count()));
+    for (std::size_t p = 0; p < all.size(); ++p) all[p] = records_.hashes(static_cast<int>(p));
     impl::require_same_hashes(all, step);
 }
 

@@ -356,7 +356,7 @@ private:
         require<DeviceError>(head.bytes <= max_bytes && (head.verdict == accepted || head.verdict == refused),
                              "the answer at ", place_.address, " is not one of process 0 of this training");
         receive(socket, received, late, head.bytes, sizeof head);
-        const std::string bytes = received.substr(0, head.bytes);
+        std::string bytes = received.substr(0, head.bytes);
         received.erase(0, head.bytes);
         require<DeviceError>(head.verdict == accepted, bytes);
         return bytes;
