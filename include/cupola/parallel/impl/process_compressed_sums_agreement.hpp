@@ -161,11 +161,11 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_sums(int device) {
     const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
     float* const total = set_.average(device) + begin;
     const std::int64_t width = slice_.end - slice_.begin;
-    const Element* next = received_.data() + (begin - slice_.begin);
+    std::int64_t next = begin - slice_.begin;  // in what was received, which is empty without other processes
     for (int p = 0; p < processes_.count(); ++p) {
         const Element* from = sums_.data() + begin;
         if (p != processes_.number()) {
-            from = next;
+            from = received_.data() + next;
             next += width;
         }
         if (p == 0)
