@@ -131,7 +131,7 @@ TEST_CASE_TEMPLATE(
 TEST_CASE_TEMPLATE("every process names the replica whose loss is not finite, wherever it is", D, Host, Delayed) {
     const Case c;
     Batches batches(c);
-    batches.spoil(33 * 8 * 8 * 3, std::numeric_limits<float>::infinity());  // of replica 3 in step 0
+    batches.set_input(33 * 8 * 8 * 3, std::numeric_limits<float>::infinity());  // of replica 3 in step 0
     Hub hub(2, false);
     std::vector<int> origins(2, -1);
     std::vector<std::int64_t> at(2, -1);

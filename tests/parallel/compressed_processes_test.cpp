@@ -198,11 +198,11 @@ TEST_CASE("sums that are compressed train as those that are not, to rounding") {
 
 TEST_CASE("compressed, a gradient that is not finite is reported by all processes with the same origin") {
     const Case c;
-    Batches spoiled(c);
-    spoiled.spoil(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());  // replica 2, which process 1 has
+    Batches with_nan(c);
+    with_nan.set_input(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());  // replica 2, which process 1 has
     const auto error_of = [&](auto& training) {
         try {
-            training.step(spoiled);
+            training.step(with_nan);
         } catch (const DivergedError& error) {
             CHECK(training.step() == 0);
             return std::string(error.what());

@@ -86,7 +86,7 @@ public:
         return {reinterpret_cast<const float*>(inputs_.data()) + 12 * first,
                 reinterpret_cast<const std::int32_t*>(labels_.data()) + first, size, CompressedNet::input_shape};
     }
-    void spoil(std::size_t element, float value) {
+    void set_input(std::size_t element, float value) {
         D::Kernels::copy_from_host(context_, inputs_.data() + element * sizeof(float),
                                    reinterpret_cast<const std::byte*>(&value), sizeof value);
     }
@@ -297,7 +297,7 @@ TEST_CASE_TEMPLATE_APPLY(compressed_converges, Devices);
 TEST_CASE_TEMPLATE_DEFINE("a gradient that is not finite is reported as without compression", D, compressed_reports) {
     CompressedBatches<D> batches;
     batches.unequal = false;
-    batches.spoil(12 * 16 + 5, std::numeric_limits<float>::quiet_NaN());  // the first batch of replica 1
+    batches.set_input(12 * 16 + 5, std::numeric_limits<float>::quiet_NaN());  // the first batch of replica 1
     const auto error_of = [&](auto training) {
         try {
             training.step(batches);

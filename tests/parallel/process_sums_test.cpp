@@ -219,18 +219,18 @@ TEST_CASE("an error in the middle of a backward pass ends the step of all, whose
 TEST_CASE("what is not finite is reported by all processes that add sums with the same origin as by one") {
     for (const int accumulation : {1, 2}) {
         const Case c{.accumulation = accumulation};
-        Batches spoiled(c);
-        spoiled.spoil(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
+        Batches with_nan(c);
+        with_nan.set_input(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
         std::string alone;
         try {
             Training<processes::Net, ConcatMean> training(options_of<processes::Net>(c, ConcatMean{}));
-            training.step(spoiled);
+            training.step(with_nan);
         } catch (const DivergedError& error) {
             alone = error.what();
         }
         CHECK(alone.find("the loss of replica 2 is nan") != std::string::npos);
         const Sums sums = sums_of<processes::Net>(2, c, small_bucket, [&](auto& training, int) {
-            CHECK_THROWS_WITH_AS(training.step(spoiled), alone.c_str(), DivergedError);
+            CHECK_THROWS_WITH_AS(training.step(with_nan), alone.c_str(), DivergedError);
             CHECK(training.step() == 0);
             CHECK(training.healthy());
         });

@@ -98,7 +98,7 @@ public:
     }
 
     /// Makes an input of the samples not finite.
-    void spoil(std::size_t element, float value) { inputs_[element] = value; }
+    void set_input(std::size_t element, float value) { inputs_[element] = value; }
 
 private:
     static constexpr std::size_t count = 64;

@@ -139,14 +139,14 @@ TEST_CASE("a process that fails in a step ends the step of all, and each goes on
 
 TEST_CASE("a loss or a gradient that is not finite is reported by all processes with the same origin") {
     const Case c;
-    Batches spoiled(c);
+    Batches with_nan(c);
     // An input of the first batch of replica 2, which process 1 has.
-    spoiled.spoil(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
+    with_nan.set_input(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
     const auto alone = [&] {
         processes::Training<ConcatMean, AnyStatistics> training(
             processes::options_of(c, ConcatMean{}, AnyStatistics{}));
         try {
-            training.step(spoiled);
+            training.step(with_nan);
         } catch (const DivergedError& error) {
             CHECK(error.replica == 2);
             return std::string(error.what());
@@ -156,7 +156,7 @@ TEST_CASE("a loss or a gradient that is not finite is reported by all processes 
     CHECK(alone.find("sample 0 of its batch is not finite") != std::string::npos);
     for (const bool shares : {true, false}) {
         const Outcome outcome = outcome_of_two(
-            c, [&](auto& training, int) { training.step(spoiled); }, shares);
+            c, [&](auto& training, int) { training.step(with_nan); }, shares);
         CHECK(outcome.errors == std::vector<std::string>{alone, alone});
         CHECK(outcome.next_steps == std::vector<std::int64_t>{0, 0});
         CHECK(outcome.parameters_are_equal);
@@ -165,15 +165,15 @@ TEST_CASE("a loss or a gradient that is not finite is reported by all processes 
 
 TEST_CASE("the sample at which a loss is not finite is found by three processes that are left of four") {
     const Case c;
-    Batches spoiled(c);
-    spoiled.spoil(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
+    Batches with_nan(c);
+    with_nan.set_input(22 * 8 * 8 * 3 + 5, std::numeric_limits<float>::quiet_NaN());
     Hub hub(3, true, true);
     std::vector<int> replicas(3, -1);
     const auto errors = on_threads(3, [&](int number) {
         processes::Training<ThreadConcatMean, AnyStatistics> training(
             processes::options_of(c, ThreadConcatMean{.hub = &hub, .number = number}, AnyStatistics{}));
         try {
-            training.step(spoiled);
+            training.step(with_nan);
         } catch (const DivergedError& error) {
             replicas[static_cast<std::size_t>(number)] = error.replica;
             throw;

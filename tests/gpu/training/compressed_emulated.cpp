@@ -56,7 +56,7 @@ public:
         if (size == 0) return {};
         return {inputs_.data() + 12 * first, labels_.data() + first, size, NcclNet::input_shape};
     }
-    void spoil(std::size_t element, float value) { inputs_[element] = value; }
+    void set_input(std::size_t element, float value) { inputs_[element] = value; }
     bool unequal = true;
 
 private:
@@ -138,7 +138,7 @@ TEST_CASE("a training by compressed sums converges as the other one, and reports
     }
     CHECK(last_exact < 0.5 * first);
     CHECK(std::abs(last_compressed - last_exact) < 0.02 * first);
-    batches.spoil(12 * (8 * (120 % 31) + 16) % (12 * 248) + 5, std::numeric_limits<float>::quiet_NaN());
+    batches.set_input(12 * (8 * (120 % 31) + 16) % (12 * 248) + 5, std::numeric_limits<float>::quiet_NaN());
     const auto error_of = [&](auto& training) {
         for (int step = 0; step < 40; ++step) {
             try {
