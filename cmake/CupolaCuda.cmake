@@ -37,6 +37,10 @@ if(PROJECT_IS_TOP_LEVEL)
         message(FATAL_ERROR "CUPOLA_CUDA needs nvcc 13 or later; ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_ID}'s"
             " ${CMAKE_CUDA_COMPILER_VERSION}. To build without it, use -DCUPOLA_CUDA=OFF.")
     endif()
-    # The shared runtime, which cupola::cuda links, and not nvcc's static one in addition.
-    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+    # The runtime that cupola::cuda links, and not nvcc's in addition: the shared one, unless CUPOLA_CUDART_LIBRARY names an archive.
+    if(CUPOLA_CUDART_LIBRARY MATCHES "\\.a$")
+        set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+    else()
+        set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+    endif()
 endif()

@@ -165,6 +165,25 @@ cupola_fetch_openmpi5() {
     rm -rf "$temporary"
 }
 
+# NVIDIA's disassembler, for the tests of the kernels' instructions, which are not checked without it.
+cupola_fetch_nvdisasm() {
+    local temporary=$cupola_deps/unpacking_nvdisasm
+    cupola_say "unpacking nvdisasm (4 MB) into ${cupola_deps#"$PWD"/}/nvdisasm"
+    rm -rf "$temporary"
+    mkdir -p "$temporary/wheels" "$temporary/nvdisasm"
+    if ! { cupola_logged nvdisasm python3 -m pip download --quiet --disable-pip-version-check --no-deps --retries 1 \
+        --only-binary=:all: --require-hashes --requirement "$cupola_root/cmake/nvdisasm.txt" --dest "$temporary/wheels" &&
+        python3 -m zipfile -e "$temporary"/wheels/*.whl "$temporary"; } >/dev/null 2>&1; then
+        cupola_say "nvdisasm could not be fetched by pip (build/log/nvdisasm.log); the kernels' instructions are not checked"
+    else
+        # The zip file's permissions are lost.
+        chmod +x "$temporary"/nvidia/*/bin/nvdisasm
+        mv "$temporary"/nvidia/*/bin/nvdisasm "$temporary/nvdisasm"
+        mv "$temporary/nvdisasm" "$cupola_deps/nvdisasm"
+    fi
+    rm -rf "$temporary"
+}
+
 # Clang's OpenMP code runs on LLVM's libomp. oneDNN's wheel needs libgomp.so.1, whose interface libomp has too. A link of that
 # name to libomp, beside a separate copy of oneDNN, makes both use libomp, so that a process has one runtime.
 cupola_make_onednn_for_clang() {
@@ -238,6 +257,10 @@ cupola_setup() {
 
     if [ ! -e "$cupola_deps/onednn" ] && { ! cupola_has_onednn || [ "$purpose" = all_tests ]; }; then cupola_fetch_onednn; fi
     if [ "$purpose" != examples ] && [ ! -e "$cupola_deps/openmpi5" ]; then cupola_fetch_openmpi5; fi
+    if [ "$purpose" = all_tests ] && [ ! -e "$cupola_deps/nvdisasm" ] && ! command -v nvdisasm >/dev/null &&
+        { command -v "${CUDACXX:-nvcc}" >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }; then
+        cupola_fetch_nvdisasm
+    fi
     local clang=clang++-16
     case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != all_tests ]; then clang=; fi ;; esac
     if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang/lib/libgomp.so.1" ]; then

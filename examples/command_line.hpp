@@ -56,7 +56,7 @@ template <class Program>
 int run(CLI::App& app, int argc, char** argv, Program&& program) {
     std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk; it ends no program
     const auto fail = [&](const std::string& message, int status) {
-        std::cerr << app.get_name() << ": " << message << '\n';
+        std::cerr << app.get_name() + ": " + message + '\n';  // whole, also beside those of other processes
         return status;
     };
     try {

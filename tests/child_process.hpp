@@ -19,6 +19,8 @@
 struct ChildResult {
     bool passed = false;
     std::string output;
+    /// The exit status; -1 if a signal ended the child.
+    int status = -1;
 };
 
 /// `passed` says that the case named `test_case` was found, ran and passed; `output` is what the child printed.
@@ -69,6 +71,7 @@ struct ChildResult {
     const bool counted =
         summary != std::string::npos &&
         std::sscanf(result.output.c_str() + summary, "test cases: %d | %d passed", &cases, &passed) == 2;
+    if (WIFEXITED(status)) result.status = WEXITSTATUS(status);
     result.passed = WIFEXITED(status) && WEXITSTATUS(status) == 0 && counted && cases == 1 && passed == 1;
     return result;
 }

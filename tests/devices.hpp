@@ -62,6 +62,7 @@ template <cupola::Device D>
     if constexpr (requires { options.threads; }) options.threads = threads;
     // Tests compare bits of two runs.
     if constexpr (requires { options.deterministic; }) options.deterministic = true;
+    if constexpr (requires { options.plan_seconds; }) options.plan_seconds = 0;
     return options;
 }
 

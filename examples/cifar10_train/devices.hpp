@@ -67,6 +67,7 @@ public:
     }
 
     [[nodiscard]] int devices() const { return devices_; }
+    [[nodiscard]] int prefetch_workers() const { return prefetch_workers_; }
     [[nodiscard]] HostOptions device_options() const { return {.threads = threads_, .convolution = convolution_}; }
 
     /// The source of the batches, made before the training; and the batches, made after it, since the workers begin at once.
@@ -111,7 +112,9 @@ public:
         const double deadline = options_->deadline;
         const std::string& folder = options_->run.folder;
         if (options_->averaging == "mpi-concat-mean")
-            return run_compressed(*options_, run, MpiConcatMean{.deadline_seconds = deadline, .folder = folder});
+            return run_compressed(
+                *options_, run,
+                MpiConcatMean{.deadline_seconds = deadline, .folder = folder, .environment = options_->mpi});
         if (options_->averaging == "mpi-all-reduce")
             return run_compressed(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
@@ -137,8 +140,9 @@ public:
 
     explicit Side(const TrainOptions& options)
         : options_(&options),
-          plans_(plan_path(options), options.run.writes),
-          devices_(options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), cuda_devices())),
+          plans_(plan_path(options)),
+          devices_(options.num_devices != 0 ? options.num_devices
+                                            : std::min(options.replicas_here(), places_on(options))),
           first_gpu_(options.by_nccl() && options.processes == 0 ? NcclAllReduce::first_gpu(devices_, cuda_devices())
                                                                  : 0) {}
 
@@ -146,8 +150,10 @@ public:
     [[nodiscard]] CudaOptions device_options() const {
         return {.tf32 = options_->tf32,
                 .deterministic = options_->deterministic,
+                .plan_seconds = options_->plan_seconds,
                 .plan_choices = plans_.choices(),
-                .first_gpu = first_gpu_};
+                .first_gpu = first_gpu_,
+                .devices_per_gpu = options_->devices_per_gpu};
     }
 
     /// The data set is copied to each GPU once, as bytes, and batches are made from it there.
@@ -173,7 +179,7 @@ public:
                                                  : text(", in each of ", options_->process_count, " processes"));
     }
 
-    /// After the first step all plans of the training are chosen; in the second its work is captured or not.
+    /// After the first step all plans of the training are chosen; in the third all of its work has been captured or not.
     template <class Training>
     struct Callback {
         Side* side;
@@ -182,10 +188,12 @@ public:
 
         void on_step(const StepReport&, Run&) {
             ++reports;
-            if (reports == 1) side->plans_.write();
-            if (reports != 2) return;
-            const std::string why = training->not_captured();
-            if (!why.empty()) StandardOutput(side->options_->run.log.json).print_message(text("not captured: ", why));
+            if (reports == 1) side->write_plans();
+            if (reports != 3) return;
+            const StandardOutput output(side->options_->run.log.json);
+            const std::string why = training->not_captured(), launches = training->launches_description();
+            if (!why.empty()) output.print_message(text("not captured: ", why));
+            if (!launches.empty()) output.print_message(launches);
         }
     };
     template <class Training>
@@ -193,7 +201,11 @@ public:
         return {this, &training};
     }
     /// At the end of the run there are also the plans of the evaluation.
-    void finish() { plans_.write(); }
+    void finish() {
+        const StandardOutput output(options_->run.log.json);
+        for (const std::string& line : plans_.choices()->take_lines()) output.print_message(line);
+        write_plans();
+    }
 
     /// Calls `run` with the averaging that --averaging names.
     template <class Run>
@@ -214,10 +226,29 @@ public:
     }
 
 private:
-    /// The file of --plan-choices, or cudnn-plans.txt in --train-dir; empty if neither is given.
+    /// The number of devices that the GPUs have room for.
+    static int places_on(const TrainOptions& options) {
+        constexpr std::int64_t most = 1 << 20;
+        return static_cast<int>(std::min(most, std::int64_t{cuda_devices()} * options.devices_per_gpu));
+    }
+
+    /// The file of --plan-choices, or cudnn-plans.txt in --train-dir; empty if neither is given. Each process times the
+    /// candidates on its own GPU and keeps its choices in a file of its own: cudnn-plans.txt.1 is that of process 1.
     static std::string plan_path(const TrainOptions& options) {
         const bool named = !options.plan_choices.empty() || options.run.folder.empty();
-        return named ? options.plan_choices : options.run.folder + "/cudnn-plans.txt";
+        std::string path = named ? options.plan_choices : options.run.folder + "/cudnn-plans.txt";
+        if (!path.empty() && options.process_number > 0) path += text('.', options.process_number);
+        return path;
+    }
+
+    /// The folder of process 0 need not exist where another process runs.
+    void write_plans() {
+        try {
+            plans_.write();
+        } catch (const DataError& error) {
+            if (options_->run.writes) throw;
+            StandardOutput(options_->run.log.json).print_message(text("warning: ", error.what()));
+        }
     }
 
     const TrainOptions* options_;

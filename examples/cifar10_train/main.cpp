@@ -160,10 +160,15 @@ struct Flags {
         app.add_option("--model", o.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")
             ->capture_default_str();
         check([this] { one_of("--model", o.model, {"tutorial", "resnet"}); });
-        app.add_option("--precision", o.precision,
-                       "Type of activations: float, or bf16 (bfloat16, with parameters and sums in float)")
+        app.add_option(
+               "--precision", o.precision,
+               "Type of activations: float; bf16 (bfloat16, with parameters and sums in float); or half, with a loss\n"
+               "scale that changes, on GPUs")
             ->capture_default_str();
-        check([this] { one_of("--precision", o.precision, {"float", "bf16"}); });
+        check([this] {
+            one_of("--precision", o.precision, {"float", "bf16", "half"});
+            only_on("cuda", o.precision == "half", "--precision half", "the processors compute in float or bf16");
+        });
         app.add_option(
             "--convolution", o.convolution,
             "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
@@ -181,11 +186,19 @@ struct Flags {
             only_on("cuda", o.deterministic, "--deterministic",
                     "on the host the same number of threads gives the same bits without it");
         });
-        app.add_option("--plan-choices", o.plan_choices,
-                       "File with the chosen cuDNN engines, so that another run uses the same: read if it exists, and\n"
-                       "written. Default: cudnn-plans.txt in --train-dir, if there is one")
+        app.add_option(
+               "--plan-choices", o.plan_choices,
+               "File with the chosen algorithms of cuDNN and cuBLASLt, so that another run uses the same: read\n"
+               "if it exists, and written. Default: cudnn-plans.txt in --train-dir, if there is one")
             ->check(not_empty());
         check([this] { only_on("cuda", !o.plan_choices.empty(), "--plan-choices"); });
+        app.add_option(
+               "--plan-seconds", o.plan_seconds,
+               "Seconds for timing the algorithms of one operation on the GPU, of which the fastest is taken; 0\n"
+               "takes the first that is offered")
+            ->capture_default_str()
+            ->check(rate());
+        check([this] { only_on("cuda", o.plan_seconds != TrainOptions{}.plan_seconds, "--plan-seconds"); });
         app.add_option(
                "--bn-stats", o.bn_stats,
                "Replicas whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which\n"
@@ -234,6 +247,15 @@ struct Flags {
             require(o.num_devices <= o.num_replicas, "--num-devices must be at most --num-replicas, ", o.num_replicas,
                     ", not ", o.num_devices);
         });
+        app.add_option("--devices-per-gpu", o.devices_per_gpu,
+                       "Devices that share each GPU, to try a training of several devices on fewer GPUs; not for nccl")
+            ->capture_default_str()
+            ->check(whole_number(1, 1024));
+        check([this] {
+            only_on("cuda", o.devices_per_gpu != 1, "--devices-per-gpu");
+            require(o.devices_per_gpu == 1 || o.averaging != "nccl",
+                    "--devices-per-gpu is not for --averaging nccl: NCCL allows a GPU only one rank of a process");
+        });
         app.add_option("--threads-per-device", o.threads_per_device,
                        "OpenMP threads per device of the host. Default, or 0: an equal part of the processors")
             ->check(whole_number(0, max_threads));
@@ -256,6 +278,11 @@ struct Flags {
             const bool mpi = o.averaging == "mpi-concat-mean" || o.averaging == "mpi-all-reduce";
             require(known || mpi, "--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; ",
                     o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
+#ifndef CUPOLA_EXAMPLE_MPI
+            require(!mpi, "this program was built without MPI: leave out --averaging ", o.averaging,
+                    ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be "
+                    "installed");
+#endif
         });
         app.add_option("--gradient-compression", o.gradient_compression,
                        "none, or bfloat16: processes, and GPUs with nccl, exchange gradients of 16 bits")
@@ -275,6 +302,16 @@ struct Flags {
             ->check(rate());
         check([this] {
             require(o.deadline == 60 || o.by_mpi() || o.by_nccl(), "--deadline is for --averaging mpi-... or nccl");
+        });
+        app.add_flag("--survive", o.survive,
+                     "Go on without a process that was killed, from the last checkpoint and to the same result: with\n"
+                     "--averaging mpi-concat-mean, by mpirun --with-ft ulfm of Open MPI 5.0");
+        check([this] {
+            require(!o.survive || o.averaging == "mpi-concat-mean",
+                    "--survive is for --averaging mpi-concat-mean: with ", o.averaging,
+                    " a training ends when a process is lost");
+            require(!o.survive || !o.run.folder.empty(),
+                    "--survive needs --train-dir, the folder of the checkpoints that the processes go on from");
         });
         app.add_option("--processes", o.processes,
                        "Processes that train together, with --averaging nccl. Default: those that the launcher\n"

@@ -11,6 +11,9 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/train/training_run_options.hpp>
+#ifdef CUPOLA_EXAMPLE_MPI
+#include <cupola/parallel/mpi_environment.hpp>
+#endif
 
 namespace cifar10 {
 
@@ -31,6 +34,7 @@ struct TrainOptions {
     bool tf32 = false;
     bool deterministic = false;
     std::string plan_choices;
+    double plan_seconds = 0.5;
     bool log_device_placement = false;
     bool profile = false;
 
@@ -39,6 +43,7 @@ struct TrainOptions {
     std::uint64_t seed = 1;
     int num_replicas = 1;
     int num_devices = 0;
+    int devices_per_gpu = 1;
     int threads_per_device = 0;
     int prefetch_workers = -1;
     std::string averaging = "concat-mean", gradient_compression = "none";
@@ -47,8 +52,15 @@ struct TrainOptions {
     int process = -1;
     std::string id_file, address;
     double deadline = 60;
+    bool survive = false;
     /// The processes, those on this machine (of MPI), and the number of this one.
     int process_count = 1, processes_here = 1, process_number = 0;
+    /// Whether these processes are left of more, and go on.
+    bool goes_on = false;
+#ifdef CUPOLA_EXAMPLE_MPI
+    /// Of --averaging mpi-...
+    const MpiEnvironment* mpi = nullptr;
+#endif
 
     std::string optimizer;  // the model's if empty
     double learning_rate = 0.1;
@@ -63,8 +75,13 @@ struct TrainOptions {
     [[nodiscard]] bool by_mpi() const { return averaging.starts_with("mpi-"); }
     [[nodiscard]] bool by_nccl() const { return averaging == "nccl"; }
     /// The replicas of this process, and the first of them among those of all processes.
-    [[nodiscard]] int replicas_here() const { return std::max(1, num_replicas / process_count); }
-    [[nodiscard]] int first_replica() const { return process_number * replicas_here(); }
+    [[nodiscard]] int replicas_here() const { return std::max(1, first_of(process_number + 1) - first_replica()); }
+    [[nodiscard]] int first_replica() const { return first_of(process_number); }
+
+private:
+    [[nodiscard]] int first_of(int of_process) const {
+        return static_cast<int>(std::int64_t{num_replicas} * of_process / process_count);
+    }
 };
 
 /// Trains with flags that fit together, and returns the process's exit status: 0, or 128 plus the signal's number if a
@@ -72,7 +89,7 @@ struct TrainOptions {
 int train(TrainOptions options);
 
 enum class Model : std::uint8_t { tutorial, resnet };
-enum class Precision : std::uint8_t { float32, bfloat16 };
+enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 enum class Place : std::uint8_t { host, cuda };
 
 /// Runs a network on the images. run.hpp defines it. CMake writes one file per instantiation, so that each is compiled

@@ -38,9 +38,24 @@ struct Parts<Model::resnet> {
     using Centre = ScaledPixels;
 };
 
-/// A network in bfloat16, with its own name.
+/// Networks in bfloat16 and in half, with their own names.
 template <class Net>
 struct InBFloat16 : InPrecision<MixedBFloat16, Net> {};
+template <class Net>
+struct InFloat16 : InPrecision<MixedFloat16, Net> {};
+
+template <class Net, Precision precision>
+struct NetworkIn {
+    using Type = Net;
+};
+template <class Net>
+struct NetworkIn<Net, Precision::bfloat16> {
+    using Type = InBFloat16<Net>;
+};
+template <class Net>
+struct NetworkIn<Net, Precision::float16> {
+    using Type = InFloat16<Net>;
+};
 
 /// The policy that --bn-stats names, chosen at run time, so that all policies are one training for the compiler. Not
 /// Synchronized, whose forward and backward passes differ.
@@ -106,7 +121,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                   .statistics = statistics,
                   .moving_average = {.decay = options.ema_decay}});
     auto&& batches = side.batches(source);
-    run.print_header(training, side.description(), options.log_device_placement);
+    if (!options.goes_on) run.print_header(training, side.description(), options.log_device_placement);
     if constexpr (Side<place>::profiles) {
         if (options.profile) {
             run.output().print_message(to_string(profile(training, batches)));
@@ -129,8 +144,7 @@ template <Model model, Precision precision, Place place>
 int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                 const std::string& optimizer) {
     Side<place> side(options);
-    using Float = typename Parts<model>::Net;
-    using Net = std::conditional_t<precision == Precision::float32, Float, InBFloat16<Float>>;
+    using Net = typename NetworkIn<typename Parts<model>::Net, precision>::Type;
     return side.with_averaging([&](const auto& averaging) {
         return with_statistics<model, place>(options, [&](const auto& statistics) {
             return run_training<Net, Parts<model>>(options, images, schedule, optimizer, side, averaging, statistics);

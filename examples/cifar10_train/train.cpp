@@ -34,6 +34,12 @@ using RunNetwork = int(const TrainOptions&, const ImageData&, const Schedule&, c
 template <Place place>
 RunNetwork* network_on(const TrainOptions& options) {
     const bool in_float = options.precision == "float";
+    if constexpr (place == Place::cuda) {
+        if (options.precision == "half") {
+            return options.model == "tutorial" ? &run_network<Model::tutorial, Precision::float16, place>
+                                               : &run_network<Model::resnet, Precision::float16, place>;
+        }
+    }
     if (options.model == "tutorial") {
         return in_float ? &run_network<Model::tutorial, Precision::float32, place>
                         : &run_network<Model::tutorial, Precision::bfloat16, place>;
@@ -52,8 +58,10 @@ RunNetwork* network_on_cuda(const TrainOptions& options) {
  configuring Cupola with -DCUPOLA_ENABLE_NCCL=ON");
 #endif
     const int gpus = cuda_devices();
-    require<DeviceError>(options.num_devices <= gpus,
-                         "--num-devices must be at most the number of GPUs that this process sees, ", gpus, ", not ",
+    const int per_gpu = options.devices_per_gpu;
+    require<DeviceError>((options.num_devices + per_gpu - 1) / per_gpu <= gpus,
+                         "--num-devices must be at most the number of GPUs that this process sees, ", gpus,
+                         per_gpu == 1 ? std::string() : text(", times --devices-per-gpu, ", per_gpu), ", not ",
                          options.num_devices);
     return network_on<Place::cuda>(options);
 }
@@ -101,6 +109,28 @@ void find_processes_of_nccl(TrainOptions& options) {
     if (!found.empty()) StandardOutput(options.run.log.json, options.run.log.file).print_message(found);
 }
 
+#ifdef CUPOLA_EXAMPLE_MPI
+/// Keeps the devices, threads and workers that each process chooses at the start: threads are among what the bits depend on.
+void keep_devices(TrainOptions& options) {
+    const Side<Place::host> side(options);
+    options.num_devices = side.devices();
+    options.threads_per_device = side.device_options().threads;
+    options.prefetch_workers = side.prefetch_workers();
+}
+
+/// The options of a process of those that are left, after a loss or before any.
+TrainOptions options_of_survivor(TrainOptions options, const MpiEnvironment& mpi) {
+    options.goes_on = !mpi.lost().empty();
+    options.process_count = mpi.count();
+    options.process_number = mpi.number();
+    options.run.writes = mpi.number() == 0;
+    options.run.log.file = stdout;
+    options.run = without_second_log(std::move(options.run));
+    if (options.goes_on && options.run.resume == Resume::no) options.run.resume = Resume::if_there;
+    return options;
+}
+#endif
+
 }  // namespace
 
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
@@ -111,19 +141,17 @@ int train(TrainOptions options) {
 #ifdef CUPOLA_EXAMPLE_MPI
     std::optional<MpiEnvironment> mpi;
     if (options.by_mpi()) {
-        mpi.emplace();
+        mpi.emplace(MpiOptions{
+            .survives = options.survive, .deadline_seconds = options.deadline, .folder = options.run.folder});
+        options.mpi = &*mpi;
         options.process_count = mpi->count();
         options.processes_here = mpi->count_on_machine();
         options.process_number = mpi->number();
     }
-#else
-    require(
-        !options.by_mpi(), "this program was built without MPI: leave out --averaging ", options.averaging,
-        ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be installed");
 #endif
     if (options.by_nccl()) find_processes_of_nccl(options);
     options.run.writes = options.process_number == 0;  // one process logs, and writes the folder
-    if (!options.run.writes) options.run.log.file = std::fopen("/dev/null", "we");
+    options.run = without_second_log(std::move(options.run));
     MovingAverage{.decay = options.ema_decay}.check();  // before the data set is read
     RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
     const StandardOutput output(options.run.log.json, options.run.log.file);
@@ -140,6 +168,12 @@ int train(TrainOptions options) {
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";
     const Schedule schedule = schedule_of(options, name, images.train.size());
     options.run.events = event_file_in;
+#ifdef CUPOLA_EXAMPLE_MPI
+    if (options.survive) {
+        keep_devices(options);
+        return mpi->survive([&] { return run(options_of_survivor(options, *mpi), images, schedule, optimizer); });
+    }
+#endif
     return run(options, images, schedule, optimizer);
 }
 

@@ -25,7 +25,8 @@ PROGRAM = turns.BUILD / "processes"
 ELEMENTS, SMALL = 1_068_298, 16_384  # the gradient of the tutorial's network, and 64 KB
 BATCH, BATCH_OF_HOSTS = 64, 256
 RATE = "1gbit"
-BUCKETS = (0, 1 << 18, 1 << 20)  # MpiAllReduce's bucket_bytes; the last is its default
+BUCKETS = (0, 1 << 18, 1 << 20)  # MpiAllReduce's bucket_bytes
+DEFAULT = BUCKETS[1]  # without a value
 EXCHANGES = ("allreduce", "in-place", "iallreduce", "shared", "messages", "sum")
 DDP_MODES = {
     "eager, channels_last": {"LAYOUT": "channels_last"},
@@ -100,7 +101,7 @@ def start_tasks(options, missing):
     add("exchange", start("exchange", here(2, "exchange", ELEMENTS)), "node", exchanges)
     for precision in ("float", "bfloat16"):
         key = f"steps-{precision}"
-        add(key, start(key, here(2, "step", BATCH, 1, precision)), f"node {precision}", ("alone", "shared", "messages", f"sums {BUCKETS[-1]}"))
+        add(key, start(key, here(2, "step", BATCH, 1, precision)), f"node {precision}", ("alone", "shared", "messages", f"sums {DEFAULT}"))
     add("steps-4", start("steps-4", here(4, "step", BATCH, 1, "float")), "four", ("alone", "shared"))
     one = turns.cupola_step("lrn", "float", BATCH, 1, 2, "winograd")
     add("one-process", start("one-process", one, named=False), "one process", ("",))
@@ -189,11 +190,11 @@ def figures_of(rounds):
         ratio(f"{where} exchange", [f"{where} shared {ELEMENTS}" if where == "node" else f"{where} messages {ELEMENTS}"], fastest)
         ratio(f"{where} sum", [f"{where} sum {ELEMENTS}"], fastest)
     ratio("two processes", ["one process"], ["node float shared"])
-    ratio("two processes, sums", ["one process"], [f"node float sums {BUCKETS[-1]}"])
+    ratio("two processes, sums", ["one process"], [f"node float sums {DEFAULT}"])
     ratio("ddp float", ["ddp float"], ["node float shared"])
     ratio("ddp bfloat16", ["ddp bfloat16"], ["node bfloat16 shared"])
     for where in ("hosts", f"hosts {RATE}"):
-        keys = [f"{where} sums {BUCKETS[-1]}", f"{where} alone", f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
+        keys = [f"{where} sums {DEFAULT}", f"{where} alone", f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
         if all(key in rounds for key in keys):
             step, alone, sum_, in_place = (rounds[key] for key in keys)
             found[f"{where} overlap"] = turns.ratios(step, [1.05 * (a + 0.2 * min(s, i)) for a, s, i in zip(alone, sum_, in_place)])
@@ -242,7 +243,7 @@ def page(results):
         step_row("2 processes, each alone", "node float alone", 2 * BATCH),
         step_row("2 processes, `MpiConcatMean`", "node float shared", 2 * BATCH),
         step_row("2 processes, `MpiConcatMean`, messages", "node float messages", 2 * BATCH),
-        step_row("2 processes, `MpiAllReduce`", f"node float sums {BUCKETS[-1]}", 2 * BATCH),
+        step_row("2 processes, `MpiAllReduce`", f"node float sums {DEFAULT}", 2 * BATCH),
         step_row("2 processes, PyTorch's DDP", "ddp float", 2 * BATCH),
         step_row("2 processes, `MpiConcatMean`, bfloat16", "node bfloat16 shared", 2 * BATCH),
         step_row("2 processes, PyTorch's DDP, bfloat16", "ddp bfloat16", 2 * BATCH),

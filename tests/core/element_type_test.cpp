@@ -27,7 +27,7 @@ static_assert(size_of(ElementType::uint8) == sizeof(std::uint8_t));
 static_assert(std::same_as<Float32::Activation, float> && Float32::name == "float32");
 static_assert(std::same_as<MixedBFloat16::Activation, BFloat16> && MixedBFloat16::name == "bfloat16");
 static_assert(std::same_as<MixedFloat16::Activation, Float16> && MixedFloat16::name == "float16");
-static_assert(Float32::loss_scale == 1 && MixedBFloat16::loss_scale == 1 && MixedFloat16::loss_scale == 1024);
+static_assert(Float32::loss_scale == 1 && MixedBFloat16::loss_scale == 1 && MixedFloat16::loss_scale == LossScale{});
 static_assert(std::is_trivially_copyable_v<BFloat16> && sizeof(BFloat16) == 2 && alignof(BFloat16) == 2);
 static_assert(!std::is_convertible_v<float, BFloat16> && std::is_convertible_v<BFloat16, float>,
               "what rounds is explicit");

@@ -55,7 +55,7 @@ TEST_CASE("child: a driver whose GPUs are hidden" * doctest::skip()) {
     if (driver_version() == 0) return;
     CHECK(message_of<DeviceError>([] { static_cast<void>(cuda_devices()); }) ==
           text("this process sees no NVIDIA GPU: there is a driver for CUDA ", driver_version() / 1000, '.',
-               driver_version() % 1000 / 10, ", but no device (CUDA_VISIBLE_DEVICES may hide them)"));
+               driver_version() % 1000 / 10, ", but no device (CUDA_VISIBLE_DEVICES is empty, which hides all)"));
 }
 
 TEST_CASE("a driver whose GPUs are hidden is distinguished from a missing driver") {
@@ -143,4 +143,15 @@ TEST_CASE("the description of the arithmetic names versions and enabled options"
     };
     CHECK(names({}) == "gpu cuda");
     CHECK(names({.tf32 = true, .deterministic = true}) == "gpu cuda tf32 deterministic");
+    const auto tf32 = [](const CudaOptions& options) {
+        std::string found = "off";
+        Cuda::describe(options, [&](std::string_view name, const std::string& text) {
+            if (name == "tf32") found = text;
+        });
+        return found;
+    };
+    CHECK(tf32({}) == "off");
+    CHECK(tf32({.tf32 = true}) == "on");
+    CHECK(tf32({.tf32_convolutions = true}) == "convolutions");
+    CHECK(tf32({.tf32 = true, .tf32_convolutions = true}) == "on");
 }

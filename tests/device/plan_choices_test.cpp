@@ -59,3 +59,67 @@ TEST_CASE("a key is one line without tabs") {
     }
     CHECK(choices.size() == 0);
 }
+
+TEST_CASE("a record is one line: how the plan was chosen, its time, and that of the next") {
+    PlanRecord record{.key = "cuDNN 1, A GPU, forward", .choice = {4, {{2, 8}}}, .name = "engine 4 2=8"};
+    CHECK(to_string(record) == "plan of cuDNN 1, A GPU, forward: engine 4 2=8, the first that is offered");
+    record.source = PlanRecord::Source::kept;
+    CHECK(to_string(record) == "plan of cuDNN 1, A GPU, forward: engine 4 2=8, as chosen before");
+    record.source = PlanRecord::Source::timed;
+    record.seconds = 12.34e-6;
+    record.timed = 1;
+    CHECK(to_string(record) == "plan of cuDNN 1, A GPU, forward: engine 4 2=8, 0.0123 ms");
+    record.timed = 7;
+    record.next_seconds = 14e-6;
+    record.not_timed = 2;
+    CHECK(
+        to_string(record) ==
+        "plan of cuDNN 1, A GPU, forward: engine 4 2=8, 0.0123 ms, the fastest of 7 (the next: 0.0140 ms); no time was "
+        "left for 2 others");
+}
+
+TEST_CASE("records and notes are lines, each given once, and a plan has one record") {
+    PlanChoices choices;
+    CHECK(choices.fingerprint().empty());
+    choices.record({.key = "cuDNN 1, A GPU, a", .choice = {4, {}}, .name = "engine 4"});
+    choices.note("a note");
+    choices.record(
+        {.key = "cuDNN 1, A GPU, a", .choice = {4, {}}, .name = "engine 4", .source = PlanRecord::Source::kept});
+    CHECK(choices.records().size() == 1);
+    CHECK(choices.records()[0].source == PlanRecord::Source::first);
+    auto lines = choices.take_lines();
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[1] == "a note");
+    choices.record({.key = "cuDNN 1, A GPU, a", .choice = {5, {}}, .name = "engine 5"});
+    CHECK(choices.records().size() == 1);
+    CHECK(choices.records()[0].name == "engine 5");
+    lines = choices.take_lines();
+    REQUIRE(lines.size() == 1);
+    choices.record({.key = "cuDNN 1, A GPU, a", .choice = {4, {}}, .name = "engine 4"});
+    CHECK(choices.take_lines().size() == 1);
+    CHECK(choices.take_lines().empty());
+    // The fingerprint is that of what was used, in any order, and not of all that was read.
+    PlanChoices same(head + "cuDNN 1, A GPU, a\t4\ncuDNN 1, A GPU, z\t4\n"), other;
+    same.record({.key = "cuDNN 1, A GPU, a", .choice = {4, {}}, .name = "engine 4"});
+    other.record({.key = "cuDNN 1, A GPU, a", .choice = {5, {}}, .name = "engine 5"});
+    CHECK(choices.fingerprint().substr(0, 3) == "1, ");
+    CHECK(choices.fingerprint().size() == 3 + 16);
+    CHECK(same.fingerprint() == choices.fingerprint());
+    CHECK(other.fingerprint() != choices.fingerprint());
+    CHECK(same.take_lines().size() == 1);
+}
+
+TEST_CASE("a text of another GPU's choices, or another version's, is announced once per library") {
+    PlanChoices choices(head + "cuBLASLt 7, A GPU, p\t1\ncuDNN 1, A GPU, a\t4\ncuDNN 2, A GPU, a, b\t4\n", "plans.txt");
+    choices.record({.key = "cuDNN 1, B GPU, a", .choice = {}, .name = "engine 0"});
+    choices.record({.key = "cuDNN 1, B GPU, b", .choice = {}, .name = "engine 0"});
+    choices.record({.key = "cuBLASLt 7, A GPU, q", .choice = {}, .name = "algorithm 0"});
+    const auto lines = choices.take_lines();
+    REQUIRE(lines.size() == 5);
+    CHECK(lines[0] == "plans.txt has 1 choice of cuDNN 1, A GPU and none of cuDNN 1, B GPU: new ones are made");
+    CHECK(lines[1] == "plans.txt has 1 choice of cuDNN 2, A GPU and none of cuDNN 1, B GPU: new ones are made");
+    for (const char* key : {"", "a", "a, b", "a, b, c"}) {
+        CAPTURE(key);
+        CHECK(PlanChoices::origin_of(key) == (std::string(key) == "a, b, c" ? "a, b" : key));
+    }
+}

@@ -33,3 +33,34 @@ TEST_CASE("an exception of the condition is thrown by the wait") {
     const auto fails = []() -> bool { throw InvalidArgument("a question"); };
     CHECK(message_of<InvalidArgument>([&] { impl::wait_until(fails, 1, "never"); }) == "a question");
 }
+
+namespace {
+
+/// A clock that advances by `step` per question and by `sleep` per pause.
+struct Clock {
+    double step, sleep, time = 0;
+    int sleeps = 0;
+    double now() { return time += step; }
+    void pause() {
+        ++sleeps;
+        time += sleep;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a wait of at most 200 us does not sleep; a long one sleeps between any two polls, until its deadline") {
+    for (const double step : {50e-9, 500e-9, 2e-6}) {
+        Clock clock{.step = step, .sleep = 100e-6};
+        impl::wait_until_with(
+            clock, [&] { return clock.now() >= 200e-6; }, 1, "never");
+        CHECK(clock.sleeps == 0);
+        clock.time = 0;
+        CHECK(message_of<DeviceError>([&] {
+                  impl::wait_until_with(
+                      clock, [&] { return clock.now() < 0; }, 1, "late");
+              }) == "late");
+        CHECK(clock.time == doctest::Approx(1).epsilon(1e-3));
+        CHECK(clock.sleeps * clock.sleep > 0.9);
+    }
+}

@@ -78,9 +78,14 @@ while IFS= read -r command; do
                 error "tests/benchmarks/run has no part ${words[1]}" ;;
         tests/gpu/pack) [ -x tests/gpu/pack ] || error "tests/gpu/pack is no program of the repository" ;;
         tests/gpu/run)
-            "${words[0]}" --help | grep -qE "[{,]${words[2]:-}[},]" || error "tests/gpu/run has no command ${words[2]:-}"
-            for word in "${words[@]:3}"; do
+            [ -z "${words[2]:-}" ] || [[ ${words[2]} == --* ]] || "${words[0]}" --help | grep -qE "[{,]${words[2]}[},]" ||
+                error "tests/gpu/run has no command ${words[2]}"
+            for word in "${words[@]:2}"; do
                 [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || error "tests/gpu/run has no option $word"
+            done ;;
+        tests/gpu/report)
+            for word in "${words[@]:1}"; do
+                [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || error "tests/gpu/report has no option $word"
             done ;;
         cmake) check_cmake "${words[@]:1}" ;;
         DEB_PYTHON_INSTALL_LAYOUT=deb)  # pip; tests/package/readme.sh runs it

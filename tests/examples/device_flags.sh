@@ -15,7 +15,13 @@ refuses '--device needs a value' --device
 refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
+refuses '--devices-per-gpu is for --device cuda' --devices-per-gpu 2
+refuses '--devices-per-gpu is not for --averaging nccl: NCCL allows a GPU only one rank of a process' "${nccl[@]}" --devices-per-gpu 2
+for value in 0 -1 two; do
+    refuses "--devices-per-gpu: $value is not a whole number from 1 to 1024" "${cuda[@]}" --devices-per-gpu $value
+done
 refuses '--plan-choices is for --device cuda' --plan-choices "$work/plans"
+refuses '--plan-seconds is for --device cuda' --plan-seconds 1
 refuses '--threads-per-device is for --device host' "${cuda[@]}" --threads-per-device 2
 for workers in 0 3; do
     refuses '--prefetch-workers is for --device host: GPUs make their batches themselves' "${cuda[@]}" --prefetch-workers $workers
@@ -27,7 +33,8 @@ refuses '--bn-stats synchronized is for --device host: replicas on GPUs normalis
     "${cuda[@]}" --model resnet --bn-stats synchronized
 refuses '--profile is for --device host' "${cuda[@]}" --profile
 refuses '--averaging must be concat-mean or nccl, not median' "${cuda[@]}" --averaging median
-refuses '--precision must be float or bf16, not half' "${cuda[@]}" --precision half
+refuses '--precision must be float, bf16 or half, not fp8' "${cuda[@]}" --precision fp8
+refuses '--precision half is for --device cuda: the processors compute in float or bf16' --precision half
 
 # Several processes.
 unset CUPOLA_NCCL_ID
@@ -53,11 +60,12 @@ through='env RANK=1 WORLD_SIZE=2 MASTER_ADDR=a' \
     refuses 'the environment variable MASTER_ADDR is "a", but MASTER_PORT is not set: both are needed' "${nccl[@]}"
 refuses '--id-file: the path is empty' "${nccl[@]}" --id-file ''
 refuses '--plan-choices: the path is empty' "${cuda[@]}" --plan-choices ''
+refuses '--plan-seconds: -1 is not a number of at least 0' "${cuda[@]}" --plan-seconds -1
 [ ! -e "$work/id" ] || fail "a file was made for flags that were refused"
 
 # The flags are valid; only the program lacks CUDA.
 if [ "$2" != 1 ]; then
-    for arguments in '' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic'; do
+    for arguments in '' '--precision half' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic'; do
         # shellcheck disable=SC2086
         refuses 'this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola with -DCUPOLA_CUDA=ON' \
             --device cuda $arguments --train-dir "$work/run"
@@ -71,7 +79,7 @@ if [ "$2" != 1 ]; then
 fi
 
 trains --help
-for flag in --device --tf32 --deterministic --plan-choices --processes --process --id-file --address; do
+for flag in --device --devices-per-gpu --tf32 --deterministic --plan-choices --plan-seconds --processes --process --id-file --address; do
     grep -qE -- "(^| )$flag( |$)" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"

@@ -20,7 +20,7 @@ refuses_to_go_on() {
 
 # Invalid names; each message lists the valid ones.
 refuses '--model must be tutorial or resnet, not alexnet' --model alexnet
-refuses '--precision must be float or bf16, not half' --precision half
+refuses '--precision must be float, bf16 or half, not double' --precision double
 refuses '--convolution must be winograd or direct, not fft' --convolution fft
 refuses '--log-loss must be mean, last or each, not all' --log-loss all
 for flag in --ema-decay --clip-norm --clip-value; do

@@ -27,6 +27,7 @@
 
 #include "../reference/compare.hpp"
 #include "../reference/pooling.hpp"
+#include "emulator/control.hpp"
 
 using namespace cupola;
 using reference::distance;
@@ -55,6 +56,17 @@ Floats normal(std::int64_t count, std::uint64_t seed) { return reference::Random
 void finish(HostContext&) {}
 /// Runs the queued work.
 void finish(CudaContext& context) { context.synchronize(); }
+
+/// Keeps the number of blocks; a kernel of its own for each `kind`.
+template <int kind>
+struct KeepGrid {
+    int* blocks;
+    int* calls;
+    void operator()(std::int64_t) const {
+        *blocks = static_cast<int>(gridDim.x);
+        ++*calls;
+    }
+};
 
 /// Offsets at which an array begins: a multiple of 16 bytes, and one element behind it.
 constexpr std::size_t starts[] = {0, 1};
@@ -106,6 +118,25 @@ TEST_CASE("a kernel's division is exact for every number") {
         }
         CHECK_MESSAGE(exact, "by ", d);
     }
+}
+
+TEST_CASE("a grid has as many blocks as the GPU holds of the kernel at a time, and fewer for few elements") {
+    CudaContext cuda(0, {});
+    emulator::set_resident_blocks(3);
+    const auto blocks_of = [&]<int kind>(std::integral_constant<int, kind>, std::int64_t count) {
+        int blocks = 0, calls = 0;
+        impl::launch(cuda, count, KeepGrid<kind>{&blocks, &calls});
+        finish(cuda);
+        CHECK(calls == count);
+        return blocks;
+    };
+    const std::integral_constant<int, 3> three;
+    CHECK(blocks_of(three, 1) == 1);
+    CHECK(blocks_of(three, 257) == 2);
+    CHECK(blocks_of(three, 100'000) == 3 * cuda.multiprocessors());
+    emulator::set_resident_blocks(0);
+    CHECK(blocks_of(std::integral_constant<int, 8>{}, 100'000) == 8 * cuda.multiprocessors());
+    CHECK(blocks_of(three, 100'000) == 3 * cuda.multiprocessors());
 }
 
 TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float, BFloat16, Float16) {

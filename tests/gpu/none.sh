@@ -12,7 +12,7 @@ version='[0-9]+\.[0-9]+'
 for message in \
     "no NVIDIA driver was found, or it could not be loaded; a training on Cuda needs a GPU with a driver for CUDA $version; a training on Host needs neither" \
     "the NVIDIA driver of this machine is for CUDA $version, and this program was built with CUDA $version: install a newer driver" \
-    "this process sees no NVIDIA GPU: there is a driver for CUDA $version, but no device \(CUDA_VISIBLE_DEVICES may hide them\)"; do
+    "this process sees no NVIDIA GPU: there is a driver for CUDA $version, but no device \(CUDA_VISIBLE_DEVICES [^)]*\)"; do
     if [ "$status" -eq "$expected" ] && [[ $output =~ ^$before:\ $message$ ]]; then
         echo "$output"
         exit 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tests/gpu/run without a GPU: its message, the time limits of its stages, the computation of rooflines and limits, and
-programs that take turns."""
+"""Tests of tests/gpu/run and tests/gpu/report without a GPU: the messages, the time limits of the stages, what becomes of processes, the
+programs that are carried, the computation of rooflines and goals, programs that take turns, and the page of a synthetic run."""
 
 import argparse
 import contextlib
@@ -24,16 +24,56 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 
+import carried  # noqa: E402
+import descendants  # noqa: E402
 import stages  # noqa: E402
 import two_processes  # noqa: E402
 from bench import roofline, measure, side_by_side  # noqa: E402
 
+sys.path.append(str(HERE.parent / "benchmarks/recipes"))
+import train as recipe_runner  # noqa: E402
 
-def load_run():
-    loader = importlib.machinery.SourceFileLoader("gpu_run", str(HERE / "run"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_run", loader))
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(f"gpu_{name}", str(HERE / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(f"gpu_{name}", loader))
     loader.exec_module(module)
     return module
+
+
+def load_run():
+    return load("run")
+
+
+class Folder:
+    """Programs that are all in one folder, as tests/gpu/run finds those that were carried."""
+
+    def __init__(self, folder, **manifest):
+        self.folder, self.manifest, self.unfit = folder, manifest, {}
+
+    def path(self, name):
+        return self.folder / name
+
+    def has(self, name):
+        return self.path(name).exists()
+
+    def require(self, name):
+        if not self.has(name):
+            raise stages.Skipped(f"{name} is not there")
+        return self.path(name)
+
+    def tests(self):
+        return self.manifest["tests"]
+
+
+def settings_for(folder, **more):
+    return argparse.Namespace(build=folder / "build", carried=folder / "carried", data=None, recipe="tutorial", anyway=True, **more)
+
+
+def script(path, code, python=True):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{sys.executable if python else '/bin/sh'}\n{code}\n")
+    path.chmod(0o755)
 
 
 def has_gpu():
@@ -43,7 +83,7 @@ def has_gpu():
 class WithoutGpu(unittest.TestCase):
     @unittest.skipIf(has_gpu(), "there is a GPU here")
     def test_each_command_says_so_in_one_message(self):
-        for command in ("check", "bench"):
+        for command in ("all", "check", "bench"):
             with self.subTest(command), tempfile.TemporaryDirectory() as folder:
                 out = pathlib.Path(folder) / "out"
                 ended = subprocess.run(
@@ -56,7 +96,8 @@ class WithoutGpu(unittest.TestCase):
                 self.assertEqual(ended.stderr, "")
                 report = json.loads((out / "report.json").read_text())
                 self.assertEqual((report["command"], report["commit"]), (command, "abc"))
-                [machine] = report["stages"]
+                machine, *others = report["stages"]
+                self.assertEqual({(stage["status"], stage["reason"]) for stage in others}, {("skipped", "'machine' did not pass")})
                 self.assertEqual((machine["name"], machine["status"]), ("machine", "failed"))
                 self.assertRegex(machine["reason"], r"^there is no NVIDIA GPU here that can be used: nvidia-smi [^.]*$")
                 text = (out / "report.txt").read_text()
@@ -72,23 +113,28 @@ class Stages(unittest.TestCase):
         self.addCleanup(quiet.__exit__, None, None, None)
 
     def test_what_later_stages_need_is_kept_for_them(self):
-        run = load_run()
-
-        class Settings:
-            build, carried, anyway = pathlib.Path("b"), pathlib.Path("c"), False
-
-        out = pathlib.Path("o")
-        for made in (
-            run.check_stages(None, out, Settings),
-            run.bench_stages(None, out, Settings, measure.Measured(out, out, out)),
-        ):
+        run, out = load_run(), pathlib.Path("o")
+        for command in ("all", "check", "bench", "recipe"):
+            made = run.stages_of(command, None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
             self.assertTrue(all(stage.least <= stage.limit for stage in made))
             self.assertLessEqual(sum(stage.least for stage in made), stages.TOTAL_SECONDS)
-            [build] = [i for i, stage in enumerate(made) if stage.name == "build"]
-            # A build may use at least half of the time.
-            self.assertGreaterEqual(
-                stages.TOTAL_SECONDS - sum(stage.least for stage in made[build + 1 :]) - 20, stages.TOTAL_SECONDS / 2
-            )
+            planned = run.plan_of(made)
+            self.assertEqual(len(planned), len(made) + 2)
+            self.assertLessEqual(float(planned[-2].split()[-1]), stages.TOTAL_SECONDS)
+            self.assertEqual(made[0].name, "machine")
+        # Within nine minutes, with the end of what the last stage has started.
+        self.assertLessEqual(stages.TOTAL_SECONDS + 10, 540)
+
+    def test_the_order_is_tests_first_and_measurements_without_other_load(self):
+        out = pathlib.Path("o")
+        made = load_run().stages_of("all", None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
+        names = [stage.name for stage in made]
+        order = [
+            "machine", "carried programs", "sanity", "typed tests", "trainings against Host", "sanitizer memcheck",
+            "PyTorch's compiler has ended", "the plans and their candidates", "training step against PyTorch",
+            "kernels of a captured step", "memory", "ConcatMean against NcclAllReduce",
+        ]  # fmt: skip
+        self.assertEqual(sorted(order, key=names.index), order)
 
     def test_a_program_s_json_is_what_it_prints_last(self):
         for printed, expected in (
@@ -161,8 +207,10 @@ class Stages(unittest.TestCase):
                     ("breaks", "failed"),
                     ("takes long", "failed"),
                     ("fails", "failed"),
+                    ("never comes", "skipped"),
                 ],
             )
+            self.assertEqual((said["format"], said["ended"]), (stages.FORMAT, True))
             self.assertIsNone(said["stages"][0]["found"])
             self.assertEqual(said["stages"][4]["kept"], 1)
             text = (pathlib.Path(folder) / "report.txt").read_text()
@@ -175,6 +223,107 @@ class Stages(unittest.TestCase):
             ):
                 self.assertIn(part, text)
             self.assertTrue(report.failed())
+
+
+# Starts a process in a session of its own, one whose parent ends, and one that clears its environment too; each writes its number.
+FAMILY = """
+import os, subprocess, sys, time
+def child(code, **more):
+    subprocess.Popen([sys.executable, "-c", code, *sys.argv[1:]], start_new_session=True, **more)
+note = "import os, sys, time; open(os.path.join(sys.argv[1], str(os.getpid())), 'w').close(); time.sleep(60)"
+child(note)
+orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {note!r}, *sys.argv[1:]], start_new_session=True"
+child(orphan + ")")
+child(orphan + ", env={})")
+while len(os.listdir(sys.argv[1])) < 3:
+    time.sleep(0.01)
+print("all are there", flush=True)
+if sys.argv[2] == "waits":
+    time.sleep(60)
+"""
+
+
+class Descendants(unittest.TestCase):
+    def setUp(self):
+        self.assertTrue(descendants.adopt_orphans())
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def alive(self):
+        found = []
+        for number in (int(path.name) for path in self.folder.iterdir() if path.name.isdigit()):
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                    found.append(number)
+        return found
+
+    def command(self, how):
+        notes = self.folder / how
+        notes.mkdir()
+        self.folder = notes
+        return [sys.executable, "-c", FAMILY, notes, how]
+
+    def test_nothing_survives_a_stage_whose_command_is_cut(self):
+        report = stages.Report(self.folder / "out", "all", "abc")
+        command = self.command("waits")
+        begin = time.monotonic()
+        with contextlib.redirect_stdout(io.StringIO()):
+            report.stage("cut", 20, lambda _: stages.run(command, 3))
+        self.assertLess(time.monotonic() - begin, 15)
+        self.assertEqual(report.data["stages"][0]["reason"], "it was ended after 20 s: all are there")
+        self.assertEqual(len(list(self.folder.iterdir())), 3)
+        self.assertEqual(self.alive(), [])
+
+    def test_nothing_survives_a_command_that_ends_before_its_children(self):
+        report = stages.Report(self.folder / "out", "all", "abc")
+        command = self.command("ends")
+        found = {}
+        with contextlib.redirect_stdout(io.StringIO()):
+            report.stage("ends", 20, lambda _: found.update(status=stages.run(command, 15)))
+        self.assertEqual(found["status"], (0, "all are there\n"))
+        self.assertEqual(len(list(self.folder.iterdir())), 3)
+        self.assertEqual(self.alive(), [])
+
+    def test_a_program_that_works_beside_the_stages_lives_on_with_its_children(self):
+        program = side_by_side.Program("beside", self.command("waits"), self.folder.parent / "log")
+        while len(list(self.folder.iterdir())) < 3:
+            time.sleep(0.01)
+        report = stages.Report(self.folder.parent / "out", "all", "abc")
+        with contextlib.redirect_stdout(io.StringIO()):
+            report.stage("another", 20, lambda _: stages.run(["true"], 5))
+        # Not the one that gave up its parent and its environment.
+        self.assertEqual(len(self.alive()), 2)
+        program.stop()
+        self.assertEqual(self.alive(), [])
+
+    def test_a_run_whose_time_is_over_ends_with_all_of_it(self):
+        code = f"""
+import sys; sys.path.insert(0, {str(HERE)!r})
+import pathlib, subprocess, descendants, stages
+descendants.adopt_orphans()
+report = stages.Report(pathlib.Path(sys.argv[1]), "all", "abc")
+report.watch(3)
+report.stage("hangs", 60, lambda _: subprocess.run([sys.executable, "-c", {FAMILY!r}, sys.argv[2], "waits"]))
+"""
+        out, notes = self.folder / "out", self.folder / "notes"
+        notes.mkdir()
+        ended = subprocess.run([sys.executable, "-c", code, out, notes], capture_output=True, text=True, timeout=30)
+        self.assertEqual((ended.returncode, ended.stderr), (1, ""))
+        said = json.loads((out / "report.json").read_text())
+        self.assertEqual((said["ended"], said["stages"][0]["status"]), (True, "failed"))
+        self.assertEqual(said["stages"][0]["reason"], "the time of the whole run was over")
+        self.folder = notes
+        self.assertEqual(len(list(notes.iterdir())), 3)
+        self.assertEqual(self.alive(), [])
+
+    def test_a_log_keeps_its_end_within_its_limit(self):
+        log = self.folder / "log"
+        with unittest.mock.patch.object(stages, "LOG_BYTES", 1000):
+            for i in range(50):
+                stages.append(log, f"line {i}\n" * 20)
+        self.assertLessEqual(log.stat().st_size, 1000)
+        self.assertTrue(log.read_text().startswith("line 0\n"))
 
 
 # Stands in for the program: it records its arguments and environment, and ends as it would with NCCL.
@@ -293,6 +442,61 @@ class Roofline(unittest.TestCase):
         self.assertEqual(roofline.short_name("sm90_xmma_fprop"), "sm90_xmma_fprop")
         self.assertEqual(len(roofline.short_name("x" * 500)), 110)
 
+    def test_a_launch_is_bound_by_its_bytes_or_by_its_operations(self):
+        launch = {"name": "f", "library": True, "read": 3e6, "written": 1.3e6, "operations": 0}
+        self.assertAlmostEqual(roofline.bound_of_launch(launch, "float", "H200"), 1e-6)
+        self.assertAlmostEqual(roofline.bound_of_launch(launch, "float", "H100"), 4.3 / 3 * 1e-6)
+        launch["operations"] = 1.2e9
+        self.assertAlmostEqual(roofline.bound_of_launch(launch, "float", "H200"), 20e-6)
+        self.assertAlmostEqual(roofline.bound_of_launch(launch, "tf32", "H200"), 3e-6)
+        self.assertAlmostEqual(roofline.predicted_of_launch(launch, "float", "H200"), 20.5e-6)
+        launch.update(read=0, written=0, operations=0)
+        self.assertAlmostEqual(roofline.predicted_of_launch(launch, "float", "H200"), 1.5e-6)
+        self.assertEqual([roofline.card_of(gpu) for gpu in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "L4")], ["H200", "H100", None])
+
+    def test_measured_kernels_stand_beside_their_prediction(self):
+        def launch(name, library, moved):
+            return {"name": name, "library": library, "read": moved, "written": 0, "operations": 0}
+
+        predicted = [launch("f<int>", False, 4.3e6), launch("f<int>", False, 8.6e6), launch("cublasLtMatmul, 1", True, 43e6)]
+        predicted.append(launch("gone", False, 0))
+        measured = [
+            {"name": "void cupola::v0_1::impl::f<int>(long)", "count": 2, "seconds": 4e-6},
+            {"name": "void cutlass::gemm<float>(int)", "count": 1, "seconds": 12e-6},
+            {"name": "splitKreduce", "count": 1, "seconds": 2e-6},
+            {"name": "void cupola::v0_1::impl::new_kernel(int)", "count": 1, "seconds": 1e-6},
+        ]
+        rows = roofline.beside_prediction(predicted, "float", "H200", measured)
+        self.assertEqual([row["name"] for row in rows], ["cuDNN and cuBLASLt", "f<int>", "new_kernel", "gone", "all"])
+        self.assertEqual([row["count"] for row in rows], [1, 2, 0, 1, 4])
+        self.assertEqual([row["measured_count"] for row in rows], [2, 2, 1, 0, 5])
+        self.assertIsNone(rows[3]["measured"])
+        for row, expected in zip(rows, (14e-6, 4e-6, 1e-6, 0, 19e-6)):
+            self.assertAlmostEqual(row["measured"] or 0, expected)
+        for row, expected in zip(rows, (10e-6, 3e-6, 0, 0, 13e-6)):
+            self.assertAlmostEqual(row["bound"], expected)
+        self.assertAlmostEqual(rows[-1]["predicted"], 10.5e-6 + 1.5e-6 + 2.5e-6 + 1.5e-6)
+
+    def test_the_predicted_launches_of_the_page_can_be_read(self):
+        # Forward and the two gradients, of conv1 only that of the weights; with the zeros around an image.
+        products = 2 * 24**2 * 64 * 75 + 3 * (12**2 * 64 * 1600 + 2304 * 384 + 384 * 192 + 192 * 10)
+        page = json.loads((HERE.parents[1] / "docs/measurements/gpu-predicted.json").read_text())
+        for step in page["steps"]:
+            found = roofline.beside_prediction(step["launches"], step["precision"], "H200", [])
+            self.assertEqual(found[-1]["count"], len(step["launches"]))
+            self.assertGreater(found[-1]["predicted"], found[-1]["bound"])
+            operations = sum(launch["operations"] for launch in step["launches"])
+            self.assertEqual(operations, 2 * products * step["batch"])
+
+    def test_a_change_of_launches_is_named(self):
+        from bench import predicted
+
+        launch = {"name": "f", "library": False, "read": 1, "written": 2, "operations": 0}
+        self.assertEqual(predicted.difference([launch], [launch]), [])
+        self.assertEqual(predicted.difference([launch, launch], [launch]), ["- ('f', False, 1, 2, 0)"])
+        self.assertEqual(len(predicted.difference([launch], [{**launch, "read": 5}])), 2)
+        self.assertEqual(predicted.without_bytes([launch])[0]["read"], 0)
+
     def test_the_table_names_what_bounds_each_part(self):
         lines = roofline.lines_of({"parts": self.parts, "seconds": 40e-6, "rest": 9e-6}, self.rates)
         self.assertEqual([line.split()[-1] for line in lines[1:4]], ["operations", "12.5%", "bytes"])
@@ -304,37 +508,54 @@ class Roofline(unittest.TestCase):
 class Bars(unittest.TestCase):
     profile = {"parts": Roofline.parts}
 
-    def row(self, own, compiled, captured, precision="bfloat16", batch=128):
-        return measure.row_of(
-            precision,
-            batch,
-            {"cupola": own, "compiled": compiled, "captured": captured},
-            {},
-            self.profile,
-            {precision: Roofline.rates},
-        )
+    def row(self, own, precision="bfloat16", batch=128, **modes):
+        others = {mode: [10 * max(own)] * len(own) for mode in measure.PEERS}
+        return measure.row_of(precision, batch, {"cupola": own, **others, **modes}, {}, self.profile, {precision: Roofline.rates})
 
     def test_a_ratio_is_taken_within_each_round_and_the_median_counts(self):
-        row = self.row([1e-4, 2e-4, 1e-4], [3e-4, 5e-4, 2.1e-4], [1.1e-4, 2.4e-4, 1.3e-4])
+        row = self.row([1e-4, 2e-4, 1e-4], compiled=[3e-4, 5e-4, 2.1e-4], captured=[1.1e-4, 2.4e-4, 1.3e-4])
         self.assertAlmostEqual(row["ratios"]["compiled"]["median"], 2.5)
         self.assertAlmostEqual(row["ratios"]["captured"]["least"], 1.1)
-        self.assertEqual([bar["met"] for bar in row["bars"]], [True, True])
         self.assertAlmostEqual(row["images_per_second"]["median"], 128 / 1e-4)
         self.assertAlmostEqual(row["roofline"]["reached"], 0.13)
         self.assertIn("2.50 (2.10 to 3.00)", measure.line_of(row))
 
-    def test_ahead_is_more_than_as_fast_and_one_row_asks_for_twice(self):
-        self.assertEqual([bar["met"] for bar in self.row([1e-4], [1.99e-4], [1e-4])["bars"]], [False, False])
-        self.assertEqual([bar["met"] for bar in self.row([1e-4], [1.01e-4], [1.01e-4], "float")["bars"]], [True, True])
+    def test_the_goal_is_over_the_fastest_mode(self):
+        for precision, batch, ratio, met in (
+            ("bfloat16", 128, 1.99, False), ("bfloat16", 128, 2.01, True), ("bfloat16", 2048, 1.29, False),
+            ("bfloat16", 2048, 1.31, True), ("bfloat16", 512, 1.01, True), ("float", 128, 1.19, False), ("float", 512, 1.21, True),
+            ("tf32", 2048, 1.19, False), ("half", 128, 1.01, True), ("half", 128, 0.99, False), ("half", 128, 1.0, False),
+        ):  # fmt: skip
+            with self.subTest(precision=precision, batch=batch, ratio=ratio):
+                bar = self.row([1e-4], precision, batch, autotuned=[ratio * 1e-4])["bars"][0]
+                self.assertEqual((bar["met"], "(autotuned)" in bar["what"]), (met, True))
+
+    def test_a_step_in_bfloat16_has_a_limit_of_its_own(self):
+        self.assertEqual([bar["met"] for bar in self.row([1.2e-4], captured=[9e-4])["bars"]], [True, True])
+        self.assertEqual([bar["met"] for bar in self.row([1.4e-4], captured=[9e-4])["bars"]], [True, False])
 
     def test_what_was_not_measured_is_not_met(self):
-        row = measure.row_of("float", 512, {"cupola": [1e-4]}, {"compiled": "it was not made"}, None, None)
-        self.assertEqual([bar["met"] for bar in row["bars"]], [None, None])
-        problem = measure.bars_missed([{**bar, "what": bar["over"]} for bar in row["bars"]])
+        row = measure.row_of("float", 512, {"cupola": [1e-4], "eager": [9e-4]}, {"compiled": "it was not made"}, None, None)
+        self.assertEqual([bar["met"] for bar in row["bars"]], [None])
         self.assertEqual(
-            problem, "2 of 2 bars are not met: compiled is not measured, asked 1; captured is not measured, asked 1"
+            measure.bars_missed(row["bars"]),
+            "1 of 1 bars are not met: float 512 over PyTorch's fastest mode (eager), of the modes but compiled, captured, autotuned "
+            "is 9, asked 1.2",
         )
-        self.assertIn("not measured", measure.line_of(measure.row_of("float", 512, {}, {}, None, None)))
+        nothing = measure.row_of("bfloat16", 128, {}, {}, None, None)
+        self.assertIn("not measured", measure.line_of(nothing))
+        self.assertEqual([bar["met"] for bar in nothing["bars"]], [None, None])
+
+    def test_our_kernels_are_asked_for_a_fraction_of_their_bound(self):
+        def row(name, count, bound, measured):
+            return {"name": name, "count": count, "bound": bound, "predicted": bound, "measured_count": count, "measured": measured}
+
+        rows = [row("fast", 1, 7e-6, 10e-6), row("slow", 1, 6.9e-6, 10e-6), row("small", 2, 1e-9, 2.5e-6), row("did not run", 1, 1e-6, None),
+                row("not predicted", 0, 0.0, 1e-6), row(roofline.LIBRARIES, 5, 1e-6, 1e-3), row("all", 9, 1e-5, 1e-3)]  # fmt: skip
+        bars = measure.kernel_bars("float", 2048, rows)
+        self.assertEqual([bar["what"].split(" in ")[0] for bar in bars], ["fast", "slow", "small", "did not run"])
+        self.assertEqual([bar["met"] for bar in bars], [True, False, True, None])
+        self.assertAlmostEqual(bars[2]["measured"], 0.8)
 
     def test_batches_have_to_be_five_times_as_many_as_a_step_takes(self):
         said = "\n".join(json.dumps({"batch": batch, "images_per_second": 6e6}) for batch in measure.BATCHES)
@@ -343,7 +564,7 @@ class Bars(unittest.TestCase):
         with self.assertRaises(stages.Failed) as failed:
             measure.batches_found(0, said, {**own, 512: 2e6})
         self.assertEqual(
-            str(failed.exception), "1 of 3 bars are not met: batches of 512 over the step's own rate is 3.00, asked 5"
+            str(failed.exception), "1 of 3 bars are not met: batches of 512 over the step's own rate is 3, asked 5"
         )
         with self.assertRaises(stages.Failed):
             measure.batches_found(1, "bench_batches: no GPU", own)
@@ -410,37 +631,61 @@ protocol.serve_queued({{"name": "queued"}}, {{"8 fast": (done.append, lambda: fl
         self.assertEqual(program.answer(20)["loss"], 1005.0)
 
 
-OWN_STEP = """#!{python}
-import json, sys, time
+OWN_STEP = """
+import json, sys
+if "plans" in sys.argv:
+    for batch in sys.argv[1].split(","):
+        print(json.dumps({"batch": int(batch), "bytes": 1e6 * int(batch), "launches": "30 launches",
+                          "plans": [{"plan": "plan of a", "candidates": [{"name": "engine 4", "seconds": 1e-5}]}]}))
+    open(next(word for word in sys.argv if word.startswith("plans=")).partition("=")[2], "w").write("plans")
+    sys.exit()
 batch, words = int(sys.argv[1]), sys.argv[2:]
 if "nodes" in words:
-    print("noise"); print(json.dumps({{"seconds": 3e-4, "rest": 1e-4, "steps": 30, "parts": [
-        {{"name": "conv1", "what": "Conv2d", "pass": "forward", "seconds": 2e-4, "operations": 1e6 * batch, "bytes": 1e3}}]}}))
+    print("noise"); print(json.dumps({"seconds": 3e-4, "rest": 1e-4, "steps": 30, "parts": [
+        {"name": "conv1", "what": "Conv2d", "pass": "forward", "seconds": 2e-4, "operations": 1e6 * batch, "bytes": 1e3},
+        {"name": "pool1", "what": "MaxPool2d", "pass": "forward", "seconds": 1e-5, "operations": 0, "bytes": 8e6}]}))
     sys.exit()
 if "kernels" in words:
-    print(json.dumps({{"steps": 20, "seconds": 3e-4, "busy": 2e-4, "kernels": [
-        {{"name": "void cupola::v0_1::impl::strided_kernel<cupola::v0_1::impl::Relu<4> >(long, cupola::v0_1::impl::Relu<4>)",
-          "count": 2, "seconds": 1e-4}}]}}))
+    print(json.dumps({"steps": 20, "seconds": 3e-4, "busy": 2e-4, "kernels": [
+        {"name": "void cupola::v0_1::impl::strided_kernel<cupola::v0_1::impl::Relu<4> >(long, cupola::v0_1::impl::Relu<4>)",
+          "count": 2, "seconds": 1e-4}]}))
     sys.exit()
-print(json.dumps({{"name": "Cupola", "how": "captured"}}), flush=True)
+assert any(word.startswith("plans=") for word in words), "it takes the plans that were made"
+print(json.dumps({"name": "Cupola", "how": "captured"}), flush=True)
 for line in sys.stdin:
-    print(json.dumps({{"seconds": [batch * 1e-6], "loss": 1}}), flush=True)
+    print(json.dumps({"seconds": [batch * 1e-6], "loss": 1}), flush=True)
 """
 OTHERS = {
     "bench_machine": """
-import json
-print(json.dumps({"device": "a GPU", **{name: {"operations": 1e13, "bytes": 1e12} for name in ("float", "tf32", "bfloat16")}}))""",
+import json, sys
+rates = {name: {"operations": 1e13, "bytes": 1e12} for name in ("float", "tf32", "bfloat16", "half")}
+print(json.dumps({"deviceName": "a GPU"} if "describe" in sys.argv else {"device": "a GPU", **rates}))""",
     "bench_batches": 'for batch in (128, 512, 2048): print(f\'{{"batch": {batch}, "images_per_second": 6000000}}\')',
+    "bench_averaging": """
+import json, sys
+print(json.dumps({"devices": 1}), flush=True)
+for line in sys.stdin: print(json.dumps({"seconds": [1e-4 if sys.argv[1] == "nccl" else 2e-4], "loss": 1}), flush=True)""",
+    "test_gpu_ops": 'print("[doctest] test cases:  3 |  3 passed")',
+    "test_gpu_training": 'print("[doctest] test cases:  2 |  2 passed")',
+    "test_step_calls": 'print("calls: 1")',
 }
 FULL_PEER = """
 import json, sys
-kinds = ("compiled", "captured")
-programs = {f"{batch} {kind}": {"lrn": "slices", "tried": {}} for batch in (128, 512, 2048) for kind in kinds}
-print(json.dumps({"name": "PyTorch", "version": "2", "how": "as it is", "programs": programs}), flush=True)
+factor = {"eager": 9, "compiled": 3, "captured": 2.5, "autotuned": 2.2, "augmented": 3}
+programs = {f"{batch} {mode} {lrn}": {"bytes": 3 << 20}
+            for batch in (128, 512, 2048) for mode in factor for lrn in (("slices", "convolution") if mode == "captured" else ("slices",))}
+print(json.dumps({"name": "PyTorch", "version": "2", "how": "as it is", "programs": programs, "left_out": {}}), flush=True)
 for line in sys.stdin:
-    batch, kind, count = line.split()
-    print(json.dumps({"seconds": [int(batch) * (3e-6 if kind == "compiled" else 1.5e-6)], "loss": 1}), flush=True)
+    batch, mode, lrn, count = line.split()
+    print(json.dumps({"seconds": [int(batch) * 1e-6 * factor[mode] * (1.1 if lrn == "slices" else 1)], "loss": 1}), flush=True)
 """
+
+
+def write_programs(folder):
+    for name in ("bench_step_float", "bench_step_bfloat16", "bench_step_half"):
+        script(folder / name, OWN_STEP)
+    for name, code in OTHERS.items():
+        script(folder / name, code)
 
 
 class WholeBench(unittest.TestCase):
@@ -450,70 +695,457 @@ class WholeBench(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        programs = {
-            "bench_step_float": OWN_STEP.format(python=sys.executable),
-            "bench_step_bfloat16": OWN_STEP.format(python=sys.executable),
-        }
-        programs.update({name: f"#!{sys.executable}\n{code}\n" for name, code in OTHERS.items()})
-        for name, code in programs.items():
-            (self.folder / name).write_text(code)
-            (self.folder / name).chmod(0o755)
-        turn = unittest.mock.patch.object(measure, "TURN_SECONDS", 0.01)
-        turn.start()
-        self.addCleanup(turn.stop)
+        write_programs(self.folder)
+        for name, value in (("TURN_SECONDS", 0.005), ("ROUNDS", 3)):
+            changed = unittest.mock.patch.object(measure, name, value)
+            changed.start()
+            self.addCleanup(changed.stop)
 
     def run_with(self, **peers):
-        with measure.Measured(self.folder, self.folder / "cache", self.folder) as measured, contextlib.redirect_stdout(
+        with measure.Measured(Folder(self.folder), self.folder / "cache", self.folder) as measured, contextlib.redirect_stdout(
             io.StringIO()
         ):
             measured.peers = {
                 name: side_by_side.Program(name, [sys.executable, "-c", code], self.folder / "peers.log")
                 for name, code in peers.items()
             }
+            measured.start_peers = measured.await_peers
             report = stages.Report(self.folder / "out", "bench", "abc")
-            report.run(
-                [
-                    stage
-                    for stage in load_run().bench_stages(
-                        report, self.folder, argparse.Namespace(build=self.folder, anyway=True), measured
-                    )
-                    if stage.name not in ("machine", "configure", "build", "PyTorch's programs are started")
-                ]
-            )
+            made = load_run().stages_of("bench", report, self.folder, settings_for(self.folder), Folder(self.folder), measured)
+            first = [stage.name for stage in made].index("the plans and their candidates")
+            report.run(made[first:])
         return {stage["name"]: stage for stage in report.data["stages"]}, (self.folder / "out/report.txt").read_text()
 
     def test_all_stages_pass_where_all_bars_are_met(self):
-        found, text = self.run_with(float=FULL_PEER, tf32=FULL_PEER, bfloat16=FULL_PEER)
+        predicted = json.loads(measure.PREDICTED.read_text())
+        for step in predicted["steps"]:  # what the stand-in runs
+            step["launches"] = [
+                {"name": "strided_kernel<Relu<4> >", "library": False, "read": 9e7, "written": 0, "operations": 0},
+                {"name": "a convolution", "library": True, "read": 1, "written": 1, "operations": 1},
+            ]
+        (self.folder / "predicted.json").write_text(json.dumps(predicted))
+        with unittest.mock.patch.object(measure, "PREDICTED", self.folder / "predicted.json"), unittest.mock.patch.object(
+            measure, "MILLISECONDS", {("bfloat16", 128): 0.2}
+        ):
+            found, text = self.run_with(**dict.fromkeys(measure.PRECISIONS, FULL_PEER))
         self.assertEqual({name: stage["status"] for name, stage in found.items()}, dict.fromkeys(found, "passed"), text)
         rows = found["training step against PyTorch"]["rows"]
-        self.assertEqual(len(rows), 9)
-        self.assertEqual(rows[0]["rounds"], {"cupola": 5, "compiled": 5, "captured": 5})
-        self.assertAlmostEqual(rows[0]["ratios"]["compiled"]["median"], 3)
-        self.assertAlmostEqual(rows[0]["roofline"]["reached"], 1e6 * 128 / 1e13 / 128e-6)
+        self.assertEqual(len(rows), 15)
+        self.assertEqual(rows[0]["rounds"], {"cupola": 3, "eager": 3, "compiled": 3, "captured": 3, "autotuned": 3})
+        # Of two implementations the faster one takes its turns.
+        self.assertEqual(rows[0]["lrn"]["captured"], "convolution")
+        self.assertAlmostEqual(rows[0]["ratios"]["captured"]["median"], 2.5)
+        self.assertAlmostEqual(rows[0]["bars"][0]["measured"], 2.42)
+        self.assertAlmostEqual(rows[0]["roofline"]["reached"], (1e6 * 128 / 1e13 + 8e-6) / 128e-6)
+        self.assertEqual((rows[-1]["augmented"], rows[-1]["batch"], rows[-1]["bars"][0]["met"]), (True, 2048, True))
         self.assertAlmostEqual(found["batches made on the device"]["bars"][0]["measured"], 6)
-        self.assertEqual(len(found["where the time of a step goes"]["nodes"]), 9)
+        self.assertEqual(len(found["where the time of a step goes"]["nodes"]), 12)
+        self.assertEqual(found["memory"]["bytes"]["half 512"], {"cupola": 512e6, **dict.fromkeys((*measure.PEERS, "augmented"), 3 << 20)})
+        averaging = found["ConcatMean against NcclAllReduce"]["rows"]
+        self.assertEqual([row["replicas"] for row in averaging], [1, 2, 4])
+        self.assertAlmostEqual(averaging[2]["milliseconds"]["nccl"]["median"], 0.1)
+        self.assertIn("    half 2048: 30 launches\n        plan of a\n            0.0100 ms  engine 4\n", text)
+        beside = found["kernels of a captured step"]["beside"]
+        self.assertEqual(sorted(beside), ["bfloat16 128", "bfloat16 2048", "float 128", "float 2048", "tf32 128", "tf32 2048"])
+        self.assertIn("beside the prediction:", text)
         self.assertIn("conv1 forward", text)
         self.assertIn("300.0 us/step, in 100.0 us of it nothing runs", text)
         self.assertIn("    100.0 us  33.3%     2 x  strided_kernel<Relu<4> >\n", text)
 
-    def test_a_program_that_was_not_built_costs_its_rows_and_no_more(self):
+    def test_a_program_that_is_not_there_costs_its_rows_and_no_more(self):
         (self.folder / "bench_step_bfloat16").unlink()
-        found, text = self.run_with(float=FULL_PEER, tf32=FULL_PEER, bfloat16=FULL_PEER)
+        found, text = self.run_with(**dict.fromkeys(measure.PRECISIONS, FULL_PEER))
         self.assertEqual(found["where the time of a step goes"]["status"], "failed")
         steps = found["training step against PyTorch"]
-        self.assertIn("6 of 18 bars are not met: bfloat16 128 over PyTorch, compiled is not measured, asked 2", steps["reason"])
-        self.assertIn("could not be started", text)
-        self.assertEqual([len(row["milliseconds"]) for row in steps["rows"]], [3, 3, 2] * 3)
-        self.assertLessEqual(sum(1 for path in self.folder.glob("*.log")), 2)
+        self.assertIn("7 of 16 bars are not met: bfloat16 128 over PyTorch's fastest mode", steps["reason"])
+        self.assertIn("bench_step_bfloat16 is not there", text)
+        self.assertEqual([len(row["milliseconds"]) for row in steps["rows"]], [5, 5, 4, 5] * 3 + [1] * 3)
 
     def test_a_peer_that_is_missing_costs_its_bars_and_no_more(self):
-        found, text = self.run_with(float=FULL_PEER, tf32="import sys; sys.exit('no GPU for PyTorch')", bfloat16=FULL_PEER)
-        self.assertEqual(found["PyTorch's programs are compiled"]["status"], "failed")
+        peers = {**dict.fromkeys(measure.PRECISIONS, FULL_PEER), "tf32": "import sys; sys.exit('no GPU for PyTorch')"}
+        found, text = self.run_with(**peers)
+        self.assertEqual(found["PyTorch's programs are ready"]["status"], "failed")
         self.assertIn("no GPU for PyTorch", text)
         steps = found["training step against PyTorch"]
-        self.assertIn("6 of 18 bars are not met: tf32 128 over PyTorch, compiled is not measured, asked 1", steps["reason"])
+        self.assertIn("tf32 128 over PyTorch's fastest mode is not measured, asked 1.2", steps["reason"])
         self.assertIn("cupola", steps["rows"][1]["milliseconds"])
         self.assertEqual(found["batches made on the device"]["status"], "passed")
+
+
+class Carried(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name in ("include", "tests", "cmake", "examples"):
+            (self.root / name).mkdir()
+        (self.root / "include/a.hpp").write_text("// a\n")
+        self.build = self.root / "build"
+        for name in carried.PROGRAMS[:2]:
+            (self.build / "tests/gpu").mkdir(parents=True, exist_ok=True)
+            shutil.copy2(shutil.which("true"), self.build / "tests/gpu" / name)
+        (self.build / "CTestTestfile.cmake").write_text(
+            f'add_test(gpu/a "{self.build}/tests/gpu/test_gpu_ops" "--source-file=a" "x y")\n'
+            'set_tests_properties(gpu/a PROPERTIES RESOURCE_LOCK "gpu")\n'
+            f'add_test(gpu/b "{self.build}/tests/gpu/test_cuda_host")\nadd_test(gpu/none "{shutil.which("true")}")\n'
+        )
+        self.packed = self.root / "packed"
+        self.packed.mkdir()
+
+    def pack(self):
+        return carried.pack(self.root, self.build, self.packed, carried.PROGRAMS[:2])
+
+    def test_what_is_packed_is_unpacked_with_its_tests(self):
+        if shutil.which("ctest") is None or shutil.which("xz") is None:
+            self.skipTest("ctest and xz are needed")
+        packed = self.pack()
+        self.assertEqual(carried.manifest_of(self.packed, self.root), packed)
+        self.assertEqual(
+            packed["tests"],
+            [
+                {"name": "gpu/a", "program": "test_gpu_ops", "arguments": ["--source-file=a", "x y"], "alone": True},
+                {"name": "gpu/b", "program": "test_cuda_host", "arguments": [], "alone": False},
+            ],
+        )
+        to = self.root / "unpacked"
+        carried.unpack(self.packed, to)
+        self.assertEqual(subprocess.run([to / "bin/test_gpu_ops"]).returncode, 0)
+        self.assertEqual(carried.what_it_lacks(to / "bin/test_gpu_ops"), [])
+
+    def test_what_does_not_fit_is_refused_with_a_message(self):
+        def refused(text):
+            with self.assertRaisesRegex(carried.Unusable, text):
+                carried.manifest_of(self.packed, self.root)
+
+        refused("there are no carried programs in .*: tests/gpu/pack makes them")
+        packed = self.pack()
+        manifest, archive = self.packed / "manifest.json", self.packed / "programs.tar.xz"
+        (self.root / "include/a.hpp").write_text("// b\n")
+        refused("were built from other sources than those here")
+        (self.root / "include/a.hpp").write_text("// a\n")
+        archive.write_bytes(archive.read_bytes()[:-1])
+        refused("is not the archive that was packed")
+        manifest.write_text(json.dumps({**packed, "format": 99}))
+        refused("has format 99, and this is format 1")
+        manifest.write_text("[")
+        refused("is not a manifest")
+        with self.assertRaisesRegex(SystemExit, "not built: test_gpu_training"):
+            carried.pack(self.root, self.build, self.packed, carried.PROGRAMS[:3])
+
+    def test_a_program_that_would_not_start_is_told_by_the_loader(self):
+        source, program = self.root / "a.c", self.root / "a.out"
+        compiler = shutil.which("cc") or self.skipTest("cc is needed")
+        source.write_text("int f(void) { return 0; }\n")
+        library = self.root / "libabsent.so"
+        subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
+        source.write_text("int f(void);\nint main(void) { return f(); }\n")
+        subprocess.run([compiler, source, library, "-o", program, f"-Wl,-rpath,{self.root}"], check=True)
+        self.assertEqual(carried.what_it_lacks(program), [])
+        empty = self.root / "b.c"
+        empty.write_text("int g(void) { return 0; }\n")
+        subprocess.run([compiler, "-shared", "-fPIC", empty, "-o", library], check=True)
+        self.assertRegex(carried.what_it_lacks(program)[0], "undefined symbol: f")
+        library.unlink()
+        self.assertRegex(carried.what_it_lacks(program)[0], "libabsent.so.*not found")
+        self.assertRegex(carried.what_it_lacks(self.root / "no-such-program")[0], "No such file")
+
+    def test_each_library_of_nvidia_is_linked_from_the_first_folder_that_has_it(self):
+        own, first, second = (self.root / name for name in ("own", "first", "second"))
+        for folder, names in ((own, ["libown.so.1"]), (first, ["libcudnn.so.9"]), (second, ["libcudnn.so.9", "libnccl.so.2", "libz.so"])):
+            folder.mkdir()
+            for name in names:
+                (folder / name).write_text(folder.name)
+        origin = carried.link_libraries(self.root / "lib", own, [first, second])
+        self.assertEqual(origin, {"libcudnn.so.9": str(first), "libnccl.so.2": str(second)})
+        found = {path.name: path.read_text() for path in (self.root / "lib").iterdir()}
+        self.assertEqual(found, {"libown.so.1": "own", "libcudnn.so.9": "first", "libnccl.so.2": "second"})
+
+    def test_a_processor_without_the_instructions_is_told(self):
+        self.assertEqual(carried.processor_lacks("flags\t\t: fpu avx2 bmi1 bmi2 f16c fma movbe\n"), [])
+        self.assertEqual(carried.processor_lacks("flags\t\t: fpu avx2 bmi1 bmi2 movbe\n"), ["f16c", "fma"])
+
+
+class CarriedTests(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def found(self, code, tests, seconds=20):
+        script(self.folder / "program", code)
+        chosen = [{"name": name, "program": "program", "arguments": [name], "alone": False, **more} for name, more in tests.items()]
+        try:
+            return load_run().tests(Folder(self.folder), chosen, self.folder / "log", seconds), None
+        except (stages.Failed, stages.Skipped) as reason:
+            return getattr(reason, "found", None), str(reason)
+
+    def test_each_test_has_its_result_and_those_that_are_alone_take_turns(self):
+        code = """
+import pathlib, sys, time
+print("[doctest] test cases:  2 |  2 passed")
+if sys.argv[1] == "bad": print("a_test.cpp:3: ERROR: CHECK( 1 == 2 ) is NOT correct!"); sys.exit(1)
+if sys.argv[1] == "crash": import os; os.abort()
+if sys.argv[1] == "none": print("skipped: there is no GPU"); sys.exit(77)
+if sys.argv[1].startswith("alone"):
+    mark = pathlib.Path(sys.argv[0]).with_name("mark"); mark.touch(exist_ok=False); time.sleep(0.2); mark.unlink()
+"""
+        alone = {"alone": True}
+        found, reason = self.found(code, {"good": {}, "alone1": alone, "alone2": alone, "alone3": alone})
+        self.assertIsNone(reason)
+        self.assertEqual(({test["status"] for test in found["tests"]}, found["cases"]), ({"passed"}, 8))
+        found, reason = self.found(code, {"good": {}, "bad": {}, "crash": {}, "none": {}})
+        self.assertEqual([test["status"] for test in found["tests"]], ["passed", "failed", "failed", "skipped"])
+        self.assertEqual(reason, "2 of 4 failed: bad, crash")
+        self.assertEqual(found["lines"], ["crash: it was ended by signal 6", "a_test.cpp:3: CHECK( 1 == 2 ) is NOT correct!"])
+        self.assertIn("--- bad: failed\n", (self.folder / "log").read_text())
+        self.assertEqual(self.found(code, {"none": {}})[1], "1 of 1 did not run: none: there is no GPU")
+        self.assertEqual(self.found(code, {})[1], "no test of this kind was built")
+
+    def test_a_test_that_hangs_is_ended_and_the_rest_is_skipped(self):
+        begin = time.monotonic()
+        names = {f"{i}": {} for i in range(6)}
+        found, reason = self.found("import time; time.sleep(60)", names, 4)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual([test["status"] for test in found["tests"]], ["failed"] * 4 + ["skipped"] * 2)
+        self.assertIn("4: no time was left for it", found["lines"])
+
+    def test_the_stages_share_the_tests_out(self):
+        names = ["gpu/ops/linear", "gpu/training", "gpu/none_for_it", "gpu/run", "gpu/data", "device/cuda"]
+        programs = Folder(self.folder, tests=[{"name": name} for name in names])
+        chosen = {which: [test["name"] for test in load_run().chosen_tests(programs, which)] for which in ("sanity", "training", "typed")}
+        self.assertEqual(
+            chosen, {"sanity": ["gpu/ops/linear"], "training": ["gpu/training"], "typed": ["gpu/ops/linear", "gpu/data", "device/cuda"]}
+        )
+
+
+# For the whole command on a machine without a GPU.
+NVIDIA_SMI = "echo 'NVIDIA Synthetic GPU, 580.1, 1000 MiB, 1980 MHz'"
+
+
+class WholeCommand(unittest.TestCase):
+    """tests/gpu/run and then tests/gpu/report, with stand-ins for nvidia-smi and for the carried programs."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which("xz") is None:
+            raise unittest.SkipTest("xz is needed")
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder_path = pathlib.Path(folder.name)
+        script(folder_path / "tools/nvidia-smi", NVIDIA_SMI, python=False)
+        packed = folder_path / "packed"
+        write_programs(folder_path / "staged/bin")
+        (folder_path / "staged/own").mkdir()
+        packed.mkdir()
+        subprocess.run(["tar", "-C", folder_path / "staged", "-cJf", packed / "programs.tar.xz", "bin", "own"], check=True)
+        names = [path.name for path in (folder_path / "staged/bin").iterdir()]
+        tests = [
+            {"name": name, "program": program, "arguments": [], "alone": False}
+            for name, program in (("gpu/ops/linear", "test_gpu_ops"), ("gpu/data", "test_gpu_ops"), ("gpu/training", "test_gpu_training"))
+        ]
+        archive = carried.hashlib.sha256((packed / "programs.tar.xz").read_bytes()).hexdigest()
+        manifest = {
+            "format": carried.FORMAT, "commit": "0123456789ab", "changed": False, "sources": carried.sources_digest(HERE.parent.parent),
+            "archive": archive, "programs": {name: {} for name in names}, "libraries": [], "tests": tests,
+        }  # fmt: skip
+        (packed / "manifest.json").write_text(json.dumps(manifest))
+        path = f"{folder_path / 'tools'}{os.pathsep}{os.environ['PATH']}"
+        cls.out = folder_path / "out"
+        # Scripts are no programs for the loader, so ask it nothing.
+        patched = f"import runpy, sys; sys.path.insert(0, {str(HERE)!r}); import carried; carried.what_it_lacks = lambda program: []; "
+        patched += f"import bench.measure as m; m.TURN_SECONDS, m.ROUNDS = 0.005, 2; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        cls.ended = subprocess.run(
+            [sys.executable, "-c", patched, HERE / "run", cls.out, "all", "--carried", packed, "--build", folder_path / "build/gpu"],
+            capture_output=True, text=True, timeout=500, env={**os.environ, "PATH": path},
+        )  # fmt: skip
+        cls.said = json.loads((cls.out / "report.json").read_text())
+
+    def test_every_stage_has_its_turn_and_says_how_it_ended(self):
+        self.assertEqual(self.ended.stderr, "")
+        self.assertEqual((self.said["commit"], self.said["ended"], self.said["command"]), ("0123456789ab", True, "all"))
+        found = {stage["name"]: stage for stage in self.said["stages"]}
+        settings = settings_for(self.folder)
+        made = load_run().stages_of("all", None, self.out, settings, Folder(self.folder), measure.Measured(None, self.folder, self.out))
+        self.assertEqual(list(found), [stage.name for stage in made])
+        for name in ("machine", "sanity", "typed tests", "trainings against Host", "the plans and their candidates", "peak rates"):
+            self.assertEqual(found[name]["status"], "passed", found[name])
+        # Two programs were not carried, and there is nothing here to build them with.
+        self.assertIn("two_processes", found["carried programs"]["unfit"])
+        self.assertEqual(found["build of what was not carried"]["status"], "failed")
+        self.assertLessEqual(sum(1 for path in self.out.rglob("*") if path.is_file()), 8)
+
+    def test_the_kernels_of_a_card_with_a_prediction_stand_beside_it(self):
+        folder = self.folder / "h200"
+        folder.mkdir()
+        said = json.loads((self.out / "report.json").read_text().replace("NVIDIA Synthetic GPU", "NVIDIA H200"))
+        (folder / "report.json").write_text(json.dumps(said))
+        written = subprocess.run([HERE / "report", folder, "--to", folder], capture_output=True, text=True)
+        self.assertEqual((written.returncode, written.stderr), (0, ""))
+        text = (folder / "gpu-h200.md").read_text()
+        section = text.partition("## The kernels beside their prediction")[2].partition("\n## ")[0]
+        self.assertIn("bfloat16 128:", section)
+        self.assertRegex(section, r"\| `all` +\| \d+ +\| [\d.]+ +\| [\d.]+ +\| [\d.]+ +\| [\d.]+ +\| [\d.]+")
+        self.assertIn("did not run", section)
+
+    def test_its_report_becomes_a_page_in_another_folder_only(self):
+        to = self.folder / "pages"
+        to.mkdir()
+        written = subprocess.run([HERE / "report", self.out, "--to", to], capture_output=True, text=True)
+        self.assertEqual((written.returncode, written.stderr), (0, ""))
+        self.assertEqual(sorted(path.name for path in to.iterdir()), ["gpu-synthetic-gpu.json", "gpu-synthetic-gpu.md"])
+        text = (to / "gpu-synthetic-gpu.md").read_text()
+        self.assertNotIn("beside their prediction", text)
+        for part in ("# On one NVIDIA Synthetic GPU", "commit 0123456789ab", "## Skipped and failed stages", "## Goals", "## The training step",
+                     "## Memory", "## All stages"):  # fmt: skip
+            self.assertIn(part, text)
+        self.assertRegex(text, r"\| bfloat16 128, milliseconds +\| <= 0.13 +\| 0.128 +\| yes")
+        self.assertRegex(text, r"\| two processes as two ranks +\| skipped")
+
+
+TRAINER = """
+import json, pathlib, signal, sys, time
+flags = sys.argv
+value = lambda name: flags[flags.index(name) + 1]
+folder = pathlib.Path(value("--train-dir")); folder.mkdir(exist_ok=True)
+with open(folder.parent / "calls", "a") as calls: print(*flags[1:], file=calls)
+if value("--data-dir").endswith("no-images"): sys.exit("cifar10_train: no-images has no images")
+steps, asked = int(value("--max-steps")), []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+begin = 70 if "--resume" in flags else 0
+print(json.dumps({"step": begin, "loss": 2.5, "seconds_per_step": 0.001}), flush=True)
+if steps > 1000 and value("--data-dir").endswith("slow"):
+    while not asked: time.sleep(0.01)
+    (folder / "model-70.safetensors").touch()
+    print("stopped by signal 15 after step 70", flush=True); sys.exit(143)
+for weights, precision in (("trained parameters", 0.8), ("moving averages", 0.87)):
+    print(json.dumps({"precision": precision, "step": steps, "correct": 1, "images": 2, "weights": weights}))
+"""
+
+
+class Recipes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.program = self.folder / "cifar10_train"
+        script(self.program, TRAINER)
+
+    def calls(self):
+        return [line.split() for line in (self.folder / "calls").read_text().splitlines()]
+
+    def test_every_recipe_is_one_and_is_in_the_table(self):
+        page = (HERE.parent / "benchmarks/recipes/README.md").read_text()
+        self.assertGreaterEqual(len(recipe_runner.recipes()), 2)
+        for name in recipe_runner.recipes():
+            recipe_runner.read(name)
+            self.assertIn(f"| `{name}` |", page)
+        known = subprocess.run([HERE.parent / "benchmarks/recipes/train.py", "nope", ".", ".", "--program", "x"], capture_output=True, text=True)
+        self.assertEqual((known.returncode, known.stderr[:32]), (1, "error: there is no recipe 'nope'"))
+
+    def test_what_is_no_recipe_is_refused(self):
+        good = json.loads((HERE.parent / "benchmarks/recipes/tutorial.json").read_text())
+        for changes, text in (
+            ({"steps": "many"}, "has no 'steps' of the right kind"),
+            ({"flgas": []}, "has unknown fields: flgas"),
+            ({"goal": {"precision": 1}}, "'goal' has 'weights'"),
+            ({"cuda": ["--max-steps", "3"]}, "the runner sets --max-steps"),
+        ):
+            (self.folder / "x.json").write_text(json.dumps({**good, **changes}))
+            with self.assertRaisesRegex(recipe_runner.Refused, text):
+                recipe_runner.read("x", self.folder)
+
+    def test_a_training_to_its_end_has_its_accuracy_and_its_goal(self):
+        result = recipe_runner.train(self.program, "data", "tutorial", self.folder)
+        self.assertEqual((result["steps"], result["ended"], result["goal"]["met"]), (1_000_000, True, True))
+        self.assertEqual(json.loads((self.folder / "recipe.json").read_text()), result)
+        [call] = self.calls()
+        self.assertEqual(call[call.index("--device") + 1], "cuda")
+        self.assertNotIn("--resume", call)
+        self.assertIn("precision @ 1 with the moving averages: 0.8700", recipe_runner.lines_of(result))
+
+    def test_a_training_without_time_is_evaluated_where_it_stopped_and_goes_on_later(self):
+        with unittest.mock.patch.object(recipe_runner, "EVALUATION_SECONDS", 5):
+            result = recipe_runner.train(self.program, "slow", "tutorial", self.folder, seconds=6)
+        self.assertEqual((result["steps"], result["ended"]), (70, False))
+        first, second = self.calls()
+        self.assertEqual((second[second.index("--max-steps") + 1], "--resume" in second), ("70", True))
+        recipe_runner.train(self.program, "data", "tutorial", self.folder)
+        self.assertIn("--resume", self.calls()[2])
+
+    def test_a_training_without_an_accuracy_says_why(self):
+        with self.assertRaisesRegex(recipe_runner.Refused, "ended with status 1 and no accuracy: cifar10_train: no-images has no images"):
+            recipe_runner.train(self.program, "no-images", "tutorial", self.folder)
+
+    def test_it_is_a_stage_of_its_own_command(self):
+        run, out = load_run(), self.folder / "out"
+        settings = argparse.Namespace(**{**vars(settings_for(self.folder)), "data": self.folder / "data"})
+        made = run.stages_of("recipe", None, out, settings, Folder(self.folder), measure.Measured(None, out, out))
+        self.assertEqual([stage.name for stage in made], ["machine", "carried programs", "CIFAR-10 by the recipe tutorial"])
+        found = made[-1].body(60)
+        self.assertEqual(found["recipe"]["steps"], 1_000_000)
+        self.assertTrue((out / "recipe.json").exists())
+        settings.data = None
+        with self.assertRaisesRegex(stages.Failed, "--data is missing"):
+            made[-1].body(60)
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.report = load("report")
+        self.data = {
+            "format": stages.FORMAT, "command": "all", "commit": "abc", "started": "2026-01-02T03:04:05Z", "ended": True, "seconds": 9.0,
+            "machine": {"GPU": "NVIDIA H100 80GB HBM3, 580.1, 81559 MiB, 1980 MHz"},
+            "stages": [
+                {"name": "machine", "status": "passed", "seconds": 1.0},
+                {"name": "typed tests", "status": "failed", "reason": "a | b", "seconds": 2.0, "cases": 5,
+                 "tests": [{"name": "x", "status": "passed"}, {"name": "y", "status": "failed"}]},
+                {"name": "peak rates", "status": "passed", "seconds": 1.0, "lines": ["float: 50 TFLOP/s"],
+                 "bars": [{"what": "w", "asked": 2.0, "measured": 1.5, "met": False}, {"what": "v", "asked": 1.0, "measured": None, "met": None}]},
+            ],
+        }  # fmt: skip
+
+    def refused(self, text, cut_short=False, **changes):
+        (self.folder / "report.json").write_text(json.dumps({**self.data, **changes}))
+        with self.assertRaisesRegex(self.report.Refused, text):
+            self.report.read(self.folder, cut_short)
+
+    def test_the_page_has_what_failed_before_what_was_reached(self):
+        text = self.report.page_of(self.data)
+        self.assertRegex(text, r"\| typed tests \| failed \| a \\\| b +\|")
+        self.assertRegex(text, r"\| w +\| >= 2 +\| 1.5 +\| \*\*no\*\* \|")
+        self.assertRegex(text, r"\| v +\| > 1 +\| not measured \|  +\|")
+        self.assertIn("0 of 2 are met.", text)
+        self.assertRegex(text, r"\| typed tests +\| failed +\| 2.0 +\| 1 of 2 files, 5 cases \|")
+        self.assertEqual(self.report.card_of(self.data), ("NVIDIA H100 80GB HBM3", "h100-80gb-hbm3"))
+        self.assertNotIn("cut short", text)
+
+    def test_what_is_no_whole_run_on_a_gpu_is_refused(self):
+        with self.assertRaisesRegex(self.report.Refused, "cannot be read: No such file"):
+            self.report.read(self.folder)
+        self.refused("has format 1, and .* reads format 2", format=1)
+        self.refused("'stages' is missing", stages=None)
+        self.refused("a stage has no name or no status", stages=[{"name": "machine"}])
+        self.refused("without a GPU: its stage 'machine' is missing", stages=[])
+        self.refused("without a GPU: its stage 'machine' is failed", stages=[{"name": "machine", "status": "failed"}])
+        self.refused("without a GPU", machine={})
+        self.refused("does not say which commit", commit="unknown")
+        self.refused("was cut short in 'peak rates'", ended=False)
+        (self.folder / "report.json").write_text("{")
+        with self.assertRaisesRegex(self.report.Refused, "is not JSON"):
+            self.report.read(self.folder)
+        (self.folder / "report.json").write_text(json.dumps({**self.data, "ended": False}))
+        self.assertIn("**The run was cut short", self.report.page_of(self.report.read(self.folder, True)))
+
+    def test_the_command_writes_nothing_for_a_folder_that_it_refuses(self):
+        to = self.folder / "pages"
+        to.mkdir()
+        ended = subprocess.run([HERE / "report", self.folder, "--to", to], capture_output=True, text=True)
+        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+        self.assertRegex(ended.stderr, r"^error: .*report.json cannot be read: [^\n]*\n$")
+        self.assertEqual(list(to.iterdir()), [])
 
 
 if __name__ == "__main__":

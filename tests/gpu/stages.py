@@ -5,14 +5,21 @@ import json
 import math
 import os
 import pathlib
-import signal
 import subprocess
+import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from typing import Callable
 
+import descendants
+
 # The time limit of all stages of a run together, in seconds.
 TOTAL_SECONDS = 530
+# The format of report.json: tests/gpu/report reads no other.
+FORMAT = 2
+# No log grows beyond this.
+LOG_BYTES = 12 << 20
 
 
 class Skipped(Exception):
@@ -49,16 +56,38 @@ def well_formed(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def write_whole(path, text):
+    """Replaces a file, so that a reader or a run that is cut finds the old text or the new one."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def append(log, text):
+    """Adds to a log, which stays below LOG_BYTES: of what would exceed it only the end is kept."""
+    kept = max(0, LOG_BYTES - (log.stat().st_size if log.exists() else 0))
+    data = text.encode(errors="replace")
+    if len(data) > kept:
+        data = b"(shortened)\n" + data[len(data) - min(len(data), kept // 2) :] if kept > 64 else b""
+    with open(log, "ab") as file:
+        file.write(data)
+
+
 class Report:
+    """The results of the stages, in `folder` as report.json and report.txt, which are written after each stage."""
+
     def __init__(self, folder, command, commit):
         self.folder = folder
         self.start = time.monotonic()
+        self.writing = threading.Lock()
         self.data = {
+            "format": FORMAT,
             "command": command,
             "commit": commit,
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "machine": {},
             "stages": [],
+            "ended": False,
         }
         self.write()
 
@@ -66,33 +95,48 @@ class Report:
         return TOTAL_SECONDS - (time.monotonic() - self.start)
 
     def run(self, stages):
-        """Runs all stages in order."""
+        """Runs all stages in order. After one that is needed and did not pass, the others are skipped."""
+        without = None
         for i, stage in enumerate(stages):
+            if without is not None:
+                self.data["stages"].append({"name": stage.name, "status": "skipped", "reason": f"'{without}' did not pass", "seconds": 0.0})
+                continue
             seconds = min(stage.limit, self.left() - sum(later.least for later in stages[i + 1 :]))
             if not self.stage(stage.name, seconds, stage.body) and stage.needed:
-                return
+                without = stage.name
+        self.end()
+
+    def end(self):
+        self.data.update(ended=True, seconds=round(time.monotonic() - self.start, 1))
+        self.write()
 
     def stage(self, name, seconds, body):
-        """Runs body(seconds) and records its result. An error does not prevent the next stage."""
+        """Runs body(seconds) and records its result. An error does not prevent the next stage, and no process survives the stage but
+        those that another command has claimed."""
         entry = {"name": name, "status": "running", "limit_s": max(0, round(seconds))}
         self.data["stages"].append(entry)
         self.write()
         begin = time.monotonic()
+        found = {"status": "passed"}
         try:
-            if seconds < 5:
+            if seconds < 2:
                 raise Skipped("no time was left")
-            entry.update(body(seconds) or {})
-            entry["status"] = "passed"
+            found.update(body(seconds) or {})
         except Skipped as reason:
-            entry.update(status="skipped", reason=str(reason))
+            found.update(status="skipped", reason=str(reason))
         except Failed as reason:
-            entry.update(reason.found, status="failed", reason=str(reason))
-        except subprocess.TimeoutExpired:
-            entry.update(status="failed", reason=f"it was ended after {seconds:.0f} s")
+            found.update(reason.found, status="failed", reason=str(reason))
+        except subprocess.TimeoutExpired as error:
+            said = last_lines(error.output or "", 1)
+            found.update(status="failed", reason=f"it was ended after {seconds:.0f} s" + (f": {said}" if said else ""))
         except Exception as error:  # an error in this script must not prevent the other stages
-            entry.update(status="failed", reason=f"{type(error).__name__}: {error}")
-        entry["seconds"] = round(time.monotonic() - begin, 1)
-        self.write()
+            found.update(status="failed", reason=f"{type(error).__name__}: {error}")
+        left = descendants.end_strays()
+        if left:
+            found["survivors"] = sorted(left)
+        with self.writing:
+            entry.update(found, seconds=round(time.monotonic() - begin, 1))
+            self.write()
         print(self.line(entry), flush=True)
         return entry["status"] == "passed"
 
@@ -105,41 +149,67 @@ class Report:
 
     def write(self):
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "report.json").write_text(json.dumps(well_formed(self.data), indent=1) + "\n")
+        write_whole(self.folder / "report.json", json.dumps(well_formed(self.data), indent=1) + "\n")
         lines = [f"tests/gpu/run {self.data['command']}, commit {self.data['commit']}, {self.data['started']}"]
         lines += [f"{name}: {value}" for name, value in self.data["machine"].items()]
         for entry in self.data["stages"]:
             lines.append(self.line(entry))
             lines += [f"    {item['status']:8} {item['name']}  {item['seconds']} s" for item in entry.get("tests", [])]
             lines += [f"    {line}" for line in entry.get("lines", [])]
-        (self.folder / "report.txt").write_text("\n".join(lines) + "\n")
+        lines.append(f"ended after {self.data['seconds']} s" if self.data["ended"] else "not ended yet")
+        write_whole(self.folder / "report.txt", "\n".join(lines) + "\n")
 
     def failed(self):
         return any(entry["status"] == "failed" for entry in self.data["stages"])
 
+    def watch(self, seconds=TOTAL_SECONDS + 5):
+        """Ends this program with everything that it has started, after this time at the latest: a stage that waits for
+        something that no limit covers is reported as failed."""
 
-def run(command, seconds, log=None, **more):
-    """Runs a command and its children for at most `seconds`; returns its status and its output."""
-    process = subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        **more,
-    )
-    output, expired = "", None
-    try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        expired = error
+        def end():
+            time.sleep(max(0.0, seconds - (time.monotonic() - self.start)))
+            self.writing.acquire()  # to the end: no stage reports after this
+            for entry in self.data["stages"]:
+                if entry["status"] == "running":
+                    entry.update(status="failed", reason="the time of the whole run was over", seconds=entry["limit_s"])
+            self.end()
+            descendants.end_all()
+            print("ended: the time of the whole run was over", flush=True)
+            os._exit(1)
+
+        threading.Thread(target=end, daemon=True).start()
+
+
+def run(command, seconds, log=None, env=None, **more):
+    """Runs a command for at most `seconds`; returns its status and its output. Nothing that it has started survives it. `env` is added
+    to the environment."""
+    mark = descendants.new_mark()
+    # A file and not a pipe: a pipe ends when the last process that inherited it ends.
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(env or {}), descendants.VARIABLE: mark},
+            **more,
+        )
+        descendants.claim(process.pid, mark)
+        expired = None
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            expired = error
+        finally:
+            descendants.end_command(process.pid, mark)
+            process.wait()
+        printed.seek(0)
+        output = printed.read().decode(errors="replace")
     if log is not None:
-        with open(log, "a") as file:
-            file.write(f"$ {' '.join(str(word) for word in command)}\n{output}\n")
+        append(log, f"$ {' '.join(str(word) for word in command)}\n{output}\n")
     if expired is not None:
+        expired.output = output
         raise expired
     return process.returncode, output
 

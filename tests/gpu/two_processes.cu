@@ -83,6 +83,7 @@ void run(const Arguments& arguments) {
         Training::Options options;
         options.replicas = all_replicas;
         options.device.deterministic = true;
+        options.device.plan_seconds = 0;  // processes that time their plans may choose others
         options.batch_size = batch;
         options.seed = 5;
         options.optimizer = {.learning_rate = 0.05, .momentum = 0.9};

@@ -19,7 +19,8 @@ import subprocess
 import tempfile
 import time
 
-from stages import Failed, Skipped
+import descendants
+from stages import Failed, Skipped, append
 
 STEPS = 10
 DIE_AT = 5
@@ -46,9 +47,11 @@ class Process:
         else:
             environment["CUDA_VISIBLE_DEVICES"] = gpus[process]
         words = [program, self.result, process, processes, id_file, STEPS, "--step-seconds", STEP_SECONDS, *more]
+        self.mark = environment[descendants.VARIABLE] = descendants.new_mark()
         with open(self.printed, "w") as file:
             self.process = subprocess.Popen([str(word) for word in words], stdout=file, stderr=subprocess.STDOUT,
                                             env=environment, start_new_session=True)
+        descendants.claim(self.process.pid, self.mark)
 
     def output(self):
         return self.printed.read_text(errors="replace")
@@ -62,9 +65,8 @@ class Process:
         return self.process.wait(timeout=max(0.1, until - time.monotonic()))
 
     def end(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        descendants.end_command(self.process.pid, self.mark)
+        self.process.wait()
 
 
 def visible_gpus():
@@ -227,7 +229,6 @@ def run_two_processes(program, out, log, seconds):
             except Failed as reason:
                 raise Failed(f"processes of one host: {reason}", found) from None
         finally:
-            with open(log, "a") as file:
-                for printed in sorted(folder.glob("*.log")):
-                    file.write(f"--- {printed.stem}\n{printed.read_text(errors='replace')}\n")
+            for printed in sorted(folder.glob("*.log")):
+                append(log, f"--- {printed.stem}\n{printed.read_text(errors='replace')}\n")
     return found

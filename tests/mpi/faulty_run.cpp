@@ -8,6 +8,7 @@
 // prints "bits" and a hash of the state at the end. Environment:
 //
 //   FAULT_IN_SAVE=N   process 0 is killed inside the write of its checkpoint N, from 1
+//   FAULT_SURVIVED=1  the processes that are left go on after one was killed (not `sums`)
 //
 // tests/mpi/hosts and tests/mpi/faults start it.
 #include <csignal>
@@ -118,7 +119,9 @@ int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& 
 }
 
 int with_policy(const Arguments& arguments) {
-    const MpiEnvironment mpi;
+    MpiEnvironment mpi({.survives = std::getenv("FAULT_SURVIVED") != nullptr,
+                        .deadline_seconds = arguments.deadline,
+                        .folder = arguments.folder});
     const std::string path = text(arguments.folder, ".ids/", mpi.number(), ".pid");
     if (std::FILE* const file = std::fopen(path.c_str(), "w")) {
         std::fprintf(file, "%d\n", static_cast<int>(getpid()));
@@ -130,10 +133,13 @@ int with_policy(const Arguments& arguments) {
     if (arguments.policy == "sums")
         return run(mpi, arguments, MpiAllReduce{.deadline_seconds = deadline, .folder = arguments.folder});
     require(arguments.policy == "shared" || arguments.policy == "messages", "there is no policy ", arguments.policy);
-    return run(
-        mpi, arguments,
-        MpiConcatMean{
-            .deadline_seconds = deadline, .folder = arguments.folder, .shares_memory = arguments.policy == "shared"});
+    return mpi.survive([&] {
+        return run(mpi, arguments,
+                   MpiConcatMean{.deadline_seconds = deadline,
+                                 .folder = arguments.folder,
+                                 .shares_memory = arguments.policy == "shared",
+                                 .environment = &mpi});
+    });
 }
 
 }  // namespace

@@ -314,6 +314,8 @@ int silent(const std::string& folder, const MpiEnvironment& mpi) {
 
 int run(std::string_view mode, const std::string& folder) {
     const MpiEnvironment mpi;
+    // As when MPI writes to the connection of a process that was killed: it gets an error, and the signal ends no process.
+    std::raise(SIGPIPE);
     if (mode == "equal") return equal(mpi);
     if (mode == "compressed") return compressed(mpi);
     if (mode == "sum") return sum(mpi);

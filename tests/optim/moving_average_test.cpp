@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/moving_average_formula.hpp
 #include <cupola/optim/moving_average.hpp>
 
 #include <limits>

@@ -57,7 +57,7 @@ TEST_CASE("groups describe themselves for the log and the checkpoint") {
         description_of(Groups{
             {.pattern = "head.*", .rate = 10}, {.pattern = "*.bias", .decay = 0}, {.pattern = "*", .frozen = true}}) ==
         "head.*: rate x 10, decay x 1; *.bias: rate x 1, decay x 0; *: frozen");
-    CHECK(description_of({}).empty());
+    CHECK(description_of(Groups{}).empty());
 }
 
 TEST_CASE("a group that does nothing, a factor that is none, and groups that freeze everything are errors") {

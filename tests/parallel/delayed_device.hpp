@@ -57,7 +57,9 @@ public:
     void write(auto* to, const auto& value) {
         queue([to, value] { *to = value; });
     }
+    /// Work that other work queues is a part of it, as on a stream that runs in order.
     void queue(std::function<void()> work) {
+        if (runs_) return work();
         work_.push_back(std::move(work));
         ++queued_;
     }
@@ -69,8 +71,11 @@ private:
     /// Runs the work that was queued before, if the calling thread is that of this queue.
     bool done(std::int64_t count) {
         for (; std::this_thread::get_id() == own_ && done_ < count; ++done_) {
-            std::exchange(work_.front(), nullptr)();
+            const std::function<void()> work = std::move(work_.front());
             work_.pop_front();
+            runs_ = true;
+            work();
+            runs_ = false;
         }
         return done_ >= count;
     }
@@ -82,6 +87,8 @@ private:
     std::array<std::int64_t, 3> finished_{};
     std::int64_t queued_ = 0, mark_ = 0;
     std::atomic<std::int64_t> done_ = 0;
+    /// Whether work runs, which does not throw.
+    bool runs_ = false;
     std::thread::id own_ = std::this_thread::get_id();
 };
 static_assert(cupola::QueueingDevice<Delayed>);

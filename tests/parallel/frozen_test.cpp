@@ -21,6 +21,7 @@
 #include <cupola/predict.hpp>
 
 #include "delayed_device.hpp"
+#include "instructions.hpp"
 #include "io/file_support.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
@@ -154,6 +155,7 @@ TEST_CASE_TEMPLATE("frozen parameters and a frozen group give the same bits, for
 TEST_CASE("so they do with accumulated batches, in bfloat16, and with statistics of the global batch") {
     check_against_groups<Net, Host, ConcatMean, Pooled>(2);
     check_against_groups<Net, Host, ConcatMean, Synchronized>();
+    if (!computes_bfloat16()) return;
     using F = Training<Tuned16, Host>;
     using G = Training<Net16, Host>;
     check_equal(ended<F>(options_for<F>(2, groups_of_tuned), 4), ended<G>(options_for<G>(2, groups), 4));

@@ -21,6 +21,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../devices.hpp"
+#include "../instructions.hpp"
 #include "../throws_with.hpp"
 
 using namespace cupola;
@@ -145,7 +146,7 @@ template <class Net, class D>
 TEST_CASE_TEMPLATE_DEFINE("a network of ids and bytes learns kinds of samples, in float and bfloat16", D,
                           input_types_learn) {
     CHECK(trained_accuracy<TextAndPixels, D>() >= 0.9);
-    CHECK(trained_accuracy<NarrowTextAndPixels, D>() >= 0.9);
+    if (!D::host_memory || computes_bfloat16()) CHECK(trained_accuracy<NarrowTextAndPixels, D>() >= 0.9);
 }
 TEST_CASE_TEMPLATE_APPLY(input_types_learn, Devices);
 

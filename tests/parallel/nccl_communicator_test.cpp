@@ -58,7 +58,7 @@ struct Script {
     std::map<cudaEvent_t, int> pending;            // how often an event has not happened yet; -1 is never
     std::map<int, ncclComm_t> made;
     std::string last_error;
-    double time = 1000, pause = 0.5;
+    double time = 1000, pause = 0.5, poll = 0;  // of a pause, and of a question for the time
     int device = 7, sleeps = 0;
     bool abort_hangs = false;
     std::function<void()> each_turn = [] {};
@@ -122,6 +122,10 @@ struct FakeCalls {
     ncclResult_t finalize(ncclComm_t communicator) { return noted("finalize " + of(communicator)); }
     ncclResult_t destroy(ncclComm_t communicator) { return noted("destroy " + of(communicator)); }
     ncclResult_t abort(ncclComm_t communicator) { return noted("abort " + of(communicator)); }
+    std::string cannot_shrink() { return {}; }
+    ncclResult_t shrink(ncclComm_t of_, std::vector<int>&, ncclComm_t*, ncclConfig_t*) {
+        return noted("shrink " + of(of_));
+    }
     const char* meaning(ncclResult_t result) {
         return result == ncclRemoteError ? "remote process exited" : "unhandled system error";
     }
@@ -139,10 +143,11 @@ struct FakeCalls {
         if (left > 0) --left;
         return left == 0 ? cudaSuccess : cudaErrorNotReady;
     }
-    double now() { return script->time; }
+    double now() { return script->time += script->poll; }
     void pause() {
         ++script->sleeps;
         script->time += script->pause;
+        if (script->sleeps > 1'000'000) throw std::runtime_error("a wait without end");
         script->each_turn();
     }
     void run_apart(const std::function<void()>& job) {
@@ -214,20 +219,29 @@ TEST_CASE("a sum is complete before anything else is called, and its event is wa
     CHECK_FALSE(training.communicators.failed());
 }
 
-TEST_CASE("a wait polls a thousand times before it sleeps") {
-    Training training;
-    training.script.in_progress[handle<ncclComm_t>(101)] = 100;
-    training.start();
-    training.script.in_progress[handle<ncclComm_t>(102)] = 900;
-    training.communicators.sum(1, no_values, 11, nullptr, work);
-    const auto event = handle<cudaEvent_t>(9);
-    training.script.pending[event] = 900;
-    training.communicators.wait(1, event, work);
-    CHECK(training.script.sleeps == 0);
-    training.script.pending[event] = 1005;
-    training.script.pause = 0.01;
-    training.communicators.wait(1, event, work);
-    CHECK(training.script.sleeps == 4);
+TEST_CASE("a wait that ends within 200 us never sleeps, however fast it polls, and a long one leaves the core") {
+    for (const double poll : {50e-9, 200e-9, 2e-6}) {
+        CAPTURE(poll);
+        Training training;
+        training.script.poll = poll;
+        training.script.pause = 100e-6;
+        const auto usual = static_cast<int>(190e-6 / poll);
+        training.script.in_progress[handle<ncclComm_t>(101)] = usual;
+        training.start();
+        training.script.in_progress[handle<ncclComm_t>(102)] = usual;
+        training.communicators.sum(1, no_values, 11, nullptr, work);
+        const auto event = handle<cudaEvent_t>(9);
+        training.script.pending[event] = usual;
+        training.communicators.wait(1, event, work);
+        CHECK(training.script.sleeps == 0);
+        // Of 100 ms and more at most 5 % are polled.
+        training.script.pending[event] = static_cast<int>(2e-3 / poll) + 2000;
+        const double begin = training.script.time;
+        training.communicators.wait(1, event, work);
+        const double slept = training.script.sleeps * training.script.pause, all = training.script.time - begin;
+        CHECK(slept >= 0.1);
+        CHECK(all - slept < 0.05 * all);
+    }
 }
 
 TEST_CASE("at the end all ranks are finalized before one is destroyed, and nothing is aborted") {
@@ -481,7 +495,7 @@ TEST_CASE("after a failure a device is waited for until the abort's deadline, an
     training.start();
     training.communicators.break_off(1, work, "an illegal memory access was encountered");
     const auto event = handle<cudaEvent_t>(9);
-    training.script.pending[event] = 2000;
+    training.script.pending[event] = 21'000;
     training.script.pause = 0.001;
     training.communicators.wait_for_broken_off(1, event);
     CHECK(training.script.pending[event] == 0);

@@ -6,8 +6,10 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,18 +18,19 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 #include <cupola/parallel/impl/nccl_group.hpp>
+#include <cupola/parallel/nccl_environment.hpp>
 
 #include "../child_process.hpp"
+#include "../free_port.hpp"
 #include "../gpu/emulator/nccl_behavior.hpp"
 #include "../throws_with.hpp"
 
@@ -325,6 +328,134 @@ TEST_CASE("a process whose abort hangs ends itself, with the error, and runs no 
     CHECK_FALSE(contains(child.output, "test cases:"));
 }
 
+TEST_CASE("while an abort of two devices is slow, the other device's thread receives the error and waits for no lock") {
+    const NcclBehaves behaves({.abort = NcclAbort::slow, .abort_seconds = 1});
+    const Calls calls;
+    Devices devices(2);
+    Group group(NcclAllReduce{.step_seconds = 60}, 2, {0, 3});
+    group.start();
+    std::atomic<bool> aborted = false;
+    std::thread aborts([&] {
+        group.break_off(1, 2, "an illegal memory access was encountered");
+        aborted = true;
+    });
+    const std::string waiting = message_of<DeviceError>([&] { sums(group, devices, 0, 0, 2, 2); });
+    CHECK_FALSE(aborted);
+    CHECK(waiting ==
+          "replica 3 (rank 1 of 2) in the sum of the gradients of step 2: an illegal memory access was encountered");
+    // What was queued ends with the abort.
+    group.wait_for_broken_off(0, devices[0].event);
+    aborts.join();
+    CHECK(calls.now().grouped_aborts == 2);
+    CHECK(emulator::nccl_open_communicators() == 0);
+}
+
+TEST_CASE("a call that is in progress for ever ends at the deadline of its step, and of the start") {
+    Devices devices(1);
+    std::unique_ptr<NcclBehaves> behaves;
+    Group group(NcclAllReduce{.start_seconds = 0.3, .step_seconds = 0.3, .heartbeat_seconds = 0.1}, 1, {0});
+    SUBCASE("step") {
+        group.start();
+        behaves =
+            std::make_unique<NcclBehaves>(emulator::NcclBehavior{.in_progress = emulator::NcclBehavior::for_ever});
+        CHECK(contains(message_of<DeviceError>([&] { sums(group, devices, 0, 0, 1, 3); }),
+                       "replica 0 (rank 0 of 1) in the sum of the gradients of step 3: it is not done after 0.3 s"));
+    }
+    SUBCASE("start") {
+        behaves =
+            std::make_unique<NcclBehaves>(emulator::NcclBehavior{.in_progress = emulator::NcclBehavior::for_ever});
+        CHECK(contains(message_of<DeviceError>([&] { group.start(); }),
+                       "replica 0 (rank 0 of 1) in the start of the communicator: it is not done after 0.3 s"));
+    }
+    CHECK(group.failed());
+    CHECK(emulator::nccl_open_communicators() == 0);
+}
+
+TEST_CASE("child: a process with two devices that dies in the middle of a group" * doctest::skip()) {
+    const bool starts = std::getenv("CUPOLA_TEST_STARTS") != nullptr;
+    std::unique_ptr<NcclBehaves> behaves;
+    const auto die = [&] { behaves = std::make_unique<NcclBehaves>(emulator::NcclBehavior{.dies_in_group_at = 2}); };
+    Devices devices(2);
+    Group group(of_two(1, std::getenv("CUPOLA_TEST_ID_FILE")), 2, {2, 3});
+    if (starts) die();
+    group.start();
+    die();
+    group.break_off(0, 3, "an illegal memory access was encountered");
+    CHECK(false);  // it was killed
+}
+
+TEST_CASE("a process dies in the middle of a group, of the start or of the abort: the other ends at its deadline") {
+    for (const bool starts : {true, false}) {
+        CAPTURE(starts);
+        const std::string id_file = fresh_path("id");
+        ChildResult other;
+        {
+            const std::jthread child([&] {
+                std::vector<std::pair<std::string, std::string>> variables{{"CUPOLA_TEST_ID_FILE", id_file}};
+                if (starts) variables.emplace_back("CUPOLA_TEST_STARTS", "1");
+                other = run_in_child("child: a process with two devices that dies in the middle of a group", variables);
+            });
+            Devices devices(2);
+            NcclAllReduce policy = of_two(0, id_file);
+            policy.start_seconds = starts ? 5 : 60;
+            Group group(policy, 2, {0, 1});
+            if (starts) {
+                const std::string message = message_of<DeviceError>([&] { group.start(); });
+                INFO(message);
+                CHECK(contains(message, "in the start of the communicator: it is not done after 5 s"));
+                CHECK(contains(message, "ranks 2 and 3"));
+            } else {
+                group.start();
+                // Rank 1, of this process, takes no part in the step.
+                const std::string message = message_of<DeviceError>([&] { sums(group, devices, 0, 0, 4, 3); });
+                INFO(message);
+                CHECK(contains(message,
+                               "of step 3: it is not done after 2 s; the heartbeats of ranks 1, 2 and 3 have stopped"));
+            }
+        }
+        INFO(other.output);
+        CHECK_FALSE(other.passed);
+        CHECK(other.status == -1);  // by a signal
+    }
+    CHECK(emulator::nccl_open_communicators() == 0);
+}
+
+TEST_CASE("child: a process with two devices whose abort waits for a killed one" * doctest::skip()) {
+    const NcclBehaves behaves({.abort = NcclAbort::waits_for_all_ranks});
+    Devices devices(2);
+    NcclAllReduce policy = of_two(0, std::getenv("CUPOLA_TEST_ID_FILE"));
+    policy.abort_seconds = 0.5;
+    Group group(policy, 2, {0, 1});
+    group.start();
+    CHECK(run_steps(group, devices, 2, 0, 4, 3) == 6);
+    sums(group, devices, 0, 0, 4, 3);
+    CHECK(false);  // it has ended
+}
+
+TEST_CASE(
+    "a process with two devices whose abort waits for a killed process ends at the deadline, with the missing ranks") {
+    const std::string id_file = fresh_path("id");
+    ChildResult waits;
+    {
+        const std::jthread child([&] {
+            waits = run_in_child("child: a process with two devices whose abort waits for a killed one",
+                                 {{"CUPOLA_TEST_ID_FILE", id_file}});
+        });
+        const ChildResult killed = run_in_child("child: the other process of two", {{"CUPOLA_TEST_PROCESS", "1"},
+                                                                                    {"CUPOLA_TEST_ID_FILE", id_file},
+                                                                                    {"CUPOLA_TEST_DEVICES", "2"},
+                                                                                    {"CUPOLA_TEST_DIE_AT", "3"}});
+        CHECK(killed.status == -1);
+    }
+    INFO(waits.output);
+    CHECK(waits.status == 1);
+    CHECK(contains(
+        waits.output,
+        "error: replica 0 (rank 0 of 4) in the sum of the gradients of step 3: it is not done after 2 s; the "
+        "heartbeats of ranks 1, 2 and 3 have stopped; NCCL's ncclCommAbort had not returned 0.5 s later, and this "
+        "process was ended\n"));
+}
+
 TEST_CASE("child: the other process of two" * doctest::skip()) {
     const auto number = [](const char* variable) { return std::atoi(std::getenv(variable)); };
     const int process = number("CUPOLA_TEST_PROCESS"), devices = number("CUPOLA_TEST_DEVICES"),
@@ -443,19 +574,6 @@ namespace {
 const char* variable(const char* name) {
     const char* const value = std::getenv(name);
     return value == nullptr ? "" : value;
-}
-
-/// A port of the loopback interface that was free a moment ago.
-int free_port() {
-    const int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    REQUIRE(bind(handle, reinterpret_cast<const sockaddr*>(&at), size) == 0);
-    REQUIRE(getsockname(handle, reinterpret_cast<sockaddr*>(&at), &size) == 0);
-    close(handle);
-    return ntohs(at.sin_port);
 }
 
 /// Two processes that a launcher has started, of which the first ends by SIGKILL before step `die_at`; and the time in which the
@@ -615,4 +733,117 @@ TEST_CASE("a process without the other one ends at its deadline, and removes its
     CHECK(run_steps(third, here, 1, 0, 2, 6) == 6);
     third.finish();
     CHECK(other.result().passed);
+}
+
+TEST_CASE("child: a process that goes on without others" * doctest::skip()) {
+    const auto number = [](const char* variable) { return std::atoi(std::getenv(variable)); };
+    const int process = number("CUPOLA_TEST_PROCESS"), count = number("CUPOLA_TEST_COUNT");
+    const std::string id_file = std::getenv("CUPOLA_TEST_ID_FILE"), dying = std::getenv("CUPOLA_TEST_DYING");
+    constexpr int devices = 2, steps = 6;
+    NcclEnvironment nccl(
+        {.name = std::filesystem::path(id_file).filename().string(), .processes = count, .process = process});
+    std::vector<std::int64_t> began;
+    const int result = nccl.survive([&] {
+        const std::int64_t first = nccl.kept() == nullptr ? 0 : nccl.kept()->step;
+        began.push_back(first);
+        Devices here(devices);
+        Group group({.id_file = id_file,
+                     .start_seconds = 60,
+                     .step_seconds = 1,
+                     .heartbeat_seconds = 0.3,
+                     .abort_seconds = 10,
+                     .environment = &nccl},
+                    devices, {0, 1});
+        group.start();
+        for (std::int64_t step = first; step < steps; ++step) {
+            // "1@3": process 1 is killed in step 3, between the sums of its two devices.
+            const bool dies = dying.find(text(process, '@', step)) != std::string::npos;
+            std::atomic<int> right = 0;
+            std::vector<std::exception_ptr> errors(devices);
+            std::vector<std::thread> threads;
+            for (int device = 0; device < devices; ++device) {
+                threads.emplace_back([&, device] {
+                    if (dies && device == 1) {
+                        usleep(50'000);
+                        std::raise(SIGKILL);
+                    }
+                    try {
+                        const int rank = nccl.number() * devices + device;
+                        right += sums(group, here, device, rank, nccl.count() * devices, step) ? 1 : 0;
+                    } catch (...) {
+                        errors[static_cast<std::size_t>(device)] = std::current_exception();
+                        group.wait_for_broken_off(device, here[device].event);
+                    }
+                });
+            }
+            for (std::thread& thread : threads) thread.join();
+            for (const std::exception_ptr& error : errors) {
+                if (error) std::rethrow_exception(error);
+            }
+            CHECK(right == devices);
+            nccl.keep({.step = step + 1});
+        }
+        group.finish();
+        return 7;
+    });
+    CHECK(result == 7);
+    std::string list;
+    for (const int p : nccl.lost()) list += text(' ', p);
+    for (const std::int64_t step : began) list += text(" from ", step);
+    std::fprintf(stderr, "went on as %d of %d without%s\n", nccl.number(), nccl.count(), list.c_str());
+    CHECK(emulator::nccl_open_communicators() == 0);
+    CHECK(emulator::take_nccl_misuse().empty());
+}
+
+namespace {
+
+std::vector<ChildResult> processes_of_which_some_die(int count, const std::string& dying) {
+    const std::string id_file = fresh_path("id");
+    std::vector<ChildResult> results(static_cast<std::size_t>(count));
+    {
+        std::vector<std::jthread> threads;
+        for (int process = 0; process < count; ++process) {
+            threads.emplace_back([&, process] {
+                results[static_cast<std::size_t>(process)] = run_in_child(
+                    "child: a process that goes on without others", {{"CUPOLA_TEST_PROCESS", text(process)},
+                                                                     {"CUPOLA_TEST_COUNT", text(count)},
+                                                                     {"CUPOLA_TEST_DYING", dying},
+                                                                     {"CUPOLA_TEST_ID_FILE", id_file}});
+            });
+        }
+    }
+    return results;
+}
+
+}  // namespace
+
+TEST_CASE("processes go on from the failed step with shrunken communicators, without each that is killed") {
+    for (const auto& each : {std::tuple{"1@3", "went on as 0 of 2 without 1 from 0 from 3\n", "",
+                                        "went on as 1 of 2 without 1 from 0 from 3\n"},
+                             std::tuple{"0@0", "", "went on as 0 of 2 without 0 from 0 from 0\n",
+                                        "went on as 1 of 2 without 0 from 0 from 0\n"},
+                             std::tuple{"2@2 1@4", "went on as 0 of 1 without 2 1 from 0 from 2 from 4\n", "", ""}}) {
+        // Not a structured binding, which clang does not capture where OpenMP is on.
+        const char* const dying = std::get<0>(each);
+        CAPTURE(dying);
+        const std::vector<ChildResult> results = processes_of_which_some_die(3, dying);
+        const char* const expected[]{std::get<1>(each), std::get<2>(each), std::get<3>(each)};
+        for (std::size_t p = 0; p < 3; ++p) {
+            INFO(results[p].output);
+            CHECK(results[p].passed == (*expected[p] != '\0'));
+            CHECK(contains(results[p].output, expected[p]));
+            if (*expected[p] == '\0') CHECK(results[p].status == -1);
+        }
+    }
+}
+
+TEST_CASE("half of the processes without the first do not go on, and say so") {
+    const std::vector<ChildResult> results = processes_of_which_some_die(4, "0@2 1@2");
+    for (std::size_t p = 2; p < 4; ++p) {
+        INFO(results[p].output);
+        CHECK_FALSE(results[p].passed);
+        // One of the two may find that the other has ended already.
+        CHECK(contains(results[p].output, "the others do not go on: of 4 processes "));
+        CHECK(contains(results[p].output, "are left: only more than half of them, or half with the first, go on"));
+    }
 }

@@ -19,6 +19,7 @@
 
 #include <doctest/doctest.h>
 
+#include "instructions.hpp"
 #include "process_trainings.hpp"
 #include "thread_processes.hpp"
 
@@ -152,7 +153,7 @@ TEST_CASE("a process without samples gives its buckets too") {
 
 TEST_CASE("sums of bfloat16 networks and of frozen ones are the average; frozen parameters are in no bucket") {
     const Case c{.unequal = true};
-    CHECK(difference_from_mean<InBFloat16>(2, c, small_bucket, Batches(c), 1) < 1e-6);
+    if (computes_bfloat16()) CHECK(difference_from_mean<InBFloat16>(2, c, small_bucket, Batches(c), 1) < 1e-6);
     CHECK(difference_from_mean<Tuned>(2, c, small_bucket, Batches(c), 5) < 1e-5);
     const auto one_step = [&](auto& training, int) { training.step(Batches(c)); };
     const Sums whole = sums_of<processes::Net>(2, c, small_bucket, one_step),

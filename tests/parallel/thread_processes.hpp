@@ -104,7 +104,9 @@ private:
 
 class ThreadProcesses : public cupola::Processes {
 public:
-    ThreadProcesses(Hub& hub, int number) : Processes(hub.count(), number, hub.survivors()), hub_(hub) {}
+    ThreadProcesses(Hub& hub, int number)
+        : Processes(hub.count(), number, hub.survivors() ? std::vector<int>{hub.count()} : std::vector<int>()),
+          hub_(hub) {}
 
     void exchange(const cupola::ExchangeName& name, std::span<const cupola::ProcessMessage> outgoing,
                   std::span<const cupola::ProcessMessage> incoming) override {

@@ -69,6 +69,48 @@ TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's a
     CHECK(log_of({.loss = LossReduction::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
 }
 
+TEST_CASE(
+    "a loss scale is in the line of a step, with whether the step was skipped, and a skipped loss is not smoothed") {
+    const auto lines_of = [](LogOptions options) {
+        options.file = std::tmpfile();
+        REQUIRE(options.file != nullptr);
+        options.every = 1;
+        LogEvery log(options);
+        Run run{.started = monotonic_seconds() - 1};
+        log.on_begin(run);
+        StepReport report = report_of(0);
+        report.loss_scale = 65536;
+        log.on_step(report, run);
+        const double smoothed = log.losses().total().smoothed;
+        report = report_of(1, std::numeric_limits<double>::quiet_NaN());
+        report.loss_scale = 65536;
+        report.skipped = true;
+        report.skipped_steps = 1;
+        log.on_step(report, run);
+        CHECK(log.losses().total().smoothed == smoothed);
+        report = report_of(2);
+        report.loss_scale = 1;
+        report.skipped_steps = 1;
+        log.on_step(report, run);
+        std::string lines(4096, ' ');
+        std::rewind(options.file);
+        lines.resize(std::fread(lines.data(), 1, lines.size(), options.file));
+        std::fclose(options.file);
+        return lines;
+    };
+    const std::string lines = lines_of({.learning_rate = true});
+    CHECK(contains(lines, "learning_rate = 0.0125, loss_scale = 65536\n"));
+    CHECK(contains(lines, "loss = nan"));
+    CHECK(contains(lines, "learning_rate = 0.0125, loss_scale = 65536 (skipped)\n"));
+    CHECK(contains(lines, "learning_rate = 0.0125, loss_scale = 1\n"));
+    const std::string json = lines_of({.json = true});
+    CHECK(
+        contains(json, R"("learning_rate":0.0125,"loss_scale":65536,"skipped":false,"skipped_steps":0,"examples":16)"));
+    CHECK(contains(
+        json, R"({"step":1,"loss":null,"learning_rate":0.0125,"loss_scale":65536,"skipped":true,"skipped_steps":1)"));
+    CHECK(!contains(log_of({.json = true}, 1), "loss_scale"));
+}
+
 TEST_CASE("a record with a validation has a line, and its time is not that of a step") {
     const auto lines_of = [](LogOptions options) {
         options.file = std::tmpfile();

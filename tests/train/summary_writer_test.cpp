@@ -243,6 +243,23 @@ TEST_CASE("with several replicas the parts are means over them by their weights,
     CHECK(kept.scalars[0]["total_loss (replica 1)"] == 3.5);
 }
 
+TEST_CASE("a loss scale is a scalar, and a loss of a skipped step is not smoothed") {
+    Kept kept;
+    SummaryWriter writer(kept, Small::layers);
+    Run run{};
+    StepReport report = report_of(0, 2.0);
+    writer.on_step(report, run);
+    CHECK(kept.scalars[0].count("loss_scale") == 0);
+    report = report_of(100, std::numeric_limits<double>::quiet_NaN());
+    report.loss_scale = 32768;
+    report.skipped = true;
+    report.skipped_steps = 3;
+    writer.on_step(report, run);
+    CHECK(kept.scalars[100]["loss_scale"] == 32768);
+    CHECK(kept.scalars[100]["skipped_steps"] == 3);
+    CHECK(kept.scalars[100]["cross_entropy"] == kept.scalars[0]["cross_entropy"]);
+}
+
 TEST_CASE("the precision of a batch is that of its predictions, and none where the loss counts none") {
     Kept kept;
     SummaryWriter writer(kept, Small::layers);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/loss_scale.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -130,7 +131,7 @@ inline constexpr ElementType element_type_of<std::uint8_t> = ElementType::uint8;
 ///
 /// The gradient that backward begins with is multiplied by `loss_scale`, and the parameters' mean gradient divided by
 /// it, so that optimisers, clipping and reports see the gradient itself. It is 1 where an activation has the range of a
-/// float.
+/// float; a number is a constant scale, and a LossScale one that may change. TrainingOptions::loss_scale replaces it.
 struct Float32 {
     using Activation = float;
     static constexpr std::string_view name = "float32";
@@ -142,14 +143,14 @@ struct MixedBFloat16 {
     static constexpr std::string_view name = "bfloat16";
     static constexpr float loss_scale = 1;
 };
-/// The same in IEEE's half, on `Cuda` only: Keras's mixed_float16 with a constant loss scale. It keeps small gradients
-/// above 2^-24, the smallest number in half. With a large scale a gradient may reach infinity instead, which is
-/// reported like any other that is not finite. Another scale is another policy, a power of two so that nothing is
-/// rounded: `struct Half : MixedFloat16 { static constexpr float loss_scale = 65536; };`.
+/// The same in IEEE's half, on `Cuda` only: Keras's mixed_float16. The loss scale keeps small gradients above 2^-24, the
+/// smallest number in half; where it is too large for one, the step is skipped and the scale halved. Another scale is another
+/// policy: `struct Half : MixedFloat16 { static constexpr LossScale loss_scale{.initial = 1024}; };`, or a number, `static
+/// constexpr float loss_scale = 1024`, for one that never changes.
 struct MixedFloat16 {
     using Activation = Float16;
     static constexpr std::string_view name = "float16";
-    static constexpr float loss_scale = 1024;
+    static constexpr LossScale loss_scale{};
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

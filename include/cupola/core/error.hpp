@@ -47,6 +47,12 @@ public:
     using Error::Error;
 };
 
+/// A device has failed, and every later call for it fails too: this process cannot use it again.
+class DeviceLost : public DeviceError {
+public:
+    using DeviceError::DeviceError;
+};
+
 /// More memory is needed than there is; the message says how much and for what.
 class OutOfMemory : public Error {
 public:

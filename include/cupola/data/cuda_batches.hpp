@@ -63,10 +63,10 @@ public:
     /// The memory of a slot's next batch; the first call on a GPU allocates all memory.
     [[nodiscard]] CudaBatchBuffer& begin(CudaContext& context, int slot) {
         Slot& made = slots_[static_cast<std::size_t>(slot)];
-        if (made.ordinal != context.ordinal()) {
+        if (made.place != context.place()) {
             made.images = images_.on(context);
             made.buffer.provide(context, batch_size_, columns_);
-            made.ordinal = context.ordinal();
+            made.place = context.place();
         }
         return made.buffer;
     }
@@ -85,7 +85,7 @@ public:
 
 private:
     struct Slot {
-        int ordinal = -1;
+        CudaContext::Place place;
         ImagesOnDevice images;
         CudaBatchBuffer buffer;
     };

@@ -91,7 +91,7 @@ public:
         require(replica >= 0 && replica < replicas(), "replica ", replica,
                 " is out of range: the number of replicas is ", replicas());
         Ring& ring = rings_[static_cast<std::size_t>(replica)];
-        if (ring.ordinal != context.ordinal()) provide(ring, context, replica, step);
+        if (ring.place != context.place()) provide(ring, context, replica, step);
         Pinned& pinned = ring.buffers[ring.next];
         await(pinned.copied, replica, step);
         const std::int64_t size = fill(pinned, step, replica);
@@ -111,7 +111,7 @@ private:
         impl::StepEvent copied;
     };
     struct Ring {
-        int ordinal = -1;
+        CudaContext::Place place;
         std::vector<Pinned> buffers;
         std::size_t next = 0;
         impl::CudaBatchBuffer buffer;
@@ -124,7 +124,7 @@ private:
         ring.next = 0;
         for (Pinned& pinned : ring.buffers) pinned.memory = impl::CudaPinned(batch_bytes(columns_, batch_size_));
         ring.buffer.provide(context, batch_size_, columns_);
-        ring.ordinal = context.ordinal();
+        ring.place = context.place();
     }
 
     void await(const impl::StepEvent& copied, int replica, std::int64_t step) const {

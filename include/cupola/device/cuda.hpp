@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is
-// the GPU of that number (CUDA_VISIBLE_DEVICES selects the visible GPUs).
+// the GPU of that number (CUDA_VISIBLE_DEVICES selects the visible GPUs), unless `devices_per_gpu` devices share each GPU:
+// they have a stream, handles and memory each, as devices on several GPUs have.
 //
 // The context first checks that a driver and such a GPU exist, and throws DeviceError otherwise. Work of a context is
 // queued on its stream and runs in order; copy_to_host waits for the data that the host reads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda_pinned.hpp>
@@ -35,24 +42,38 @@ namespace cupola::inline CUPOLA_ABI {
                          version_text(driver), ", and this program was built with CUDA ", version_text(runtime),
                          ": install a newer driver");
     const cudaError_t status = cudaGetDeviceCount(&count);
-    if (status == cudaErrorNoDevice)
+    if (status == cudaErrorNoDevice) {
+        cudaGetLastError();  // the error is reported here
         count = 0;
-    else
+    } else {
         impl::check_cuda(status, "cudaGetDeviceCount");
-    require<DeviceError>(count > 0, "this process sees no NVIDIA GPU: there is a driver for CUDA ",
-                         version_text(driver), ", but no device (CUDA_VISIBLE_DEVICES may hide them)");
-    return count;
+    }
+    if (count > 0) return count;
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    throw DeviceError(text("this process sees no NVIDIA GPU: there is a driver for CUDA ", version_text(driver),
+                           ", but no device (CUDA_VISIBLE_DEVICES ",
+                           visible == nullptr ? std::string("is not set")
+                           : *visible == '\0' ? std::string("is empty, which hides all")
+                                              : text("is ", visible, ", which may hide them"),
+                           ")"));
 }
 
 namespace impl {
 
-/// During its lifetime the calling thread's CUDA calls go to this device.
+/// During its lifetime the calling thread's CUDA calls go to this device. The errors of a lost device are left to those calls.
 class OnCudaDevice {
 public:
     explicit OnCudaDevice(int ordinal) {
-        check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
-        if (ordinal != before_) check_cuda(cudaSetDevice(ordinal), "cudaSetDevice");
+        check(cudaGetDevice(&before_), "cudaGetDevice");
+        if (ordinal != before_) check(cudaSetDevice(ordinal), "cudaSetDevice");
         changed_ = ordinal != before_;
+    }
+    /// For destructors, which also run where CUDA cannot be used any more: in a child of fork(), or after the driver has ended.
+    OnCudaDevice(int ordinal, std::nothrow_t) noexcept {
+        before_ = -1;
+        cudaGetDevice(&before_);  // returns the error of a lost device, and writes its number
+        changed_ = before_ >= 0 && ordinal != before_;
+        if (changed_) cudaSetDevice(ordinal);
     }
     OnCudaDevice(const OnCudaDevice&) = delete;
     OnCudaDevice& operator=(const OnCudaDevice&) = delete;
@@ -61,9 +82,31 @@ public:
     }
 
 private:
+    static void check(cudaError_t status, std::string_view call) {
+        if (!loses_device(status)) check_cuda(status, call);
+    }
     int before_ = 0;
     bool changed_ = false;
 };
+
+/// The compute capability of a GPU: 90 is 9.0.
+[[nodiscard, gnu::cold]] inline int compute_capability(int gpu) {
+    int major = 0, minor = 0;
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "cudaDeviceGetAttribute");
+    check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "cudaDeviceGetAttribute");
+    return major * 10 + minor;
+}
+
+/// "GPU 0 (NVIDIA H200) has compute capability 9.0".
+[[nodiscard, gnu::cold]] inline std::string capability_text(int gpu) {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
+    const int capability = compute_capability(gpu);
+    return text("GPU ", gpu, " (", properties.name, ") has compute capability ", capability / 10, '.', capability % 10);
+}
+
+/// The least compute capability that CUDA 13 and cuDNN 9 for it support: 7.5.
+inline constexpr int least_capability = 75;
 
 }  // namespace impl
 
@@ -112,14 +155,32 @@ struct CudaOptions {
     /// Whether matrix products and convolutions in float may round their factors to TF32's 10 bits, which tensor cores
     /// multiply eight times as fast as float32. Otherwise all computation is in float32.
     bool tf32 = false;
+    /// The same for convolutions alone: what PyTorch does by default, whose torch.backends.cudnn.allow_tf32 is true and whose
+    /// precision of products in float is "highest".
+    bool tf32_convolutions = false;
     /// Restricts the choice to algorithms whose results have the same bits each time.
     bool deterministic = false;
-    /// The cuDNN engines to use. For an operation without an entry, the engine that was chosen is added. If null, each run
-    /// uses the engines that cuDNN ranks first. May be shared by devices.
-    std::shared_ptr<PlanChoices> plan_choices{};
+    /// Seconds for timing the candidates of one plan, the algorithms that cuDNN offers for a direction of a convolution or
+    /// cuBLASLt for a product: when the plan is made, and once for all devices of one kind. Those for which no time is
+    /// left are not used. With 0 nothing is timed, and the first candidate that the rules allow is used.
+    double plan_seconds = 0.5;
+    /// The algorithms to use, of cuDNN and of cuBLASLt. For an operation without an entry, the one that was chosen is
+    /// added. Copies of these options share it, and so do the devices of a training; another run uses the same
+    /// algorithms if it begins with the same entries. If null, each device chooses for itself.
+    std::shared_ptr<PlanChoices> plan_choices = std::make_shared<PlanChoices>();
     /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
     /// that see the same GPUs each begin at another.
     int first_gpu = 0;
+    /// The number of devices of a training that share a GPU: device d is on GPU first_gpu + d / devices_per_gpu. For tests of
+    /// trainings on several devices on a machine with fewer GPUs: such a training has the bits of one with a GPU per device,
+    /// and is not faster. NcclAllReduce needs a GPU per device.
+    int devices_per_gpu = 1;
+
+    /// The GPU of a device of the training. Throws InvalidArgument for devices_per_gpu below 1.
+    [[nodiscard]] int gpu_of(int device) const {
+        require(devices_per_gpu >= 1, "devices_per_gpu must be 1 or more, not ", devices_per_gpu);
+        return first_gpu + device / devices_per_gpu;
+    }
 };
 
 namespace impl {
@@ -140,11 +201,16 @@ struct StepScalars {
 /// The stream and the library handles of one GPU. Made and used by one thread.
 class CudaContext {
 public:
-    /// Throws DeviceError if there is no driver or no such GPU.
+    /// Throws DeviceError if there is no driver or no such GPU, or a GPU that is too old.
     CudaContext(int ordinal, const CudaOptions& options)
-        : ordinal_(checked(options.first_gpu + ordinal)), options_(options) {
-        const impl::OnCudaDevice scope(ordinal_);
-        impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_),
+        : ordinal_(ordinal), gpu_(checked(ordinal, options)), options_(options) {
+        const impl::OnCudaDevice scope(gpu_);
+        require(options.plan_seconds >= 0, "plan_seconds must be at least 0, not ", options.plan_seconds);
+        if (options_.plan_choices == nullptr) options_.plan_choices = std::make_shared<PlanChoices>();
+        cudaDeviceProp properties{};
+        impl::check_cuda(cudaGetDeviceProperties(&properties, gpu_), "cudaGetDeviceProperties");
+        gpu_name_ = properties.name;
+        impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, gpu_),
                          "cudaDeviceGetAttribute");
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         impl::check_cudnn(cudnnCreate(cudnn_.out()), "cudnnCreate");
@@ -152,32 +218,105 @@ public:
         impl::check_cublas(cublasLtCreate(cublas_.out()), "cublasLtCreate");
         sums_ = CudaArena(sums_bytes, "the sums of a GPU");
     }
+    CudaContext(const CudaContext&) = delete;
+    CudaContext& operator=(const CudaContext&) = delete;
+    /// The libraries need the handles' device to be the calling thread's.
+    ~CudaContext() {
+        const auto scope = team(std::nothrow);
+        sums_ = {};
+        cublas_ = {};
+        cudnn_ = {};
+        stream_ = {};
+    }
 
     /// During the lifetime of the result the calling thread works on this device.
-    [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(ordinal_); }
+    [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(gpu_); }
+    [[nodiscard]] impl::OnCudaDevice team(std::nothrow_t) const noexcept { return {gpu_, std::nothrow}; }
     /// From now on the calling thread's CUDA calls go to this device.
-    void own_thread([[maybe_unused]] int devices) const { impl::check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice"); }
+    void own_thread([[maybe_unused]] int devices) const { impl::check_cuda(cudaSetDevice(gpu_), "cudaSetDevice"); }
 
+    /// The device's number in its training.
     [[nodiscard]] int ordinal() const { return ordinal_; }
+    [[nodiscard]] int gpu() const { return gpu_; }
+    /// Whether memory that was made for one context is of the same GPU and used in the order of the same stream.
+    struct Place {
+        int gpu = -1, ordinal = -1;
+        bool operator==(const Place&) const = default;
+    };
+    [[nodiscard]] Place place() const { return {gpu_, ordinal_}; }
     [[nodiscard]] const CudaOptions& options() const { return options_; }
+    /// "NVIDIA H200".
+    [[nodiscard]] const std::string& gpu_name() const { return gpu_name_; }
+    /// The algorithms of this device, never null.
+    [[nodiscard]] PlanChoices& plan_choices() const { return *options_.plan_choices; }
+    /// The largest scratch memory of a plan that is made from now on, where its library's own limit is not less.
+    [[nodiscard]] std::size_t max_workspace() const { return max_workspace_; }
+    void set_max_workspace(std::size_t bytes) { max_workspace_ = bytes; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    /// The stream that work is queued on: the context's own, unless a StreamScope exists.
-    [[nodiscard]] cudaStream_t stream() const { return other_stream_ != nullptr ? other_stream_ : stream_.get(); }
+    /// The stream that work is queued on: the context's own, unless a StreamScope exists. Joined work is launched first.
+    [[nodiscard]] cudaStream_t stream() const {
+        launch_joined();
+        return other_stream_ != nullptr ? other_stream_ : stream_.get();
+    }
 
     /// During its lifetime, kernels that are queued on the context go to another stream of its device.
     class StreamScope {
     public:
         StreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
+            context_.launch_joined();
             context_.other_stream_ = stream;
         }
         StreamScope(const StreamScope&) = delete;
         StreamScope& operator=(const StreamScope&) = delete;
+        /// Joined work must have been launched.
         ~StreamScope() { context_.other_stream_ = nullptr; }
 
     private:
         const CudaContext& context_;
     };
-    [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_.get(); }
+
+    // Joined work: small pieces of work of one kind that do not depend on each other are collected, and launched as one kernel
+    // as soon as other work is queued.
+
+    /// The work of type `Work` that is collected: a new one, if other work was collected before, which is launched. `Work` is
+    /// trivially copyable and has `void launch(const CudaContext&) const`.
+    template <class Work>
+    [[nodiscard]] Work& joined() const {
+        static_assert(std::is_trivially_copyable_v<Work> && alignof(Work) <= alignof(std::max_align_t));
+        if (launch_joined_ != &launch_work<Work>) {
+            launch_joined();
+            if (joined_.size() < sizeof(Work)) joined_.resize(sizeof(Work));
+            ::new (static_cast<void*>(joined_.data())) Work();
+            launch_joined_ = &launch_work<Work>;
+            joined_base_ = nullptr;
+            if constexpr (requires { typename Work::Base; }) {
+                joined_base_ = &type_mark<typename Work::Base>;
+                joined_as_base_ = static_cast<typename Work::Base*>(reinterpret_cast<Work*>(joined_.data()));
+            }
+        }
+        return *std::launder(reinterpret_cast<Work*>(joined_.data()));
+    }
+    /// The collected work as an object of its base class `Base`, if its type names that as `Work::Base`; null otherwise.
+    template <class Base>
+    [[nodiscard]] Base* joined_as() const {
+        if (launch_joined_ == nullptr || joined_base_ != &type_mark<Base>) return nullptr;
+        return static_cast<Base*>(joined_as_base_);
+    }
+    /// Launches the work that is collected, if there is any.
+    void launch_joined() const {
+        if (launch_joined_ == nullptr) return;
+        ++joined_launches_;
+        std::exchange(launch_joined_, nullptr)(*this, joined_.data());
+    }
+    /// The number of launches of joined work since the last call.
+    [[nodiscard]] std::int64_t take_joined_launches() const { return std::exchange(joined_launches_, 0); }
+    void discard_joined() const { launch_joined_ = nullptr; }
+
+    /// Joined work is launched first.
+    [[nodiscard]] cudnnHandle_t cudnn() const {
+        launch_joined();
+        return cudnn_.get();
+    }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
     /// The scalars that operations read on the device while a step is queued.
     [[nodiscard]] const StepScalars& step_scalars() const { return step_scalars_; }
@@ -195,25 +334,50 @@ public:
     }
 
     /// Waits until all queued work is complete. Must not be called in a step.
-    void synchronize() const { impl::check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
-
-private:
-    [[nodiscard]] static int checked(int ordinal) {
-        const int count = cuda_devices();
-        require<DeviceError>(ordinal >= 0 && ordinal < count, "there is no GPU ", ordinal, ": this process sees ",
-                             count, count == 1 ? ", GPU 0" : ", GPUs 0 to ",
-                             count == 1 ? std::string() : text(count - 1));
-        return ordinal;
+    void synchronize() const {
+        launch_joined();
+        impl::check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     }
 
-    int ordinal_;
+private:
+    template <class>
+    static constexpr char type_mark = 0;
+    using LaunchJoined = void (*)(const CudaContext&, const std::byte*);
+    template <class Work>
+    static void launch_work(const CudaContext& context, const std::byte* work) {
+        std::launder(reinterpret_cast<const Work*>(work))->launch(context);
+    }
+
+    [[nodiscard]] static int checked(int ordinal, const CudaOptions& options) {
+        const int gpu = ordinal < 0 ? ordinal : options.gpu_of(ordinal), count = cuda_devices();
+        const bool shared = options.devices_per_gpu > 1;
+        require<DeviceError>(
+            gpu >= 0 && gpu < count, "there is no GPU ", gpu,
+            shared ? text(" for device ", ordinal, " with devices_per_gpu ", options.devices_per_gpu) : std::string(),
+            ": this process sees ", count, count == 1 ? ", GPU 0" : ", GPUs 0 to ",
+            count == 1 ? std::string() : text(count - 1));
+        if (impl::compute_capability(gpu) < impl::least_capability) {
+            throw DeviceError(text(impl::capability_text(gpu), ", and CUDA ", CUDART_VERSION / 1000, " needs ",
+                                   impl::least_capability / 10, '.', impl::least_capability % 10, " or more"));
+        }
+        return gpu;
+    }
+
+    int ordinal_, gpu_;
     CudaOptions options_;
+    std::string gpu_name_;
+    std::size_t max_workspace_ = std::numeric_limits<std::size_t>::max();
     int multiprocessors_ = 0;
     impl::CudaStream stream_;
     mutable cudaStream_t other_stream_ = nullptr;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
     StepScalars step_scalars_;
+    mutable std::vector<std::byte> joined_;
+    mutable LaunchJoined launch_joined_ = nullptr;
+    mutable std::int64_t joined_launches_ = 0;
+    mutable const char* joined_base_ = nullptr;
+    mutable void* joined_as_base_ = nullptr;
     mutable CudaArena sums_;
     mutable impl::CudaStaging staging_;
 };
@@ -241,12 +405,27 @@ struct Cuda {
     static void copy_between(CudaContext& context, void* to, const void* from, std::size_t bytes) {
         context.queue_copy(to, from, bytes);
     }
+    /// Throws DeviceError if this program has no code for the context's GPU. Defined in ops/cuda/training_step.hpp, as only nvcc
+    /// knows the kernels.
+    static void require_code(const CudaContext& context);
     /// The number of free bytes on the calling thread's device.
     [[nodiscard]] static std::size_t available_memory() {
         [[maybe_unused]] const int count = cuda_devices();
         std::size_t free = 0, total = 0;
         impl::check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return free;
+    }
+    /// The bytes that `devices` devices may have together if each has the same share: those of a GPU count together.
+    [[nodiscard, gnu::cold]] static std::size_t available_memory(const CudaOptions& options, int devices) {
+        const int count = cuda_devices(), last = options.gpu_of(devices - 1);
+        std::size_t least = ~std::size_t{0};
+        for (int gpu = options.first_gpu; gpu <= last && gpu < count; ++gpu) {
+            const impl::OnCudaDevice scope(gpu);
+            const int before = (gpu - options.first_gpu) * options.devices_per_gpu;
+            least = std::min(least, available_memory() /
+                                        static_cast<std::size_t>(std::min(options.devices_per_gpu, devices - before)));
+        }
+        return least == ~std::size_t{0} ? 0 : least * static_cast<std::size_t>(devices);
     }
     /// Queues a copy on the context's stream; returns when `from` may be changed.
     static void copy_from_host(CudaContext& context, std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -270,14 +449,24 @@ struct Cuda {
                     cudnn % 10000 / 100, '.', cudnn % 100, ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100,
                     '.', cublas % 100);
     }
-    /// Calls add(name, text) for each `machine_property` of this machine, and for TF32, which is a setting of the run.
+    /// Calls add(name, text) for each `machine_property` of this machine, and for TF32, which is a setting of the run. The
+    /// plans are those that were made before.
     /// `options` are CudaOptions.
     template <class Options, class Add>
     static void describe(const Options& options, Add&& add) {
         add(machine_property::gpu, gpu_name());
         add(machine_property::cuda, library_version());
-        if (options.tf32) add("tf32", std::string("on"));
-        if (options.deterministic) add(machine_property::deterministic, std::string("on"));
+        if (options.tf32 || options.tf32_convolutions) add("tf32", std::string(options.tf32 ? "on" : "convolutions"));
+        if (!options.deterministic) return;
+        add(machine_property::deterministic, std::string("on"));
+        // Deterministic algorithms of a later run have the bits of an earlier one only if they are the same algorithms.
+        const std::string plans = options.plan_choices == nullptr ? std::string() : options.plan_choices->fingerprint();
+        if (!plans.empty()) add(machine_property::plans, plans);
+    }
+    /// The lines about the plans that were made since the last call, for a run to print. `options` are CudaOptions.
+    template <class Options>
+    [[nodiscard]] static std::vector<std::string> take_lines(const Options& options) {
+        return options.plan_choices == nullptr ? std::vector<std::string>() : options.plan_choices->take_lines();
     }
     /// The name of the first GPU that the process sees.
     [[nodiscard, gnu::cold]] static std::string gpu_name() {

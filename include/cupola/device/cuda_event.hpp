@@ -17,6 +17,7 @@ public:
     /// captured, for waits outside of the graph: the event then completes anew with each launch.
     void record(const CudaContext& context, bool captured = false) {
         const auto scope = context.team();
+        device_ = context.gpu();
         if (!event_)
             check_cuda(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
         check_cuda(cudaEventRecordWithFlags(event_.get(), context.stream(),
@@ -31,13 +32,14 @@ public:
             cudaGetLastError();  // not an error, but CUDA stores it as one
             return false;
         }
-        check_cuda(status, "cudaEventQuery");
+        if (status != cudaSuccess) throw_cuda_error(status, "cudaEventQuery", device_);
         return true;
     }
     [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
 
 private:
     CudaEvent event_;
+    int device_ = -1;
 };
 
 }  // namespace impl

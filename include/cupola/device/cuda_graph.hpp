@@ -43,9 +43,12 @@ public:
                    "cudaStreamBeginCapture");
         try {
             body();
+            context.launch_joined();
         } catch (const DeviceError& error) {
             refused_ = error.what();
+            context.discard_joined();
         } catch (...) {
+            context.discard_joined();
             end(context.stream());
             graph_ = {};
             throw;
@@ -69,6 +72,9 @@ public:
         graph_ = {};
         refused_.clear();
     }
+
+    /// The nodes of the graph that run on the device: kernels, copies and fills.
+    [[nodiscard]] std::int64_t launches() const { return launches_; }
 
     [[nodiscard, gnu::cold]] Nodes nodes() const {
         Nodes result{};
@@ -101,6 +107,9 @@ private:
                 check_cuda(ended, "cudaStreamEndCapture");
                 check_cuda(cudaGraphInstantiate(exec_.out(), graph_.get(), 0), "cudaGraphInstantiate");
                 check_cuda(cudaGraphUpload(exec_.get(), stream), "cudaGraphUpload");
+                const Nodes counted = nodes();
+                launches_ = counted[cudaGraphNodeTypeKernel] + counted[cudaGraphNodeTypeMemcpy] +
+                            counted[cudaGraphNodeTypeMemset];
                 return;
             } catch (const DeviceError& error) {
                 refused_ = error.what();
@@ -113,6 +122,7 @@ private:
 
     CudaGraph graph_;
     CudaGraphExec exec_;
+    std::int64_t launches_ = 0;
     std::string refused_;
 };
 

@@ -10,7 +10,8 @@
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
 // A device may have `describe(options, add)`, which calls add(name, text) for each property that the bits of a result
-// depend on; `machine_property` has the names for which a resumed run reports the machine and not its settings.
+// depend on; `machine_property` has the names for which a resumed run reports the machine and not its settings. It may
+// have `take_lines(options)`, the lines that a run prints about what its devices have chosen since the last call.
 //
 // `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/contributing.md has the list.
 #pragma once
@@ -88,9 +89,9 @@ namespace machine_property {
 
 inline constexpr std::string_view convolution = "convolution", threads_per_device = "threads_per_device",
                                   onednn = "onednn", isa = "isa", gpu = "gpu", cuda = "cuda",
-                                  deterministic = "deterministic", ranks = "ranks";
+                                  deterministic = "deterministic", plans = "plans", ranks = "ranks";
 
-inline constexpr std::array all{convolution, threads_per_device, onednn, isa, gpu, cuda, deterministic, ranks};
+inline constexpr std::array all{convolution, threads_per_device, onednn, isa, gpu, cuda, deterministic, plans, ranks};
 
 }  // namespace machine_property
 

@@ -6,15 +6,20 @@
 //   <the operation's key>, a tab, <engine>, and for each knob a blank and <knob>=<value>
 //
 // sorted, after a line that names the format. The owner of a file reads and writes the text. A choice applies to one
-// version of the library and one kind of device, which its key names; several texts can be joined to one.
+// version of the library and one kind of device, with which its key begins: "cuDNN 91900, NVIDIA H200, ...".
+//
+// It also has one record per operation of how its algorithm was chosen in this process, as lines for a run to print.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -25,12 +30,60 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// An engine of cuDNN, by its number for a graph, and its knobs with their values.
+/// An engine of cuDNN, by its number for a graph, and its knobs with their values; or an algorithm of cuBLASLt by its
+/// number, and the words of its configuration with their indices.
 struct EngineChoice {
     std::int64_t engine = 0;
     std::vector<std::pair<std::int64_t, std::int64_t>> knobs;
     friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
 };
+
+/// A candidate for a plan, and the seconds of one run.
+struct TimedCandidate {
+    std::string name;
+    double seconds = 0;
+    friend bool operator==(const TimedCandidate&, const TimedCandidate&) = default;
+};
+
+/// How the plan of an operation was chosen in this process.
+struct PlanRecord {
+    enum class Source : std::uint8_t {
+        /// It was among the choices before: of another run, or of another device.
+        kept,
+        /// It was the fastest of the candidates.
+        timed,
+        /// It is the first that the library offered and the rules allow.
+        first
+    };
+    std::string key = {};
+    EngineChoice choice = {};
+    /// The choice in a line: "engine 4 2=8 18=1".
+    std::string name = {};
+    Source source = Source::first;
+    /// Seconds of one run: of the choice, and the least of the other candidates; 0 where there was none.
+    double seconds = 0, next_seconds = 0;
+    /// The candidates that were timed, and those for which no time was left.
+    int timed = 0, not_timed = 0;
+    /// Those that were timed, in the order in which they were offered.
+    std::vector<TimedCandidate> candidates = {};
+};
+
+/// "plan of cuDNN 91900, ...: engine 4 2=8, 0.0123 ms, the fastest of 7 (the next: 0.0140 ms)".
+[[nodiscard, gnu::cold]] inline std::string to_string(const PlanRecord& record) {
+    const auto milliseconds = [](double seconds) {
+        char digits[32];
+        std::snprintf(digits, sizeof digits, "%.4f ms", seconds * 1e3);
+        return std::string(digits);
+    };
+    std::string result = text("plan of ", record.key, ": ", record.name);
+    if (record.source == PlanRecord::Source::kept) return result + ", as chosen before";
+    if (record.source == PlanRecord::Source::first) return result + ", the first that is offered";
+    result += text(", ", milliseconds(record.seconds));
+    if (record.timed > 1)
+        result += text(", the fastest of ", record.timed, " (the next: ", milliseconds(record.next_seconds), ')');
+    if (record.not_timed > 0) result += text("; no time was left for ", record.not_timed, " others");
+    return result;
+}
 
 /// Shared by the threads of all devices.
 class PlanChoices {
@@ -42,6 +95,8 @@ public:
     /// message, such as a file's name.
     explicit PlanChoices(std::string_view text, std::string_view name = "the text of plan choices") {
         read(text, name);
+        name_ = name;
+        for (const auto& [key, choice] : choices_) ++read_[std::string(origin_of(key))];
     }
 
     [[nodiscard]] std::optional<EngineChoice> find(const std::string& key) const {
@@ -62,19 +117,81 @@ public:
         return choices_.size();
     }
 
+    /// The library, its version and the device: the part of a key before its second comma.
+    [[nodiscard]] static std::string_view origin_of(std::string_view key) {
+        const std::size_t first = std::min(key.find(','), key.size());
+        return key.substr(0, key.find(',', std::min(first + 1, key.size())));
+    }
+    /// Held by the device that times candidates: the others wait, and then find its choice. One measurement at a time
+    /// also keeps two contexts on one GPU from disturbing each other's.
+    [[nodiscard]] std::unique_lock<std::mutex> measure() { return std::unique_lock(measurements_); }
+
+    /// Adds the record of an operation whose plan was made, or replaces the one of another choice. The first of a library's
+    /// version and device that the text has no choices of, where it has those of another, adds a line that says so.
+    void record(PlanRecord made) {
+        const std::scoped_lock lock(mutex_);
+        const auto earlier = used_.find(made.key);
+        if (earlier != used_.end() && earlier->second == made.choice) return;
+        std::erase_if(records_, [&](const PlanRecord& each) { return each.key == made.key; });
+        const std::string origin(origin_of(made.key));
+        const std::string library = origin.substr(0, origin.find(' ') + 1);
+        if (!read_.contains(origin) && announced_.insert(origin).second) {
+            for (const auto& [other, count] : read_) {
+                if (!other.starts_with(library)) continue;
+                lines_.push_back(text(name_, " has ", count, count == 1 ? " choice of " : " choices of ", other,
+                                      " and none of ", origin, ": new ones are made"));
+            }
+        }
+        used_[made.key] = made.choice;
+        lines_.push_back(to_string(made));
+        records_.push_back(std::move(made));
+    }
+    /// Adds a line about a plan.
+    void note(std::string line) {
+        const std::scoped_lock lock(mutex_);
+        lines_.push_back(std::move(line));
+    }
+    /// The records in the order in which they were added.
+    [[nodiscard]] std::vector<PlanRecord> records() const {
+        const std::scoped_lock lock(mutex_);
+        return records_;
+    }
+    /// The lines since the last call, one per record and per note.
+    [[nodiscard]] std::vector<std::string> take_lines() {
+        const std::scoped_lock lock(mutex_);
+        return std::exchange(lines_, {});
+    }
+    /// Identifies the choices that this process has used so far: "14, 5f3a9c120b7de684". Empty if there are none.
+    [[nodiscard]] std::string fingerprint() const {
+        const std::scoped_lock lock(mutex_);
+        if (used_.empty()) return {};
+        constexpr std::uint64_t offset_basis = 0xCBF29CE484222325, prime = 0x100000001B3;  // FNV-1a
+        std::uint64_t hash = offset_basis;
+        for (const char character : lines_of(used_)) {
+            hash = (hash ^ static_cast<unsigned char>(character)) * prime;
+        }
+        char digits[17];
+        std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+        return text(used_.size(), ", ", digits);
+    }
+
     [[nodiscard]] std::string to_text() const {
         const std::scoped_lock lock(mutex_);
-        std::string result(head);
-        result += '\n';
-        for (const auto& [key, choice] : choices_) {
+        return text(head, '\n', lines_of(choices_));
+    }
+
+private:
+    using Choices = std::map<std::string, EngineChoice>;
+
+    [[nodiscard]] static std::string lines_of(const Choices& choices) {
+        std::string result;
+        for (const auto& [key, choice] : choices) {
             result += text(key, '\t', choice.engine);
             for (const auto& [knob, value] : choice.knobs) result += text(' ', knob, '=', value);
             result += '\n';
         }
         return result;
     }
-
-private:
     void read(std::string_view rest, std::string_view name) {
         std::int64_t number = 0;
         while (!rest.empty()) {
@@ -120,7 +237,14 @@ private:
     }
 
     mutable std::mutex mutex_;
-    std::map<std::string, EngineChoice> choices_;
+    std::mutex measurements_;
+    Choices choices_, used_;
+    /// The source of the text, and its choices per library's version and device.
+    std::string name_;
+    std::map<std::string, std::size_t> read_;
+    std::set<std::string> announced_;
+    std::vector<PlanRecord> records_;
+    std::vector<std::string> lines_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -23,14 +23,17 @@
 //   BatchView take(replica, batch)              queues a copy of a batch's columns `sizes.columns` to the addresses that
 //                                               recorded work reads, unless the status is not healthy, and returns the
 //                                               copy; or returns the batch itself
+//   BatchView take(replica, batch, T* to)       optional: the same, and the column "input" is also rounded to `to`
 //   BatchView bring(batch)                      queues a copy of a batch that another device has taken to an address that
 //                                               this device reads, replacing its first replica's; or returns the batch
 //   void write(to, value)                       queues *to = value
 //   void queue(work)                            queues work: `work()` is called now or later, once
 //   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
 //                                               called only once, and the work that it queued is repeated afterwards
-//   void set_constants(write)                   before an update that may be repeated: `write(to)` calls to.write(type, bytes) for
-//                                               each constant of this step and queues nothing
+//   void set_constants(versions, write)         at the beginning of a step whose update may be repeated: `write(to, v)` calls
+//                                               to.write(type, bytes) for each constant of version v of this step and queues
+//                                               nothing. The update uses the version that the device chooses: see
+//                                               ConstantsVersions
 //   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
 //   std::span<const V> on_host(context, from, count, copy)   the values for the host, in place or through `copy`
 //   void synchronize()                          waits until all work is complete
@@ -62,6 +65,14 @@ struct QueueSizes {
     std::int64_t batch_size = 0;
 };
 
+/// The versions of a step's constants, of which the device uses number *counter - base: where steps may be skipped, the host
+/// does not know how many of those in flight are. A null counter is for a single version.
+struct ConstantsVersions {
+    const std::int64_t* counter = nullptr;
+    std::int64_t base = 0;
+    int count = 1;
+};
+
 template <class D>
 concept HasKernels = Device<D> && Device<typename D::Kernels>;
 
@@ -80,7 +91,7 @@ struct NoWork {
 };
 struct NoConstants {
     template <class Constants>
-    void operator()(Constants&) const {}
+    void operator()(Constants&, int) const {}
 };
 
 }  // namespace impl
@@ -100,7 +111,7 @@ concept HasQueue = requires(typename D::Queue& queue, typename D::Queue::Recordi
     queue.write(to, 1.0F);
     queue.queue(impl::NoWork{});
     queue.queue(recording, true, impl::NoWork{});
-    queue.set_constants(impl::NoConstants{});
+    queue.set_constants(ConstantsVersions{}, impl::NoConstants{});
     queue.update(healthy, impl::NoWork{});
     queue.synchronize();
 };

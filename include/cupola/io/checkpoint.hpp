@@ -8,7 +8,8 @@
 //   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
 //                                          there are others, cupola.frozen where parameters are, cupola.inputs of ids
-//                                          and bytes, the checksum and the run's own texts (io/checkpoint_info.hpp)
+//                                          and bytes, cupola.loss_scale where it is dynamic, the checksum and the run's own
+//                                          texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first

@@ -7,11 +7,17 @@
 #include <cstdint>
 #include <limits>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
+
+/// Whether the operation can be queued for outputs in bfloat16, and writes their gradient in it.
+template <class Operation>
+inline constexpr bool queues_bfloat16 =
+    requires(const Operation& operation) { operation.template in_type<BFloat16>(); };
 
 template <class Operation, class Context, class Target>
 void queue_loss(const Operation& operation, Context& context, const float* outputs, const Target* targets,

@@ -80,6 +80,9 @@ public:
         return ends_.output(outputs_[k], value(outputs_[k].value, nullptr));
     }
 
+    /// Where forward() converts the column "input" of a batch to; null where it uses the column itself.
+    [[nodiscard]] T* place_of_batch() const { return ends_.place_of_batch(); }
+
     /// Runs the network on `batch` and returns its last output, in the arena.
     const float* forward(Context& context, const PlanInputs& batch, const float* parameters, const RngKey& key,
                          const PassBuffers& buffers = {});
@@ -110,6 +113,10 @@ public:
     [[nodiscard]] float* output_gradient(std::size_t k) {
         return ends_.output_gradient(outputs_[k], output_gradient_at(outputs_[k].value));
     }
+    /// End `k` and its gradient in the plan's own type, for a loss that reads and writes them without a conversion: see
+    /// PassBuffers::keeps_outputs and `own_gradients` of backward().
+    [[nodiscard]] const T* own_output(std::size_t k) { return value(outputs_[k].value, nullptr); }
+    [[nodiscard]] T* own_output_gradient(std::size_t k) { return output_gradient_at(outputs_[k].value); }
     /// After backward, the gradient of the batch, if the plan was made with `input_gradient`.
     [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
 
@@ -117,9 +124,10 @@ public:
     using BucketReady = FunctionRef<void(std::size_t bucket)>;
 
     /// Writes the gradient of every parameter that is trained to `gradients`, laid out as the parameters are, or adds to it. `ready` is
-    /// called between two kernels of the network as soon as the queued work makes a bucket final.
+    /// called between two kernels of the network as soon as the queued work makes a bucket final. `own_gradients`: whether the
+    /// gradients of the outputs are in own_output_gradient().
     void backward(Context& context, const PlanInputs& batch, const float* parameters, float* gradients,
-                  const RngKey& key, bool accumulate = false, BucketReady ready = {});
+                  const RngKey& key, bool accumulate = false, BucketReady ready = {}, bool own_gradients = false);
 
     /// The buckets of the gradient in the order in which backward finishes them. Parameters lie in the order of the
     /// layers and backward goes from the last layer to the first, so the final part begins at an offset that only
@@ -214,6 +222,8 @@ private:
 
     [[gnu::cold]] void find_buckets();
 
+    /// Finds the nodes that sum the gradient of their input for the node before, which has masked it otherwise.
+    [[gnu::cold]] void find_gradient_sums();
     /// Binds each node's tensors to places in the arena.
     [[gnu::cold]] void bind_nodes();
     [[gnu::cold]] void bind_gradients(std::size_t i, BackwardArgs<Device, T>& args);
@@ -235,6 +245,9 @@ private:
     FixedArray<std::unique_ptr<PlanNode<Device, T>>> nodes_;
     std::vector<BackwardArgs<Device, T>> bound_;
     FixedArray<std::size_t> saved_at_, packed_at_;
+    /// In the saved memory: the sums of its input's gradient that a node writes; no_sums for none.
+    static constexpr std::size_t no_sums = static_cast<std::size_t>(-1);
+    FixedArray<std::size_t> sums_at_;
     /// In the scratch memory: where the gradients of a node's frozen parameters are discarded, if it computes them.
     FixedArray<std::size_t> discarded_at_;
     /// The nodes whose statistics are summed over the replicas by all-reduce.

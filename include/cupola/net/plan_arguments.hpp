@@ -45,6 +45,10 @@ struct PassBuffers {
     /// The arena of the frozen parameters, where `parameters` of the call are others, such as moving averages, which the
     /// frozen parameters do not have; null if it is that arena.
     const float* frozen = nullptr;
+    /// Whether the batch has been written to the plan's place_of_batch() already.
+    bool batch_is_converted = false;
+    /// Whether the outputs are read in the plan's own type, by own_output(), and so not converted to float.
+    bool keeps_outputs = false;
 };
 
 /// The elements [begin, end) of the parameter arena, whose gradients become final together.

@@ -93,6 +93,13 @@ struct ForwardArgs {
     std::int64_t first_sample = 0;
 };
 
+/// Sums of a gradient over its positions, per channel, in parts: one row of floats per part, whose sum is added in the order of
+/// the parts. An operation that writes a gradient can sum it for the one that reads it: see PlanNode::gradient_sum_parts.
+struct ChannelSums {
+    float* partial = nullptr;
+    std::int64_t parts = 0;
+};
+
 /// The arguments of `backward`: the tensors of forward, and gradients.
 template <class Device, class T = float>
 struct BackwardArgs : ForwardArgs<Device, T> {
@@ -107,6 +114,9 @@ struct BackwardArgs : ForwardArgs<Device, T> {
     /// Written, or added to where `accumulate` is set.
     std::array<float*, max_parameters> parameter_gradients{};
     bool accumulate = false;
+    /// The sums of `output_gradient` that the next operation has written, and those of `input_gradient`, which this operation
+    /// writes; without parts where they are not needed.
+    ChannelSums output_gradient_sums{}, input_gradient_sums{};
 };
 
 namespace impl {

@@ -28,6 +28,10 @@ public:
     virtual void prepare(const ForwardArgs<Device, T>& args) = 0;
     virtual void forward(const ForwardArgs<Device, T>& args) = 0;
     virtual void backward(const BackwardArgs<Device, T>& args) = 0;
+    /// The parts of the sums of its input gradient that `backward` can write; 0 if it cannot.
+    [[nodiscard]] virtual std::int64_t gradient_sum_parts() const { return 0; }
+    /// Whether `backward` reads the sums of its output gradient.
+    [[nodiscard]] virtual bool reads_gradient_sums() const { return false; }
     /// For an operation with ReducesStatistics; other operations reduce nothing.
     [[nodiscard]] virtual std::int64_t statistics_size() const { return 0; }
     virtual void write_sums(Direction, const BackwardArgs<Device, T>&, double* /*sums*/) {}
@@ -52,6 +56,14 @@ public:
     void backward(const BackwardArgs<Device, T>& args) override {
         // A layer without a backward is rejected where it would be trained; its forward can still be run.
         if constexpr (HasBackward<Op, Device, T>) op_.backward(args);
+    }
+    [[nodiscard]] std::int64_t gradient_sum_parts() const override {
+        if constexpr (requires { op_.gradient_sum_parts(); }) return op_.gradient_sum_parts();
+        return 0;
+    }
+    [[nodiscard]] bool reads_gradient_sums() const override {
+        if constexpr (requires { op_.reads_gradient_sums(); }) return op_.reads_gradient_sums();
+        return false;
     }
 
 protected:

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/ops/loss_scale.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -27,13 +28,17 @@ struct RowsOfMean {
 };
 
 /// Specialised by each backend, with these static functions:
-///   poison(context, loss, gradient)                 gradient[0] = NaN if *loss is not finite
+///   poison(context, loss, gradient, failed)         gradient[0] = NaN if *loss is not finite, or if *failed is not 0; `failed`
+///                                                   may be null
+///   scale(context, values, factor, by)              values *= factor * *by, the product rounded to float
 ///   weighted_sum(context, rows, weights, to)        to = sum of weights[r] * rows[r], in the order of the rows; zeros
 ///                                                   where there is none; `to` may be one of the rows
-///   mean(context, sums, divisor, mean, healthy, rows)
-///                                                   mean = sums / *divisor, of the same bits where that is 1; *healthy
-///                                                   becomes 0 if a result or the divisor is not finite; `mean` may be
-///                                                   `sums`; `rows` is a RowsOfMean, by default of no rows
+///   mean(context, sums, divisor, mean, healthy, rows, loss_scale)
+///                                                   mean = sums / (*divisor * *loss_scale), of the same bits where that
+///                                                   is 1; *healthy becomes 0 if a result or the divisor is not finite;
+///                                                   `mean` may be `sums`; `rows` is a RowsOfMean, by default of no rows; a
+///                                                   `loss_scale` of null, the default, is 1
+///   update_loss_scale(context, update)              the LossScaleUpdate
 ///   weigh(context, reports, scale, divisor)         *divisor = scale times the sum of the weights of the LossReports
 ///   sum_losses(context, reports, factors, to)       *to = the report of the sum of factors[k] * reports[k], with the weight
 ///                                                   of the first and the predictions of the first that counts any

@@ -13,21 +13,10 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/element_update.hpp>
+#include <cupola/ops/moving_average_formula.hpp>
 #include <cupola/optim/impl/settings.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
-
-struct MovingAverageFormula {
-    using Gradient = UnchangedGradient;
-    /// 1 - decay, rounded once.
-    float rate;
-
-    CUPOLA_HOST_DEVICE void operator()(float& average, float w) const { average -= rate * (average - w); }
-};
-
-}  // namespace impl
 
 struct MovingAverage {
     /// 0 keeps no averages; the tutorial's is 0.9999.

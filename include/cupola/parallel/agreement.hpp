@@ -34,7 +34,7 @@ struct StepShape {
     std::int64_t step = 0;
     /// The samples of all replicas of the device together.
     std::int64_t samples_here = 0;
-    /// If it is not null, the weight that counts in place of the samples, times the loss scale: a float in the device's memory,
+    /// If it is not null, the weight that counts in place of the samples, times CollectiveSetup::loss_scale: a float in the device's memory,
     /// which is complete with the last bucket.
     const float* weight_here = nullptr;
 };
@@ -61,7 +61,8 @@ struct CollectiveSetup {
     std::span<const int> first_replicas{}, ordinals{};
     /// Elements of the gradient.
     std::int64_t elements = 0;
-    /// The factor that the gradients are multiplied by; the divisor contains it too.
+    /// The constant factor that the gradients are multiplied by; the divisor contains it too. 1 where the loss scale is dynamic:
+    /// the training then divides by it.
     float loss_scale = 1;
 };
 

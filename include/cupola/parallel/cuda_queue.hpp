@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
-// is copied to the address that recorded work reads. Work that is queued in every step is launched directly the first
+// is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
 // time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time. The numbers
 // that a step reports are copied to pinned memory.
 #pragma once
@@ -27,6 +27,16 @@
 #include <cupola/tensor/batch_memory.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+/// What one step has queued on a device.
+struct StepLaunches {
+    /// Kernels, copies and fills: those in graphs, and those that the queue has launched itself. What a policy that averages
+    /// queues is not among them.
+    std::int64_t all = 0, in_graphs = 0;
+    std::int64_t graphs = 0;
+    /// Whether all recorded work was in graphs; otherwise `all` lacks it.
+    bool captured = true;
+};
 
 class CudaQueue {
 public:
@@ -54,9 +64,14 @@ public:
 
     [[nodiscard]] std::byte* status() { return status_.data(); }
     void land(std::int64_t step) {
+        launch_writes();
         impl::queue_copy_to_pinned(context_, status(), landed(step), sizes_.status_bytes);
+        ++counted_.all;
         finished_[slot_of(step)].record(context_);
+        last_ = std::exchange(counted_, {});
     }
+    /// What the last step has queued.
+    [[nodiscard]] const StepLaunches& launches() const { return last_; }
     [[nodiscard]] std::byte* landed(std::int64_t step) { return landed_.data() + slot_of(step) * sizes_.status_bytes; }
     [[nodiscard]] bool finished(std::int64_t step) const { return finished_[slot_of(step)].happened(); }
     void mark() { mark_.record(context_); }
@@ -71,9 +86,12 @@ public:
     [[nodiscard]] cudaEvent_t mark_event() const { return mark_.get(); }
     [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const { return buckets_[k].get(); }
 
-    BatchView take(int replica, const BatchView& batch) {
+    BatchView take(int replica, const BatchView& batch) { return take<BFloat16>(replica, batch, nullptr); }
+    /// Also rounds the column "input", of floats, to `rounded`, unless that is null.
+    template <class T>
+    BatchView take(int replica, const BatchView& batch, T* rounded) {
         const BatchSpan kept = place_of(replica);
-        impl::queue_take_batch(context_, batch, kept, impl::StatusBlock::healthy(status()));
+        impl::queue_take_batch(context_, batch, kept, impl::StatusBlock::healthy(status()), rounded);
         return kept.view(batch.size);
     }
     BatchView bring(const BatchView& batch) {
@@ -91,27 +109,44 @@ public:
 
     template <class Work>
     void queue(Work&& work) {
+        launch_writes();
         work();
+        end_work();
     }
     template <class Work>
     void queue(Recording& recording, bool may_repeat, Work&& work) {
         impl::CapturedWork& captured = recording.captured;
+        launch_writes();
         if (recording.seen && may_repeat && !captured.captured() && captured.refused().empty()) capture(captured, work);
         recording.seen = true;
         if (may_repeat && captured.captured()) {
             captured.launch(context_);
+            counted_.all += captured.launches();
+            counted_.in_graphs += captured.launches();
+            ++counted_.graphs;
         } else {
+            counted_.captured = false;
             work();
         }
+        end_work();
     }
 
     /// Copies the constants to the device, where the launches of the update read them.
     template <class Write>
-    void set_constants(Write&& write) {
+    void set_constants(const ConstantsVersions& versions, Write&& write) {
         set_step_scalars(&constants_);
-        constants_.begin();
-        write(constants_);
-        impl::queue_constants(context_, constants_);
+        versions_.clear();
+        for (int v = 0; v < versions.count; ++v) {
+            constants_.begin();
+            write(constants_, v);
+            const std::span<const std::byte> values = constants_.values();
+            if (versions.count > 1) versions_.insert(versions_.end(), values.begin(), values.end());
+        }
+        if (versions.count == 1) {
+            impl::queue_constants(context_, constants_);
+        } else {
+            impl::queue_constants(context_, constants_, versions, versions_);
+        }
     }
     /// The kernels that change parameters read `healthy` on the device.
     template <class Work>
@@ -131,6 +166,16 @@ public:
     void synchronize() const { context_.synchronize(); }
 
 private:
+    /// Launches the writes and the batch that wait for each other.
+    void launch_writes() {
+        context_.launch_joined();
+        counted_.all += context_.take_joined_launches();
+    }
+    /// Joined work that a function has queued is counted by its graph.
+    void end_work() {
+        context_.launch_joined();
+        static_cast<void>(context_.take_joined_launches());
+    }
     template <class Work>
     void capture(impl::CapturedWork& captured, Work& work) {
         capturing_ = true;
@@ -163,11 +208,14 @@ private:
     CudaArena status_, batches_;
     impl::CudaPinned landed_;
     impl::StepConstants constants_;
+    /// All versions of a step's constants, one after another.
+    std::vector<std::byte> versions_;
     /// The events that mark when the numbers of each step are in pinned memory.
     std::array<impl::StepEvent, slots> finished_;
     impl::StepEvent mark_;
     /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;
+    StepLaunches counted_, last_;
     bool capturing_ = false;
 };
 

@@ -12,7 +12,8 @@
 // Steps are queued: queue() returns when the work of the step is queued on every device. At most max_steps_in_flight steps
 // are queued whose reports have not been read. On `Host` this limit is 1, and a step is complete when queue() returns. A
 // step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
-// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step.
+// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. Under a dynamic
+// loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped: its report says so.
 //
 // The parts are headers in parallel/impl/: replica_set, step_functions, step_engine, evaluator, state_transfer, finite_search,
 // agreement_check. A call from a second thread, from inside another call of the same training, or in a child of fork()
@@ -227,9 +228,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
-        return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values());
+        return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values(),
+                                     parts_.engine_.loss_scale());
     }
-    /// Continues from a state, and discards the steps that are queued and their errors. Throws InvalidArgument, before
+    /// Continues from a state, and discards the steps that are queued and their errors. A state without a loss scale, of a
+    /// training in another precision, continues with the initial one. Throws InvalidArgument, before
     /// anything is changed, if the state is not one of this network (the message names the first parameter of other
     /// extents), of this optimiser, with or without moving averages as this training, or of as many replicas with parameters
     /// of their own; and if a value is not finite or a running variance is below 0.
@@ -239,7 +242,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.transfer_.require_finite(state);
         parts_.engine_.drain();
         parts_.transfer_.restore(state);
-        parts_.engine_.restart(state.step, state.buffers);
+        parts_.engine_.restart(state.step, state.buffers, parts_.transfer_.loss_scale_of(state));
     }
 
     /// The gradients of the last step: of one of this process's replicas' mean loss, or averaged over all replicas, unless each replica is
@@ -293,6 +296,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The reason, for the log, why the work of a step is queued again each time although the device could capture it; empty
     /// if it is captured, or if the device captures nothing.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
+    /// "a step queues 58 kernels and copies, 54 of them in 2 graphs": the last step on the first device, for the log; empty if a
+    /// part of it was not captured, or if the device captures nothing.
+    [[nodiscard, gnu::cold]] std::string launches_description() const { return parts_.engine_.launches_description(); }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_captured(int device, Visit&& visit) const {

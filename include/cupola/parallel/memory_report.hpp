@@ -27,6 +27,9 @@ struct MemoryReport {
 
 [[nodiscard, gnu::cold]] std::string to_string(const MemoryReport& memory);
 
+/// The largest part of the memory, and what makes it smaller: "the activations are the largest part: ...".
+[[nodiscard, gnu::cold]] std::string largest_part(const MemoryReport& memory);
+
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE std::size_t MemoryReport::total() const {
@@ -58,6 +61,20 @@ CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
     add_any(memory.batches, " their batches + ");
     add(memory.average, " average");
     return result;
+}
+
+CUPOLA_INLINE std::string largest_part(const MemoryReport& memory) {
+    const auto devices = static_cast<std::size_t>(memory.devices), arenas = static_cast<std::size_t>(memory.arenas);
+    const std::size_t plan = devices * arenas * memory.plan.total(), gradients = memory.gradients + memory.average,
+                      of_batch = memory.batches + memory.statistics,
+                      copies = devices *
+                               (memory.parameters + memory.optimizer_state + memory.moving_average + memory.buffers);
+    if (plan + of_batch >= gradients && plan + of_batch >= copies)
+        return "the activations are the largest part: choose a smaller batch_size, with more "
+               "gradient_accumulation_steps for steps of as many samples, or bfloat16";
+    if (gradients >= copies) return "the gradients are the largest part: choose fewer replicas with larger batches";
+    return "the parameters and the optimiser's state are the largest part: choose fewer devices, an optimiser with less "
+           "state, or a smaller network";
 }
 
 #endif

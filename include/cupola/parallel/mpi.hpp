@@ -61,7 +61,8 @@ public:
     [[gnu::cold]] MpiProcesses(double deadline_seconds, const std::string& folder, bool shares_memory,
                                const MpiEnvironment* environment, bool adds = false)
         : Processes(asked(MPI_Comm_size, environment), asked(MPI_Comm_rank, environment),
-                    environment != nullptr && !environment->lost().empty()),
+                    environment == nullptr ? std::vector<int>()
+                                           : std::vector<int>(environment->lost().begin(), environment->lost().end())),
           shares_memory_(shares_memory),
           watchdog_(number(), count(), deadline_seconds, folder) {
         if (environment != nullptr && environment->survives()) {
@@ -103,7 +104,8 @@ public:
 
     void exchange(const ExchangeName& name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming) override {
-        begin(name);
+        prepare(name);
+        watchdog_.begin(name);
         peers_.clear();
         std::atomic_thread_fence(std::memory_order_seq_cst);
         for (const ProcessMessage& each : incoming) {
@@ -158,7 +160,7 @@ public:
     }
 
     void sum(const ExchangeName& name, std::span<float> values) override {
-        begin(name);
+        prepare(name);
         watchdog_.begin_with_all(name);
         notes_.begin();
         constexpr std::size_t most = INT_MAX;
@@ -254,9 +256,8 @@ private:
         const std::scoped_lock lock(mpi_mutex());
         notes_.exchange([&](int process) { watchdog_.hear(process); });
     }
-    void begin(const ExchangeName& name) {
+    void prepare(const ExchangeName& name) {
         name_ = name;
-        watchdog_.begin(name);
         requests_.clear();
     }
     void check(int status, const char* call) {
@@ -368,7 +369,7 @@ struct MpiAllReduce {
     double deadline_seconds = 60;
     std::string folder{};
     /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its end.
-    std::int64_t bucket_bytes = std::int64_t{1} << 20;
+    std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
     /// All processes of the job: such a training ends when one is lost. Throws InvalidArgument for a negative size.
     [[nodiscard]] std::shared_ptr<Processes> join() const {

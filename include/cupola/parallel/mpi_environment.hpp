@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -52,8 +53,10 @@ class MpiEnvironment {
 public:
     /// Throws DeviceError if MPI does not allow calls from several threads in turn, and if this process is alone while its
     /// launcher says that it has started several: each of those would train alone; also for `survives` without MPI's fault
-    /// tolerance. Throws InvalidArgument for a deadline that is not more than 0.
+    /// tolerance. Throws InvalidArgument for a deadline that is not more than 0. From then on the process ignores SIGPIPE, unless
+    /// the program handles it.
     [[gnu::cold]] explicit MpiEnvironment(const MpiOptions& options = {}) {
+        ignore_broken_pipes();
         // With fault tolerance, a process that is killed while MPI starts does not end the wait of the others.
         std::unique_ptr<impl::ExchangeWatchdog> start;
         if (options.survives) {
@@ -167,6 +170,16 @@ public:
     }
 
 private:
+    /// Open MPI writes to the connection of a process that was killed before it looks whether it is closed: SIGPIPE would end
+    /// this process without a message. A program's own handling of the signal stays.
+    [[gnu::cold]] static void ignore_broken_pipes() {
+        struct sigaction action = {};
+        if (sigaction(SIGPIPE, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) != 0 ||
+            action.sa_handler != SIG_DFL)
+            return;
+        action.sa_handler = SIG_IGN;
+        sigaction(SIGPIPE, &action, nullptr);
+    }
     /// Of this process.
     [[nodiscard]] std::atomic<std::int32_t>* leaves() const {
         return signs_.leaves(numbers_[static_cast<std::size_t>(number_)]);

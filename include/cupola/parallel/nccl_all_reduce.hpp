@@ -25,6 +25,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/launcher_variables.hpp>
+#include <cupola/parallel/nccl_environment.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -73,6 +74,9 @@ struct NcclAllReduce {
     /// How long NCCL may take to abort its sums after a failure. NCCL waits there for other ranks, possibly without end:
     /// after this time the process ends with the error's message on stderr and status 1.
     double abort_seconds = 20;
+    /// The environment of a training that goes on with fewer replicas when a process is lost; null for one that ends.
+    /// `processes` and `process` are then those that are left, and a step may take abort_seconds more.
+    NcclEnvironment* environment = nullptr;
 
     /// The same with the processes, the number of this one and the address that the launcher's environment variables say,
     /// where they are not given. Throws InvalidArgument, which names them, for variables that contradict each other, whose
@@ -123,7 +127,12 @@ private:
 
 inline NcclAllReduce NcclAllReduce::as_launched() const {
     NcclAllReduce result = *this;
-    if (processes == 0) {
+    if (environment != nullptr) {
+        require(processes == 0 || processes == environment->count(), "an NcclAllReduce of ", processes,
+                " processes has an environment of ", environment->count());
+        result.processes = environment->count();
+        result.process = environment->number();
+    } else if (processes == 0) {
         require(process == 0, "the process number ", process, " needs the number of processes");
         const impl::LaunchedProcess launched = impl::launched_process();
         result.processes = launched.count;

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -59,9 +60,11 @@ public:
     [[nodiscard]] int count() const { return count_; }
     /// The number of this process, from 0.
     [[nodiscard]] int number() const { return number_; }
-    /// Whether these are left of more processes, and then have taken over the replicas of the others: their number need not
-    /// divide that of the replicas.
-    [[nodiscard]] bool are_survivors() const { return are_survivors_; }
+    /// The processes that were killed before this training was made, in that order, by their numbers at the job's start: those
+    /// that are left have taken over their replicas.
+    [[nodiscard]] std::span<const int> lost() const { return lost_; }
+    /// Whether these are left of more processes: their number need not divide that of the replicas.
+    [[nodiscard]] bool are_survivors() const { return !lost_.empty(); }
 
     /// Sends and receives, and returns when all of it is complete. To and from a process there are at most one message each,
     /// of the size that the other one expects; none to the own process.
@@ -85,8 +88,8 @@ public:
 
 protected:
     /// Throws InvalidArgument if `number` is none of `count`.
-    Processes(int count, int number, bool are_survivors = false)
-        : count_(count), number_(number), are_survivors_(are_survivors) {
+    Processes(int count, int number, std::vector<int> lost = {})
+        : count_(count), number_(number), lost_(std::move(lost)) {
         require(count >= 1 && number >= 0 && number < count, "process ", number, " is none of ", count);
     }
 
@@ -97,7 +100,7 @@ private:
     };
 
     int count_, number_;
-    bool are_survivors_;
+    std::vector<int> lost_;
     std::vector<BegunSum> begun_;
 };
 

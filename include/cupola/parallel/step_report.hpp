@@ -39,6 +39,13 @@ struct StepReport {
     /// The sum of the replicas' weights.
     double weight = 0;
     double learning_rate = 0;
+    /// The loss scale of this step; 1 where the precision needs none.
+    double loss_scale = 1;
+    /// Whether the step has changed nothing but a dynamic loss scale, because its gradient was not finite; its loss may not be
+    /// finite either.
+    bool skipped = false;
+    /// The steps up to this one that were skipped.
+    std::int64_t skipped_steps = 0;
     /// The mean of the replicas' totals, weighted by their weights; the averaged gradient is the gradient of this mean.
     double loss = 0;
     std::vector<ReplicaReport> replicas;

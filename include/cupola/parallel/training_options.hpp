@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
@@ -37,6 +39,8 @@ struct TrainingOptions {
     Statistics statistics{};
     /// The moving average of all parameters, updated after each update; none by default.
     MovingAverage moving_average{};
+    /// In place of that of the network's precision: see core/loss_scale.hpp.
+    std::optional<LossScale> loss_scale{};
     /// Every so many steps the devices' parameters are compared by a 64-bit hash, and the training ends with an error if
     /// parameters or running statistics are not finite, which need not appear in any loss; 0 for never.
     int check_every = 50;

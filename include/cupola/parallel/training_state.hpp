@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -50,6 +52,8 @@ struct ReplicaState {
 struct TrainingState {
     /// The number of the next step.
     std::int64_t step = 0;
+    /// That of a dynamic loss scale; or, of a constant one, how many steps were skipped before, if any were.
+    std::optional<LossScaleState> loss_scale{};
     /// In the layout of the network's parameter arena.
     std::vector<float> parameters{};
     /// The moving averages of the parameters that are trained, in the same layout; empty where none are kept.
@@ -84,6 +88,9 @@ namespace impl {
 /// The same without a comparison of what is frozen.
 [[gnu::cold]] void require_extents_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
 
+/// Throws InvalidArgument unless a loss scale may have this state before `step`.
+[[gnu::cold]] void require_loss_scale(const LossScaleState& state, std::int64_t step);
+
 /// Throws InvalidArgument unless these are the states with the names of the optimiser's. Two optimisers may keep equally
 /// many states with different meanings; the names distinguish them.
 [[gnu::cold]] void require_states(std::span<const std::string> names, std::span<const OptimizerState> states);
@@ -112,6 +119,15 @@ CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::sp
                 "; the optimiser's state and the moving averages of another freezing cannot be continued, and "
                 "load_parameters reads the parameters alone from a checkpoint");
     }
+}
+
+CUPOLA_INLINE void require_loss_scale(const LossScaleState& state, std::int64_t step) {
+    constexpr float smallest = 0x1p-126F, largest = 0x1p127F;
+    require(state.scale >= smallest && state.scale <= largest,
+            "the loss scale of a state must be from 2^-126 to 2^127, not ", state.scale);
+    require(state.good_steps >= 0, "a state has ", state.good_steps, " steps since its loss scale changed");
+    require(state.skipped_steps >= 0 && state.skipped_steps <= step, "a state of step ", step, " has ",
+            state.skipped_steps, " skipped steps");
 }
 
 CUPOLA_INLINE void require_states(std::span<const std::string> names, std::span<const OptimizerState> states) {

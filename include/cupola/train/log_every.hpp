@@ -10,8 +10,8 @@
 //   2026-11-21 03:16:29.123456: step 391, epoch 1, loss = 4.01, validation loss = 1.63 (43.2 sec)
 //
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
-// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line; as JSON
-// the line is one object.
+// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line, and so does
+// a loss scale, "loss_scale = 32768", with " (skipped)" if the step was; as JSON the line is one object.
 #pragma once
 
 #include <cerrno>
@@ -165,6 +165,8 @@ CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, d
     put("step %lld, loss = %s (%.1f examples/sec; %.3f sec/batch)", static_cast<long long>(report.step),
         loss_text(loss).c_str(), rate, time);
     if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
+    if (report.loss_scale != 1 || report.skipped_steps > 0)
+        put(", loss_scale = %g%s", report.loss_scale, report.skipped ? " (skipped)" : "");
     if (options_.loss == LossReduction::each_replica) {
         put(", losses =");
         for (const ReplicaReport& replica : report.replicas) put(" %s", loss_text(replica.total).c_str());
@@ -188,6 +190,9 @@ CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, d
     number(report.loss);
     put(R"(,"learning_rate":)");
     number(report.learning_rate);
+    if (report.loss_scale != 1 || report.skipped_steps > 0)
+        put(R"(,"loss_scale":%.9g,"skipped":%s,"skipped_steps":%lld)", report.loss_scale,
+            report.skipped ? "true" : "false", static_cast<long long>(report.skipped_steps));
     put(R"(,"examples":%lld,"examples_per_second":)", static_cast<long long>(report.samples));
     number(rate);
     put(R"(,"seconds_per_step":)");

@@ -4,7 +4,7 @@
 //
 //   average = 0.9 * average + 0.1 * value, from 0, not debiased
 //
-// as TensorFlow's tutorial writes in its summaries. Every step is added.
+// as TensorFlow's tutorial writes in its summaries. Every step is added that was not skipped.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,7 @@ CUPOLA_INLINE LossAverages& LossAverages::operator=(LossAverages&& other) noexce
 CUPOLA_INLINE LossAverages::~LossAverages() = default;
 
 CUPOLA_INLINE void LossAverages::update(const StepReport& report) {
+    if (report.skipped) return;
     for (Entry& entry : entries_) entry.raw = 0;
     for (const ReplicaReport& replica : report.replicas) {
         if (replica.weight == 0) continue;

@@ -4,7 +4,8 @@
 // prefix:
 //
 //   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and not smoothed as "total_loss (raw)"; with
-//                several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training batch)
+//                several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training batch);
+//                loss_scale and skipped_steps, where the loss is scaled
 //   histograms   conv1/weights, conv1/biases, their averaged gradients conv1/weights/gradients, and conv1/activations
 //                of each named layer with parameters: after its activation function, for the first replica's batch
 //   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
@@ -13,7 +14,7 @@
 // A validation of fit() is written as validation/loss, validation/accuracy and so on, with the names of the metrics. The scalar
 // conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
 // there are such values. The class is both an inspector and a callback: `inspect` collects values on a device's thread,
-// `on_step` adds the scalars and writes all of them as one event.
+// `on_step` adds the scalars and writes all of them as one event. A step that was skipped is not inspected: it has scalars alone.
 #pragma once
 
 #include <cstdint>
@@ -131,6 +132,10 @@ private:
                 values_.add_scalar(text("total_loss (replica ", r, ")"), report.replicas[r].total);
         }
         values_.add_scalar("learning_rate", report.learning_rate);
+        if (report.loss_scale != 1 || report.skipped_steps > 0) {
+            values_.add_scalar("loss_scale", report.loss_scale);
+            values_.add_scalar("skipped_steps", static_cast<double>(report.skipped_steps));
+        }
         values_.add_scalar("examples/sec", static_cast<double>(samples_) / (begun - last_));
         if (predictions > 0) {
             values_.add_scalar("Precision @ 1 (training batch)",

@@ -40,6 +40,7 @@
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/processes.hpp>
 #include <cupola/parallel/run_agreement.hpp>
 #include <cupola/train/agreed_checkpoints.hpp>
 #include <cupola/train/checkpoint_every.hpp>
@@ -178,6 +179,10 @@ private:
             recorder = &planned;
             const std::int64_t last = planned.run().last_step;
             if (has_folder()) resume(training, agreement);
+            const Processes* processes = nullptr;
+            if constexpr (requires { training.processes(); }) processes = training.processes();
+            if (processes != nullptr && processes->are_survivors())
+                output_.print_message(impl::line_of_loss(processes->lost(), processes->count(), training.step()));
             planned.resume(training.step(), progress_ ? &*progress_ : nullptr);
             if (const std::string over = nothing_to_train(planned, last, options.epochs, training.step());
                 !over.empty())
@@ -215,9 +220,7 @@ private:
                 directory.emplace(training, folder_ ? &*folder_ : nullptr);
                 checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
-            bool several = false;
-            if constexpr (requires { training.processes(); }) several = training.processes() != nullptr;
-            signals.emplace(several);  // during training: a Ctrl-C in the evaluation ends the process
+            signals.emplace(processes != nullptr);  // during training: a Ctrl-C in the evaluation ends the process
             return best;
         };
         history_ = impl::fit_from(begin, training, batches, options, to_output, to_log, Progress{}, callbacks...,

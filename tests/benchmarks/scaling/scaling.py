@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import machine  # noqa: E402
 
-BUCKET = 1 << 20  # the default of MpiAllReduce
+BUCKET = 1 << 18  # the default of MpiAllReduce
 DEVICES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 BYTES = 4
 
@@ -78,7 +78,7 @@ def predictions(results):
         add(f"2 hosts, {title}, messages", "2 alone; exchange", f"{where} messages", work.at_the_end(), "slices", 2, model.Machine(messages, messages, 1))
         two = model.Machine(sums, sums, 1)
         add(f"2 hosts, {title}, `MpiAllReduce`, one sum", "2 alone; exchange", f"{where} sums 0", work.at_the_end(), "slices", 2, two)
-        add(f"2 hosts, {title}, `MpiAllReduce`, buckets of 1 MB", "2 alone; exchange", f"{where} sums {BUCKET}", work.gathered(BUCKET), "slices", 2, two)
+        add(f"2 hosts, {title}, `MpiAllReduce`, buckets of 256 KB", "2 alone; exchange", f"{where} sums {BUCKET}", work.gathered(BUCKET), "slices", 2, two)
         if "four on hosts alone" in seconds:
             four = work_of(results, "hosts-steps-4", median(results, "four on hosts alone"))
             key = where.replace("hosts", "four on hosts", 1)

@@ -7,12 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <exception>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <cuda_runtime.h>
 
@@ -21,6 +16,8 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
+
+#include "../random_images.hpp"
 
 using namespace cupola;
 
@@ -31,18 +28,6 @@ constexpr std::size_t rounds = 5;
 
 void check(cudaError_t status, const char* call) {
     require<DeviceError>(status == cudaSuccess, call, " failed: ", cudaGetErrorString(status));
-}
-
-ImageSet random_images() {
-    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(image_count) * 32 * 32 * 3);
-    std::mt19937_64 random(1);
-    for (std::size_t i = 0; i + sizeof(std::uint64_t) <= pixels.size(); i += sizeof(std::uint64_t)) {
-        const std::uint64_t word = random();
-        std::memcpy(&pixels[i], &word, sizeof word);
-    }
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(image_count));
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
-    return {"random images", {32, 32, 3}, std::move(pixels), std::move(labels), std::vector<std::string>(10, "class")};
 }
 
 struct Rate {
@@ -73,7 +58,7 @@ double median(std::array<Rate, rounds> rates) {
 void run() {
     CudaContext context(0, {});
     const auto scope = context.team();
-    const ImageSet images = random_images();
+    const ImageSet images = gpu_tests::random_images(image_count);
     cudaEvent_t begin = nullptr, end = nullptr;
     check(cudaEventCreate(&begin), "cudaEventCreate");
     check(cudaEventCreate(&end), "cudaEventCreate");

@@ -2,7 +2,7 @@
 //
 // Describes the first GPU in one line of JSON.
 //
-//   bench_machine rates      the rate of a large matrix product in float, TF32 and bfloat16, and of a large copy
+//   bench_machine rates      the rate of a large matrix product in float, TF32, bfloat16 and half, and of a large copy
 //   bench_machine describe   cuDNN's description of the device, from which plans can be made without the device
 #include <cstdio>
 #include <exception>
@@ -40,6 +40,7 @@ int run(std::string_view what) {
     print_rates<float>("float", false, ", ");
     print_rates<float>("tf32", true, ", ");
     print_rates<BFloat16>("bfloat16", false, ", ");
+    print_rates<Float16>("half", false, ", ");
     std::printf("}\n");
     return 0;
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurements of `tests/gpu/run OUT_DIR bench`, one method per stage: the rates of the machine, the parts of a step, the step
-compared with PyTorch's by turns, and the batches that are made on the device; and the limits that they have to meet."""
+"""The measurements of tests/gpu/run, one method per stage: the plans, the rates of the machine, the parts of a step, the step compared
+with PyTorch's by turns, memory, averaging, and the batches that are made on the device; and the goals that they have to meet."""
 
 import importlib.util
 import json
@@ -18,19 +18,34 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "tests/benchmarks"))
 import turns  # noqa: E402
 
-PRECISIONS, BATCHES = ("float", "tf32", "bfloat16"), (128, 512, 2048)
+# Like with like: both programs compute products and convolutions in float32, or both in TF32. "tf32-convolutions" would be PyTorch's
+# defaults, TF32 in convolutions alone.
+PRECISIONS, BATCHES = ("float", "tf32", "bfloat16", "half"), (128, 512, 2048)
 ROWS = [(precision, batch) for batch in BATCHES for precision in PRECISIONS]
 # The entry whose kernels are listed.
-LISTED = [("bfloat16", 128), ("bfloat16", 2048), ("float", 128), ("tf32", 2048)]
-PEERS = {"compiled": "PyTorch, compiled", "captured": "PyTorch, compiled and captured"}
-ROUNDS, TURN_SECONDS = 5, 0.25
-# After this time PyTorch tries no further implementations of LRN, so that the rest is left for measuring.
-PEER_SECONDS = 150
+LISTED = [("bfloat16", 128), ("bfloat16", 2048), ("float", 128), ("float", 2048), ("tf32", 128), ("tf32", 2048), ("half", 128)]
+PEERS = {
+    "eager": "PyTorch, eager",
+    "compiled": "PyTorch, compiled",
+    "captured": "PyTorch, compiled and captured",
+    "autotuned": "PyTorch, compiled with max-autotune and captured",
+}
+# The step with batches that the GPU makes of images, in this precision, against PyTorch's with the same augmentation.
+AUGMENTED = [("bfloat16", batch) for batch in BATCHES]
+ROUNDS, TURN_SECONDS = 5, 0.12
+# For compiling in the background, while Cupola is tested.
+COMPILE_SECONDS = 280
+# Asked of each of our own kernels at the largest batch, whose data no cache holds: this fraction of its bound.
+OF_BOUND = 0.7
+PREDICTED = ROOT / "docs/measurements/gpu-predicted.json"
+MILLISECONDS = {("bfloat16", 128): 0.13}
 
 
-def least_ratio(precision, batch, peer):
-    """The minimum ratio of a peer's time to that of the step."""
-    return 2.0 if (precision, batch, peer) == ("bfloat16", 128, "compiled") else 1.0
+def least_ratio(precision, batch):
+    """The goal: the minimum ratio of the time of PyTorch's fastest mode to that of the step; more than 1 where no other is set."""
+    if precision == "bfloat16":
+        return {128: 2.0, 2048: 1.3}.get(batch, 1.0)
+    return 1.2 if precision in ("float", "tf32") else 1.0
 
 
 def row_of(precision, batch, rounds, missing, profile, rates):
@@ -52,27 +67,48 @@ def row_of(precision, batch, rounds, missing, profile, rates):
             least = roofline.of_step(profile["parts"], rates[precision])
             seconds = row["milliseconds"]["cupola"]["median"] / 1e3
             row["roofline"] = {**least, "reached": least["seconds"] / seconds, "reached_of_whole": least["whole"] / seconds}
-    for peer in PEERS:
-        asked = least_ratio(precision, batch, peer)
-        ratio = row.get("ratios", {}).get(peer)
-        # To be ahead, the step must be faster than the peer, not equally fast.
-        met = None if ratio is None else ratio["median"] >= asked if asked > 1 else ratio["median"] > 1
-        row["bars"].append({"over": peer, "asked": asked, "measured": ratio and ratio["median"], "met": met})
+    asked = least_ratio(precision, batch)
+    known = {peer: ratio["median"] for peer, ratio in row.get("ratios", {}).items()}
+    best = min(known, key=known.get) if known else None
+    measured = known[best] if best else None
+    absent = [peer for peer in PEERS if peer not in known]
+    # To be ahead, the step must be faster than the peer, not equally fast. A mode that is missing might be the fastest.
+    met = None if absent or measured is None else measured >= asked if asked > 1 else measured > 1
+    name = f"{precision} {batch}"
+    of = f", of the modes but {', '.join(absent)}" if absent and known else ""
+    row["bars"].append({"what": f"{name} over PyTorch's fastest mode{f' ({best})' if best else ''}{of}", "asked": asked, "measured": measured, "met": met})
+    if (precision, batch) in MILLISECONDS:
+        limit = MILLISECONDS[precision, batch]
+        took = row["milliseconds"]["cupola"]["median"] if own else None
+        row["bars"].append({"what": f"{name}, milliseconds", "asked": limit, "measured": took, "met": took and took <= limit, "at_most": True})
     return row
 
 
 def line_of(row):
+    name = f"{row['precision']:8} {row['batch']:4}{' with augmentation' if row.get('augmented') else ''}"
+    if not row["milliseconds"]:
+        return f"{name}: not measured"
+
     def spread(key, values, digits):
         return turns.text_of(values[key], digits) if key in values else "not measured"
 
-    words = [f"{row['precision']:8} {row['batch']:4}: {spread('cupola', row['milliseconds'], 4)} ms"]
+    words = [f"{name}: {spread('cupola', row['milliseconds'], 4)} ms"]
     if "images_per_second" in row:
         words.append(f"{row['images_per_second']['median']:,.0f} images/s")
-    for peer, title in PEERS.items():
+    titles = {"augmented": "PyTorch, captured, with augmentation"} if row.get("augmented") else PEERS
+    for peer, title in titles.items():
         words.append(f"{title} {spread(peer, row['milliseconds'], 4)} ms, ratio {spread(peer, row.get('ratios', {}), 2)}")
     if "roofline" in row:
         words.append(f"{row['roofline']['reached']:.2f} of the roofline ({1e3 * row['roofline']['seconds']:.4f} ms)")
     return "; ".join(words)
+
+
+def grouped(problems):
+    """(name, reason) pairs as text, with each reason once."""
+    names = {}
+    for name, reason in problems:
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(of)}: {reason}" for reason, of in names.items())
 
 
 def bars_missed(bars):
@@ -81,74 +117,175 @@ def bars_missed(bars):
     if not missed:
         return ""
     words = [
-        f"{bar['what']} is {'not measured' if bar['measured'] is None else format(bar['measured'], '.2f')}, asked {bar['asked']:g}"
+        f"{bar['what']} is {'not measured' if bar['measured'] is None else format(bar['measured'], '.3g')}, asked"
+        f"{' at most' if bar.get('at_most') else ''} {bar['asked']:g}"
         for bar in missed
     ]
     return f"{len(missed)} of {len(bars)} bars are not met: " + "; ".join(words)
 
 
+def kernel_bars(precision, batch, rows):
+    """The goal of each of our own kernels: a fraction of its bound, which is at least the shortest time of a kernel."""
+    bars = []
+    for row in rows[:-1]:
+        if row["name"] == roofline.LIBRARIES or row["count"] == 0:
+            continue
+        bound = max(row["bound"], row["count"] * roofline.SHORTEST_KERNEL)
+        reached = bound / row["measured"] if row["measured"] else None
+        what = f"{roofline.short_name(row['name'])} in {precision} at {batch}, of its bound"
+        bars.append({"what": what, "asked": OF_BOUND, "measured": reached, "met": reached and reached >= OF_BOUND})
+    return bars
+
+
 class Measured:
-    """`programs` is the folder of the programs, `cache` that of PyTorch's compiled code. Later stages use the results of earlier ones."""
+    """`programs` finds the programs (require(name), or Skipped), `cache` is the folder of PyTorch's compiled code and of the chosen plans.
+    Later stages use the results of earlier ones."""
 
     def __init__(self, programs, cache, out):
-        self.programs, self.cache, self.out = programs, cache, out
-        self.peers, self.rates, self.profiles, self.own_rates = {}, None, {}, {}
+        self.programs, self.cache, self.out, self.log = programs, cache, out, out / "measurements.log"
+        self.peers, self.compilers, self.peers_missing = {}, {}, {}
+        self.rates, self.profiles, self.own_rates, self.bytes = None, {}, {}, {}
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for program in self.peers.values():
+        for program in [*self.peers.values(), *self.compilers.values()]:
             program.stop()
 
     def command(self, precision, batch, *words):
-        program = "bench_step_bfloat16" if precision == "bfloat16" else "bench_step_float"
-        return [self.programs / program, batch, *(["tf32"] if precision == "tf32" else []), *words]
+        name = "float" if precision.startswith("tf32") else precision
+        plans = self.cache / f"plans-{precision}.txt"
+        return [
+            self.programs.require(f"bench_step_{name}"),
+            batch,
+            *([precision] if precision.startswith("tf32") else []),
+            *words,
+            *([f"plans={plans}"] if plans.exists() or "plans" in words else []),
+        ]
 
-    def start_peers(self):
+    def peer(self, precision, seconds, *words):
+        return Program(
+            f"PyTorch in {precision}{' (compiling)' if words else ''}",
+            [sys.executable, ROOT / "tests/benchmarks/peers/torch_step_cuda.py", precision, ",".join(map(str, BATCHES)), seconds, *words],
+            self.log,
+            TORCHINDUCTOR_CACHE_DIR=str(self.cache / "inductor"),
+            TRITON_CACHE_DIR=str(self.cache / "triton"),
+            TORCHINDUCTOR_COMPILE_THREADS="4",
+        )
+
+    def start_compiling(self):
+        """Fills PyTorch's caches. What is timed later runs in new processes, whose choices the tests of Cupola cannot disturb."""
         if importlib.util.find_spec("torch") is None:
             raise Skipped(f"{sys.executable} has no PyTorch")
         shutil.rmtree(self.cache, ignore_errors=True)
-        script = ROOT / "tests/benchmarks/peers/torch_step_cuda.py"
         for precision in PRECISIONS:
-            self.peers[precision] = Program(
-                f"PyTorch in {precision}",
-                [sys.executable, script, precision, ",".join(map(str, BATCHES)), PEER_SECONDS],
-                self.out / "peers.log",
-                TORCHINDUCTOR_CACHE_DIR=str(self.cache / "inductor"),
-                TRITON_CACHE_DIR=str(self.cache / "triton"),
-                TORCHINDUCTOR_COMPILE_THREADS="4",
-            )
+            self.compilers[precision] = self.peer(precision, COMPILE_SECONDS, "--compile-only")
+
+    def end_compiling(self, seconds):
+        """From here on nothing else uses the GPU."""
+        end = time.monotonic() + seconds - 1
+        found, late = {}, []
+        for precision, program in self.compilers.items():
+            try:
+                found[precision] = program.ready(max(0.1, end - time.monotonic()))
+            except Stopped as reason:
+                late.append(str(reason))
+            program.stop()
+        begun, self.compilers = bool(self.compilers), {}
+        if not begun:
+            raise Skipped("PyTorch was not started")
+        lines = [f"{precision}: {len(said['compiled'])} programs in {said['seconds']:.0f} s" for precision, said in found.items()]
+        if late:
+            raise Failed("; ".join(late), {"compiled": found, "lines": lines})
+        return {"compiled": found, "lines": lines}
+
+    def start_peers(self, seconds):
+        end = time.monotonic() + seconds - 2
+        if importlib.util.find_spec("torch") is None:
+            raise Skipped(f"{sys.executable} has no PyTorch")
+        for precision in PRECISIONS:
+            self.peers[precision] = self.peer(precision, seconds - 12)
+        return self.await_peers(end - time.monotonic())
 
     def await_peers(self, seconds):
         if not self.peers:
             raise Skipped("no program was started")
         end = time.monotonic() + seconds
-        found, missing, lines = {}, [], []
+        found, lines = {}, []
         for precision, program in list(self.peers.items()):
             try:
-                found[precision] = program.ready(max(0.1, end - time.monotonic()))
+                said = found[precision] = program.ready(max(0.1, end - time.monotonic()))
             except Stopped as reason:
-                missing.append(str(reason))
+                self.peers_missing[precision] = str(reason)
                 program.stop()
                 del self.peers[precision]
                 continue
-            lines.append(
-                f"PyTorch {found[precision]['version']}, {found[precision]['how']}; its faster LRN: "
-                + ", ".join(f"{key}: {about['lrn']}" for key, about in found[precision]["programs"].items())
-            )
-        if missing:
-            raise Failed("; ".join(missing), {"peers": found, "lines": lines})
+            lines.append(f"PyTorch {said['version']}, {said['how']}: {', '.join(said['programs'])}")
+            left_out = {}
+            for key, why in said.get("left_out", {}).items():
+                left_out.setdefault(why, []).append(key)
+            lines += [f"    left out: {', '.join(keys)}: {why}" for why, keys in left_out.items()]
+        if self.peers_missing:
+            raise Failed("; ".join(self.peers_missing.values()), {"peers": found, "lines": lines})
         return {"peers": found, "lines": lines}
 
+    def plans(self, seconds):
+        """The plans of all rows, made one after another on a GPU that does nothing else; the later stages take them from files."""
+        end = time.monotonic() + seconds
+        found, lines, missing = {}, [], []
+        self.cache.mkdir(parents=True, exist_ok=True)
+        for precision in PRECISIONS:
+            left = end - time.monotonic()
+            if left < 2:
+                missing.append((precision, "no time was left for it"))
+                continue
+            try:
+                status, output = run(self.command(precision, ",".join(map(str, BATCHES)), "plans"), left, self.log)
+                for said in (json.loads(line) for line in output.splitlines() if line.startswith("{")):
+                    self.bytes[precision, said["batch"]] = said["bytes"]
+                    found[f"{precision} {said['batch']}"] = {key: said[key] for key in ("plans", "launches")}
+                    lines.append(f"{precision} {said['batch']}: {said['launches']}")
+                    for plan in said["plans"]:
+                        lines.append(f"    {plan['plan']}")
+                        lines += [f"        {1e3 * one['seconds']:.4f} ms  {one['name']}" for one in plan["candidates"]]
+                if status != 0:
+                    missing.append((precision, f"it ended with status {status}: {last_lines(output, 1)}"))
+            except Exception as error:  # the other precisions have their turn
+                missing.append((precision, str(error)))
+        result = {"plans": found, "lines": lines}
+        if missing:
+            raise Failed(grouped(missing), result)
+        return result
+
+    def memory(self):
+        """What a training takes of the GPU's memory: all of it for Cupola, what its allocator held at most for PyTorch."""
+        rows, lines = {}, []
+        for precision, batch in ROWS:
+            row = {}
+            if (precision, batch) in self.bytes:
+                row["cupola"] = self.bytes[precision, batch]
+            said = (self.peers[precision].described or {}) if precision in self.peers else {}
+            for key, about in said.get("programs", {}).items():
+                size, mode, _ = key.split()
+                if int(size) == batch and about.get("bytes"):
+                    row[mode] = min(row.get(mode, float("inf")), about["bytes"])
+            if row:
+                rows[f"{precision} {batch}"] = row
+                lines.append(f"{precision} {batch}: " + ", ".join(f"{key} {value / 2**20:,.0f} MiB" for key, value in row.items()))
+        if not rows:
+            raise Skipped("no program said what it uses")
+        return {"bytes": rows, "lines": lines}
+
     def peak_rates(self, seconds):
-        self.rates = json_of([self.programs / "bench_machine", "rates"], seconds, self.out / "programs.log")
+        self.rates = json_of([self.programs.require("bench_machine"), "rates"], seconds, self.log)
         return {
             "rates": self.rates,
             "lines": [
                 f"{name}: {self.rates[name]['operations'] / 1e12:.1f} TFLOP/s of a large product, "
                 f"{self.rates[name]['bytes'] / 1e12:.2f} TB/s of a large copy"
-                for name in PRECISIONS
+                for name in self.rates
+                if name in PRECISIONS
             ],
         }
 
@@ -160,16 +297,16 @@ class Measured:
             precision, batch = row
             left = end - time.monotonic()
             if left < 2:
-                missing.append(f"{precision} {batch}: no time was left for it")
+                missing.append((f"{precision} {batch}", "no time was left for it"))
                 continue
             try:
-                said[row] = json_of(self.command(precision, batch, word), min(left, 30), self.out / "programs.log")
+                said[row] = json_of(self.command(precision, batch, word), min(left, 30), self.log)
                 lines += [f"{precision}, batch {batch}", *lines_of(row, said[row]), ""]
             except Exception as error:  # the other rows can still be measured
-                missing.append(f"{precision} {batch}: {error}")
+                missing.append((f"{precision} {batch}", str(error)))
         if missing:
             raise Failed(
-                "; ".join(missing),
+                grouped(missing),
                 {word: {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}, "lines": lines},
             )
         return {word: {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}, "lines": lines}
@@ -182,70 +319,158 @@ class Measured:
         return self.each_row(ROWS, "nodes", seconds, lines_of)
 
     def kernel_times(self, seconds):
-        return self.each_row(LISTED, "kernels", seconds, lambda _, found: roofline.kernel_lines(found))
+        """The kernels of a captured step, beside the bounds of the launches that are predicted, at the rates of this machine."""
+        launches = {(step["precision"], step["batch"]): step["launches"] for step in json.loads(PREDICTED.read_text())["steps"]}
+        beside, bars = {}, []
 
-    def steps(self, seconds):
-        end = time.monotonic() + seconds - 3
-        own, missing_own, rows, lines, bars = {}, {}, [], [], []
+        def lines_of(row, found):
+            precision, batch = row
+            lines = roofline.kernel_lines(found)
+            if row not in launches or not self.rates or precision not in self.rates:
+                return lines
+            here = {"bytes": self.rates[precision]["bytes"], **{name: self.rates[name]["operations"] for name in PRECISIONS if name in self.rates}}
+            with roofline.card("this machine", here):
+                rows = roofline.beside_prediction(launches[row], precision, "this machine", found["kernels"])
+            beside[f"{precision} {batch}"] = rows
+            if batch == BATCHES[-1]:
+                bars.extend(kernel_bars(precision, batch, rows))
+            return [*lines, "beside the prediction:", *roofline.prediction_lines(rows)]
+
         try:
-            # All at the same time: idle programs use only memory.
-            for precision, batch in ROWS:
-                key, command = f"Cupola in {precision} at {batch}", self.command(precision, batch)
-                try:
-                    own[precision, batch] = Program(key, command, self.out / "programs.log")
-                except Stopped as reason:
-                    missing_own[precision, batch] = str(reason)
-            ready_end = time.monotonic() + seconds / 3
-            for (precision, batch), program in own.items():
-                try:
-                    described = program.ready(max(0.1, ready_end - time.monotonic()))
-                    if described["how"] != "captured":
-                        lines.append(f"{precision} {batch}: {described['how']}")
-                except Stopped as reason:
-                    missing_own[precision, batch] = str(reason)
-                    program.stop()
-            for number, (precision, batch) in enumerate(ROWS):
-                now = time.monotonic()
-                row_end = min(end, now + 2 * (end - now) / (len(ROWS) - number))
-                entries, missing = {}, {}
-                if (precision, batch) in missing_own:
-                    missing["cupola"] = missing_own[precision, batch]
-                else:
-                    entries["cupola"] = (own[precision, batch], "")
-                for peer in PEERS:
-                    said = (self.peers[precision].described or {}) if precision in self.peers else {}
-                    if f"{batch} {peer}" in said.get("programs", {}):
-                        entries[peer] = (self.peers[precision], f"{batch} {peer}")
-                    else:
-                        missing[peer] = "it was not made"
-                rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, row_end)
-                if (precision, batch) in own:
-                    own[precision, batch].stop()
-                row = row_of(
-                    precision, batch, rounds, {**missing, **stopped}, self.profiles.get((precision, batch)), self.rates
-                )
-                rows.append(row)
-                lines.append(line_of(row))
-                for peer, reason in row["missing"].items():
-                    lines.append(f"    {peer} is missing: {reason}")
-                bars += [{**bar, "what": f"{precision} {batch} over {PEERS[bar['over']]}"} for bar in row["bars"]]
-                if "images_per_second" in row:
-                    self.own_rates[batch] = max(self.own_rates.get(batch, 0), row["images_per_second"]["median"])
-        finally:
-            for program in own.values():
-                program.stop()
-        found = {"rows": rows, "lines": lines}
+            found = self.each_row(LISTED, "kernels", seconds, lines_of)
+        except Failed as reason:
+            raise Failed(str(reason), {**reason.found, "beside": beside, "bars": bars}) from None
+        found.update(beside=beside, bars=bars)
         problem = bars_missed(bars)
         if problem:
             raise Failed(problem, found)
         return found
 
+    def fastest(self, precision, batch, mode, end):
+        """The entry for the turns: of the programs of this mode the one that is fastest now, and its name."""
+        said = (self.peers[precision].described or {}) if precision in self.peers else {}
+        names = [key for key in said.get("programs", {}) if key.split()[:2] == [str(batch), mode]]
+        if not names:
+            raise Stopped(self.peers_missing.get(precision, "it was not made"))
+        program = self.peers[precision]
+        times = {}
+        for name in names if len(names) > 1 else []:
+            program.work(20, max(1.0, min(20.0, end - time.monotonic())), name)
+            times[name] = program.work(60, max(1.0, min(20.0, end - time.monotonic())), name)
+        return program, min(times, key=times.get) if times else names[0]
+
+    def steps(self, seconds):
+        end = time.monotonic() + seconds - 3
+        own, missing_own, rows, lines, bars = {}, {}, [], [], []
+        wanted = [(row, "") for row in ROWS] + [(row, "augmented") for row in AUGMENTED]
+        try:
+            # All at the same time: idle programs use only memory, and their plans are made.
+            for (precision, batch), word in wanted:
+                key = f"Cupola in {precision} at {batch}{word and f', {word}'}"
+                try:
+                    own[precision, batch, word] = Program(key, self.command(precision, batch, *([word] if word else [])), self.log)
+                except (Stopped, Skipped) as reason:
+                    missing_own[precision, batch, word] = str(reason)
+            ready_end = time.monotonic() + seconds / 3
+            for (precision, batch, word), program in own.items():
+                try:
+                    described = program.ready(max(0.1, ready_end - time.monotonic()))
+                    if described["how"] != "captured":
+                        lines.append(f"{precision} {batch} {word}: {described['how']}")
+                except Stopped as reason:
+                    missing_own[precision, batch, word] = str(reason)
+                    program.stop()
+            for number, ((precision, batch), word) in enumerate(wanted):
+                now = time.monotonic()
+                row_end = min(end, now + 2 * (end - now) / (len(wanted) - number))
+                entries, missing, chosen = {}, {}, {}
+                if (precision, batch, word) in missing_own:
+                    missing["cupola"] = missing_own[precision, batch, word]
+                else:
+                    entries["cupola"] = (own[precision, batch, word], "")
+                for peer in [word] if word else PEERS:
+                    try:
+                        entries[peer] = self.fastest(precision, batch, peer, row_end)
+                        chosen[peer] = entries[peer][1].split()[-1]
+                    except Stopped as reason:
+                        missing[peer] = str(reason)
+                rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, row_end)
+                if (precision, batch, word) in own:
+                    own[precision, batch, word].stop()
+                row = (augmented_row if word else row_of)(
+                    precision, batch, rounds, {**missing, **stopped}, self.profiles.get((precision, batch)), self.rates
+                )
+                row["lrn"] = chosen
+                rows.append(row)
+                lines.append(line_of(row))
+                if row["missing"]:
+                    lines.append(f"    missing: {grouped(row['missing'].items())}")
+                bars += row["bars"]
+                if "images_per_second" in row and not word:
+                    self.own_rates[batch] = max(self.own_rates.get(batch, 0), row["images_per_second"]["median"])
+        finally:
+            for program in own.values():
+                program.stop()
+        found = {"rows": rows, "bars": bars, "lines": lines}
+        problem = bars_missed(bars)
+        if problem:
+            raise Failed(problem, found)
+        return found
+
+    def averaging(self, seconds):
+        """A step in bfloat16 with 1, 2 and 4 replicas of 128 on the GPUs that there are, by each policy."""
+        program, end = self.programs.require("bench_averaging"), time.monotonic() + seconds - 2
+        rows, lines, missing = [], [], []
+        for replicas in (1, 2, 4):
+            running, entries, described = {}, {}, {}
+            row_end = time.monotonic() + (end - time.monotonic()) / (1 + (4 - replicas) // 2)
+            try:
+                for policy in ("concat-mean", "nccl"):
+                    try:
+                        running[policy] = Program(f"{policy}, {replicas} replicas", [program, policy, replicas, 128], self.log)
+                        described[policy] = running[policy].ready(max(0.1, row_end - time.monotonic()))
+                        entries[policy] = (running[policy], "")
+                    except Stopped as reason:
+                        missing.append((f"{policy} with {replicas} replicas", str(reason).removeprefix(f"{policy}, {replicas} replicas ")))
+                rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, row_end)
+            finally:
+                for one in running.values():
+                    one.stop()
+            missing += [(f"{policy} with {replicas} replicas", reason) for policy, reason in stopped.items()]
+            times = {policy: turns.spread([1e3 * s for s in values]) for policy, values in rounds.items() if values}
+            rows.append({"replicas": replicas, "devices": next(iter(described.values()), {}).get("devices"), "milliseconds": times})
+            if times:
+                lines.append(f"{replicas} replicas of 128: " + ", ".join(f"{policy} {turns.text_of(value, 4)} ms" for policy, value in times.items()))
+        found = {"rows": rows, "lines": lines}
+        if missing:
+            raise Failed(grouped(missing), found)
+        return found
+
     def batches(self, seconds):
-        program = self.programs / "bench_batches"
-        if not program.exists():
-            raise Skipped("its program was not built")
-        status, output = run([program], seconds, self.out / "programs.log")
+        status, output = run([self.programs.require("bench_batches")], seconds, self.log)
         return batches_found(status, output, self.own_rates)
+
+
+def augmented_row(precision, batch, rounds, missing, *_):
+    """The comparison with batches that the GPU makes; no goal is set for it but to be ahead."""
+    row = {
+        "precision": precision,
+        "batch": batch,
+        "augmented": True,
+        "missing": missing,
+        "milliseconds": {key: turns.spread([1e3 * s for s in values]) for key, values in rounds.items() if values},
+        "rounds": {key: len(values) for key, values in rounds.items()},
+        "bars": [],
+    }
+    ratio = None
+    if rounds.get("cupola"):
+        row["images_per_second"] = turns.spread([batch / s for s in rounds["cupola"]])
+        if rounds.get("augmented"):
+            row["ratios"] = {"augmented": turns.ratios(rounds["augmented"], rounds["cupola"])}
+            ratio = row["ratios"]["augmented"]["median"]
+    what = f"{precision} {batch} with augmentation on the GPU over PyTorch's"
+    row["bars"].append({"what": what, "asked": 1.0, "measured": ratio, "met": ratio and ratio > 1})
+    return row
 
 
 def batches_found(status, output, own_rates):

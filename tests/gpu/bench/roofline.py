@@ -2,6 +2,7 @@
 """The least time that a training step can take on a machine: its operations at the rate of a large matrix product, its bytes at
 the rate of a large copy. The C++ programs count the operations and bytes of each part from the table of the network."""
 
+import contextlib
 import re
 
 
@@ -26,7 +27,99 @@ def name_of(part):
     return " ".join(word for word in (part["name"], part["what"] if not part["name"] else "", part["pass"]) if word)
 
 
+# Rates that the time of a launch is predicted with, per second: bytes of a large copy, and operations of a large product. They are
+# what published measurements reach, not the numbers of the data sheets; an H100 has the H200's multiprocessors and slower memory.
+CARDS = {
+    "H200": {"bytes": 4.3e12, "float": 60e12, "tf32": 400e12, "bfloat16": 790e12},
+    "H100": {"bytes": 3.0e12, "float": 60e12, "tf32": 400e12, "bfloat16": 790e12},
+}
+# The shortest time of a kernel is an assumption until a card is measured. Between two kernels of a graph NVIDIA measured 0.5 us: 3.4 us
+# for each kernel of 2.9 us ("Getting Started with CUDA Graphs", V100).
+SHORTEST_KERNEL, BETWEEN_KERNELS = 1.0e-6, 0.5e-6
+# The row of all kernels of libraries.
+LIBRARIES = "cuDNN and cuBLASLt"
+
+
+def bound_of_launch(launch, precision, card):
+    """The longer of the times of a launch's bytes, each read and written once, and of its operations, in seconds."""
+    rates = CARDS[card]
+    return max((launch["read"] + launch["written"]) / rates["bytes"], launch["operations"] / rates[precision])
+
+
+def predicted_of_launch(launch, precision, card):
+    """Its bound or the shortest time of a kernel, and the gap to the next one."""
+    return max(bound_of_launch(launch, precision, card), SHORTEST_KERNEL) + BETWEEN_KERNELS
+
+
+@contextlib.contextmanager
+def card(name, rates):
+    """Inside this block there is another card, with rates that were measured."""
+    CARDS[name] = rates
+    try:
+        yield
+    finally:
+        del CARDS[name]
+
+
+def card_of(gpu):
+    """The card of a GPU's name, "NVIDIA H200": None if there is no prediction for it."""
+    return next((card for card in CARDS if card in gpu), None)
+
+
+def beside_prediction(launches, precision, card, kernels):
+    """What a card's kernels took beside their bounds: `launches` are a step's of gpu-predicted.json, `kernels` those that were
+    recorded on the card, with `name`, `count` and `seconds` per step. A row has the seconds of all launches of a name; the
+    kernels of libraries have other names and are one row. Returns rows with `name`, `count`, `bound`, `predicted`, and
+    `measured_count`, `measured` or None for a kernel that did not run; and a last row for the sum."""
+
+    def empty(name):
+        return {"name": name, "count": 0, "bound": 0.0, "predicted": 0.0, "measured_count": 0, "measured": None}
+
+    libraries = LIBRARIES
+    rows = {}
+    for launch in launches:
+        name = libraries if launch["library"] else launch["name"]
+        row = rows.setdefault(name, empty(name))
+        row["count"] += 1
+        row["bound"] += bound_of_launch(launch, precision, card)
+        row["predicted"] += predicted_of_launch(launch, precision, card)
+    for kernel in kernels:
+        name = kernel_name(kernel["name"])
+        if name not in rows and not is_ours(kernel["name"]):
+            name = libraries
+        row = rows.setdefault(name, empty(name))
+        row["measured_count"] += kernel["count"]
+        row["measured"] = (row["measured"] or 0.0) + kernel["seconds"]
+    found = sorted(rows.values(), key=lambda row: -(row["measured"] or 0.0))
+    total = empty("all")
+    for row in found:
+        for key in ("count", "bound", "predicted", "measured_count"):
+            total[key] += row[key]
+        total["measured"] = (total["measured"] or 0.0) + (row["measured"] or 0.0)
+    return [*found, total]
+
+
+def prediction_lines(rows):
+    """beside_prediction() as text: microseconds of all launches of a name."""
+    lines = [f"{'us':>9} {'bound':>9} {'predicted':>9} {'launches':>8} {'predicted':>9}"]
+    for row in rows:
+        took = " " * 9 if row["measured"] is None else f"{1e6 * row['measured']:9.1f}"
+        counts = f"{row['measured_count']:8g} {row['count']:9g}"
+        lines.append(f"{took} {1e6 * row['bound']:9.1f} {1e6 * row['predicted']:9.1f} {counts}  {short_name(row['name'])}")
+    return lines
+
+
+def is_ours(kernel):
+    return "cupola::" in kernel
+
+
 def short_name(kernel):
+    """kernel_name(), and not too long for a table."""
+    name = kernel_name(kernel)
+    return name if len(name) <= 110 else name[:107] + "..."
+
+
+def kernel_name(kernel):
     """The name of a kernel without its arguments and without the prefix that all of our kernels have."""
     name = re.sub(r"\bcupola::v\w+::|\bimpl::|\bcutlass::|\(anonymous namespace\)::|^void ", "", kernel)
     depth = 0
@@ -36,7 +129,7 @@ def short_name(kernel):
             if depth == 0:
                 name = name[:place]
                 break
-    return name if len(name) <= 110 else name[:107] + "..."
+    return name
 
 
 def kernel_lines(found):

@@ -5,10 +5,12 @@ ends, only its own figures are missing."""
 import json
 import os
 import select
-import signal
 import subprocess
 import tempfile
 import time
+
+import descendants
+from stages import append
 
 
 class Stopped(Exception):
@@ -20,7 +22,7 @@ class Program:
 
     def __init__(self, key, command, log, **environment):
         self.key, self.log, self.buffer, self.described, self.broken = key, log, b"", None, None
-        self.printed = tempfile.TemporaryFile()
+        self.printed, self.mark = tempfile.TemporaryFile(), descendants.new_mark()
         try:
             self.process = subprocess.Popen(
                 [str(word) for word in command],
@@ -29,11 +31,12 @@ class Program:
                 stderr=self.printed,
                 bufsize=0,
                 start_new_session=True,
-                env={**os.environ, **environment},
+                env={**os.environ, **environment, descendants.VARIABLE: self.mark},
             )
         except OSError as error:
             self.printed.close()
             raise Stopped(f"{key} could not be started: {error}") from None
+        descendants.claim(self.process.pid, self.mark)
 
     def answer(self, seconds):
         if self.broken:
@@ -96,14 +99,10 @@ class Program:
             self.process.wait(timeout=1)
         except (OSError, subprocess.TimeoutExpired):
             pass
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        descendants.end_command(self.process.pid, self.mark)
         self.process.wait()
         self.process.stdout.close()
-        with open(self.log, "a") as file:
-            file.write(f"--- {self.key}\n{self.all_words()}\n")
+        append(self.log, f"--- {self.key}\n{self.all_words()}\n")
         self.printed.close()
 
 

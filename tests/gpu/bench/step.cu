@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The training step of the tutorial's network on a GPU, with synthetic batches that are in its memory already. It
-// communicates with side_by_side.py by the protocol of tests/benchmarks/peers/protocol.py. Compiled once with
-// CUPOLA_BENCH_PRECISION Float32 and once with MixedBFloat16.
+// communicates with side_by_side.py by the protocol of tests/benchmarks/peers/protocol.py. Compiled with each of
+// Float32, MixedBFloat16 and MixedFloat16 as CUPOLA_BENCH_PRECISION.
 //
-//   bench_step_PRECISION BATCH [tf32]          steps, queued as far ahead as in a training; every report is read
-//   bench_step_PRECISION BATCH [tf32] nodes    the time of each part of a step, not captured, as one line of JSON
-//   bench_step_PRECISION BATCH [tf32] kernels  the kernels of a captured step, if CUPTI was found by the build
+//   bench_step_PRECISION BATCH [tf32]              steps, queued as far ahead as in a training; every report is read
+//   bench_step_PRECISION BATCH [tf32] augmented    the same with batches that the GPU makes of 50,000 images
+//   bench_step_PRECISION BATCH [tf32] nodes        the time of each part of a step, not captured, as one line of JSON
+//   bench_step_PRECISION BATCH [tf32] kernels      the kernels of a captured step, if CUPTI was found by the build
+//   bench_step_PRECISION BATCH,... [tf32] plans    one line of JSON per batch size: the algorithms of the plans, the memory
+//
+// In place of tf32, for TF32 in convolutions and products, tf32-convolutions is PyTorch's default: in convolutions alone.
+// With plans=FILE each of them takes the algorithms from this file; the last also adds those that it had to choose.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -18,13 +22,18 @@
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
+#include <cupola/data/cuda_batches.hpp>
+#include <cupola/io/plan_file.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
+#include "../random_images.hpp"
 #include "../synthetic_batches.hpp"
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
 #endif
 #include "node_times.hpp"
+#include "turns.hpp"
 
 using namespace cupola;
 
@@ -33,10 +42,42 @@ namespace {
 using Net = InPrecision<CUPOLA_BENCH_PRECISION, Cifar10Net>;
 using Loss = Cifar10Loss;
 
+/// Bytes of the GPU that are in use, by all processes.
+double used_bytes() {
+    std::size_t free = 0, total = 0;
+    impl::check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return static_cast<double>(total - free);
+}
+
+/// Batches that the GPU makes of 50,000 images.
+class Augmented {
+public:
+    explicit Augmented(std::int64_t batch)
+        : images_(gpu_tests::random_images(50'000)),
+          batches_(images_, TutorialAugmentation{}, {.batch_size = batch, .replicas = 1, .seed = 1}) {}
+    [[nodiscard]] CudaBatches<TutorialAugmentation>& source() { return batches_; }
+
+private:
+    ImageSet images_;
+    CudaBatches<TutorialAugmentation> batches_;
+};
+
+/// Batches that are in the memory of the GPU from the start.
+class Synthetic {
+public:
+    explicit Synthetic(std::int64_t batch) : batches_(batch) {}
+    [[nodiscard]] const gpu_tests::SyntheticBatches& source() const { return batches_; }
+
+private:
+    gpu_tests::SyntheticBatches batches_;
+};
+
+template <class Batches = Synthetic>
 class Steps {
 public:
     Steps(std::int64_t batch, const CudaOptions& device)
-        : batches_(batch),
+        : used_before_(used_bytes()),
+          batches_(batch),
           training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
         constexpr int warm_up = 20;
         run(warm_up);
@@ -45,23 +86,27 @@ public:
     double run(int steps) {
         double loss = 0;
         for (int i = 0; i < steps; ++i) {
-            training_.queue(batches_);
+            training_.queue(batches_.source());
             while (const StepReport* const report = training_.poll_report()) loss = report->loss;
         }
         while (const StepReport* const report = training_.poll_report(0)) loss = report->loss;
         return loss;
     }
     [[nodiscard]] std::string not_captured() const { return training_.not_captured(); }
+    [[nodiscard]] std::string launches() const { return training_.launches_description(); }
+    /// The memory that the batches and the training have taken. Other processes that start or end meanwhile falsify it.
+    [[nodiscard]] double bytes() const { return used_bytes() - used_before_; }
 
 private:
-    gpu_tests::SyntheticBatches batches_;
+    double used_before_;
+    Batches batches_;
     DataParallel<Net, Loss, Sgd, ConcatMean, Cuda> training_;
 };
 
 int kernels(std::int64_t batch, const CudaOptions& device) {
 #ifdef CUPOLA_BENCH_CUPTI
     constexpr int recorded = 20;
-    Steps steps(batch, device);
+    Steps<> steps(batch, device);
     bench::KernelTimes::start();
     steps.run(recorded);
     bench::KernelTimes::stop();
@@ -69,12 +114,48 @@ int kernels(std::int64_t batch, const CudaOptions& device) {
     return 0;
 #else
     throw DeviceError(text("CUPTI was not there when this was built: the kernels of a step of ", batch, " in ",
-                           device.tf32 ? "TF32" : "its precision", " are not recorded"));
+                           device.tf32 || device.tf32_convolutions ? "TF32" : "its precision", " are not recorded"));
 #endif
 }
 
+std::string quoted(std::string text) {
+    std::replace(text.begin(), text.end(), '"', '\'');
+    std::replace(text.begin(), text.end(), '\\', '/');
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    return '"' + text + '"';
+}
+
+void print(const PlanRecord& plan, const char* before) {
+    std::printf("%s{\"plan\": %s, \"candidates\": [", before, quoted(to_string(plan)).c_str());
+    const char* comma = "";
+    for (const TimedCandidate& one : plan.candidates) {
+        std::printf("%s{\"name\": %s, \"seconds\": %.9f}", comma, quoted(one.name).c_str(), one.seconds);
+        comma = ", ";
+    }
+    std::printf("]}");
+}
+
+int plans(std::string_view batches, const CudaOptions& device) {
+    std::size_t printed = 0;
+    while (!batches.empty()) {
+        const std::size_t comma = std::min(batches.find(','), batches.size());
+        const std::int64_t batch = std::atoll(std::string(batches.substr(0, comma)).c_str());
+        batches.remove_prefix(std::min(comma + 1, batches.size()));
+        const Steps<> steps(batch, device);
+        std::printf("{\"batch\": %lld, \"bytes\": %.0f, \"launches\": %s, \"plans\": [", static_cast<long long>(batch),
+                    steps.bytes(), quoted(steps.launches()).c_str());
+        const std::vector<PlanRecord> records = device.plan_choices->records();
+        for (const char* before = ""; printed < records.size(); before = ", ") print(records[printed++], before);
+        std::printf("]}\n");
+        std::fflush(stdout);
+    }
+    return 0;
+}
+
+template <class Batches>
 int serve(std::int64_t batch, const CudaOptions& device) {
-    Steps training(batch, device);
+    Steps<Batches> training(batch, device);
     std::string why = training.not_captured();
     std::replace(why.begin(), why.end(), '"', '\'');
     std::printf(
@@ -83,42 +164,56 @@ int serve(std::int64_t batch, const CudaOptions& device) {
         why.empty() ? "captured" : "not captured: ", why.c_str(), Cuda::library_version().c_str(),
         device.tf32 ? "true" : "false");
     std::fflush(stdout);
-    char line[64];
-    while (std::fgets(line, sizeof line, stdin) != nullptr) {
-        const int steps = std::atoi(line);
-        const auto start = std::chrono::steady_clock::now();
-        const double loss = training.run(steps);
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        std::printf("{\"seconds\": [%.9f], \"loss\": %.6f}\n", seconds / steps, loss);
-        std::fflush(stdout);
-    }
+    gpu_bench::serve_turns([&](int steps) { return training.run(steps); });
     return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-    require(argc >= 2, "usage: bench_step_PRECISION BATCH [tf32] [nodes|kernels]");
+    require(argc >= 2,
+            "usage: bench_step_PRECISION BATCH [tf32|tf32-convolutions] [augmented|nodes|kernels|plans] [plans=FILE]");
     [[maybe_unused]] const int devices = cuda_devices();
     const std::int64_t batch = std::atoll(argv[1]);
     CudaOptions device;
+    device.tf32 = false;  // whatever the default is: the words decide
+    std::string file;
     std::string_view what;
     for (int i = 2; i < argc; ++i) {
         const std::string_view word = argv[i];
-        require(word == "tf32" || word == "nodes" || word == "kernels",
-                "a word after BATCH is tf32, nodes or kernels, not ", word);
         if (word == "tf32") {
             device.tf32 = true;
+        } else if (word == "tf32-convolutions") {
+            device.tf32_convolutions = true;
+        } else if (word.starts_with("plans=")) {
+            file = word.substr(std::string_view("plans=").size());
         } else {
+            require(
+                word == "augmented" || word == "nodes" || word == "kernels" || word == "plans",
+                "a word after BATCH is tf32, tf32-convolutions, augmented, nodes, kernels, plans or plans=FILE, not ",
+                word);
             what = word;
         }
     }
-    if (what == "kernels") return kernels(batch, device);
-    if (what.empty()) return serve(batch, device);
-    const gpu_tests::SyntheticBatches batches(batch);
-    CudaContext context(0, device);
-    bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context)));
-    return 0;
+    require(what != "plans" || !file.empty(), "plans needs plans=FILE, the file for them");
+    PlanFile choices(file);
+    device.plan_choices = choices.choices();
+    int status = 0;
+    if (what == "kernels") {
+        status = kernels(batch, device);
+    } else if (what == "plans") {
+        status = plans(argv[1], device);
+    } else if (what == "augmented") {
+        status = serve<Augmented>(batch, device);
+    } else if (what.empty()) {
+        status = serve<Synthetic>(batch, device);
+    } else {
+        const gpu_tests::SyntheticBatches batches(batch);
+        CudaContext context(0, device);
+        bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context)));
+    }
+    if (what == "plans") choices.write();
+    return status;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", CUPOLA_BENCH_NAME, error.what());
     return 1;

@@ -504,15 +504,16 @@ std::string kernel_name(const void* kernel) {
     return std::string("the kernel ") + (status == 0 ? name.get() : found.dli_sname);
 }
 
-std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed,
+std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed, std::uint64_t last_blocks,
                        const std::function<void()>& body) {
     Random random(seed);
     gridDim = grid;
     blockDim = block;
     const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
     // The blocks run in a random order.
-    std::vector<std::uint64_t> order(count);
-    std::iota(order.begin(), order.end(), 0);
+    const std::uint64_t first = last_blocks == 0 || last_blocks > count ? 0 : count - last_blocks;
+    std::vector<std::uint64_t> order(count - first);
+    std::iota(order.begin(), order.end(), first);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
     for (const std::uint64_t i : order) {
         const auto x = static_cast<unsigned>(i % grid.x), y = static_cast<unsigned>(i / grid.x % grid.y);

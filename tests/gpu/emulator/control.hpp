@@ -6,15 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <cuda_runtime_api.h>
+
 namespace cupola::emulator {
 
-/// The number of GPUs; 4 by default. 0 stands for a machine on which the driver finds none.
+/// The number of GPUs; 4 by default. 0 stands for a machine on which the driver finds none. A process sees those that
+/// CUDA_VISIBLE_DEVICES lists, if it is set.
 void set_devices(int count);
 /// The multiprocessors of each device; 2 by default, so that a grid has few blocks.
 void set_multiprocessors(int count);
+/// The compute capability of each device; 9.0 by default. The emulated program has code for 9.0 and later.
+void set_capability(int major, int minor);
+/// The version of CUDA that the driver is for, as cudaDriverGetVersion returns it; by default that of the runtime. 0 stands for
+/// no driver.
+void set_driver(int version);
+/// The number of blocks of any kernel that a multiprocessor holds at a time; 0, the default, for as many as have 2,048
+/// threads, at most 32. A program asks once per kernel and may keep the answer.
+void set_resident_blocks(int count);
+/// If not 0, only that many blocks of each grid run, the last ones: for a grid whose other blocks would take too long.
+void run_only_last(std::uint64_t blocks);
 /// The memory of each device in bytes; 4 GiB by default.
 void set_memory(std::size_t bytes);
 /// Restarts the sequence of random numbers.
@@ -28,11 +42,32 @@ void set_eager(bool eager);
 void set_patience(double seconds);
 /// Whether queueing work on a captured stream fails.
 void refuse_captures(bool refuse);
-/// After `pieces` more pieces of work, the work of `device` fails with cudaErrorIllegalAddress. The device stays in error
-/// until mend().
-void fail_device(int device, std::int64_t pieces);
+/// After `pieces` more pieces of work, the work of `device` fails with `error`. The device stays in error until mend(): every
+/// later call for it returns the error, also those that free or query.
+void fail_device(int device, std::int64_t pieces, cudaError_t error = cudaErrorIllegalAddress);
 /// Clears the errors of all devices and discards their waiting work.
 void mend();
+
+/// The behaviour of one of a library's algorithms.
+struct EngineBehavior {
+    /// The time of a run by the device's clock.
+    double seconds = 0;
+    /// Whether a run fails.
+    bool fails = false;
+    /// Additional bytes of scratch memory for a plan that is made from now on; of cuDNN alone.
+    std::int64_t workspace = 0;
+};
+/// Replaces the behaviour of the stand-in for cuDNN's engine of this number (cudnn_engines.hpp), or restores its own.
+void set_engine_behavior(std::int64_t engine, std::optional<EngineBehavior> behavior);
+/// The same for the stand-in for cuBLASLt's algorithm that splits a sum into this number of parts.
+void set_product_behavior(std::int64_t splits, std::optional<EngineBehavior> behavior);
+[[nodiscard]] EngineBehavior engine_behavior(std::int64_t engine, double own_seconds);
+[[nodiscard]] EngineBehavior product_behavior(std::int64_t splits);
+/// The runs of algorithms of cuDNN and cuBLASLt that were queued.
+std::int64_t library_calls();
+void count_library_call();
+/// The name of each GPU; "Emulated GPU" by default.
+void set_gpu_name(std::string name);
 
 /// The numbers of successful captures, launches of captured graphs, waits of the host, kernels, and pieces of work that ran.
 std::int64_t captures();
@@ -42,6 +77,28 @@ std::int64_t kernels();
 std::int64_t pieces();
 /// The names of the kernels that ran: "the kernel void a::b<float>(float*)".
 std::vector<std::string> kernels_that_ran();
+/// From now on the names of the kernels, copies, fills and calls of libraries that run are recorded, in their order.
+void record_work();
+/// The names since record_work(), which ends the recording. Work that is still queued is not among them.
+std::vector<std::string> recorded_work();
+
+struct RecordedWork {
+    std::string name;
+    /// Bytes of device memory: of a copy or a fill its own, of a library's call those of its tensors, of a kernel those of the
+    /// pages that it reads before it writes them, and of those that it writes, if memory is tracked.
+    std::int64_t bytes_read = 0, bytes_written = 0;
+    /// The additions and multiplications of a library's call.
+    std::int64_t operations = 0;
+    bool is_library = false;
+};
+/// The same as recorded_work(), with what the work needs.
+std::vector<RecordedWork> recorded_costs();
+/// From now on the memory that kernels use is recorded too, in pages of so many bytes, a multiple of 4096; 0 ends it. Called
+/// while no memory of a device is in use.
+void track_memory(std::size_t page);
+/// Which of the queued work runs; the rest takes its place in its stream and is recorded, and computes nothing.
+enum class Runs : std::uint8_t { everything, no_libraries, nothing };
+void set_runs(Runs runs);
 /// The number of allocations with a write outside their bounds, detected when they are freed.
 int overruns();
 /// The bytes in use in the memory of all devices.

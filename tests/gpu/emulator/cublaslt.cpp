@@ -16,6 +16,7 @@
 
 #include <cublasLt.h>
 
+#include "control.hpp"
 #include "memory.hpp"
 #include "numbers.hpp"
 #include "stream.hpp"
@@ -324,7 +325,11 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
     *handle = new cublasLtContext{current_device()};
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroyed(handle); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    if (handle != nullptr && handle->device != current_device())
+        misuse("cublasLtDestroy was called for another device");
+    return destroyed(handle);
+}
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t leading_dimension) {
@@ -409,6 +414,19 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
+                                                    size_t bytes, size_t* written) {
+    if (algorithm == nullptr || value == nullptr || attribute != CUBLASLT_ALGO_CONFIG_ID)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const std::optional<Algorithm> unpacked = Algorithm::unpacked(*algorithm);
+    if (!unpacked || bytes != sizeof(std::int32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+    const auto number = static_cast<std::int32_t>(unpacked->splits);
+    std::memcpy(value, &number, sizeof number);
+    if (written != nullptr) *written = sizeof number;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
@@ -446,13 +464,24 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     for (const void* address : addresses) {
         if (!is_reached_by(handle->device, address)) return CUBLAS_STATUS_EXECUTION_FAILED;
     }
+    const EngineBehavior behavior = product_behavior(unpacked->splits);
+    if (behavior.fails) return CUBLAS_STATUS_EXECUTION_FAILED;
+    count_library_call();
+    const LibraryCost cost{.bytes_read = product.m * product.k * bytes_of(product.a) +
+                                         product.k * product.n * bytes_of(product.b) +
+                                         (operands.beta != 0 ? product.m * product.n * bytes_of(product.d) : 0),
+                           .bytes_written = product.m * product.n * bytes_of(product.d),
+                           .operations = 2 * product.m * product.n * product.k};
     enqueue(
         stream,
-        [product, chosen = *unpacked, operands] {
+        [product, chosen = *unpacked, operands, seconds = behavior.seconds] {
             multiply(product, chosen, operands);
+            take_seconds(seconds);
             return true;
         },
-        "cublasLtMatmul");
+        "cublasLtMatmul, " + std::to_string(product.m) + " x " + std::to_string(product.n) + " by " +
+            std::to_string(product.k),
+        cost);
     return cudaPeekAtLastError() == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

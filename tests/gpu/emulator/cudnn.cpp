@@ -12,6 +12,7 @@
 
 #include <cudnn.h>
 
+#include "control.hpp"
 #include "cudnn_objects.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
@@ -160,13 +161,23 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
         require_that(is_reached_by(handle->device, workspace), "the plan's workspace is not memory of the GPU",
                      CUDNN_STATUS_EXECUTION_FAILED);
     }
+    const EngineBehavior behavior = engine_behavior(program.engine.index, program.engine.seconds);
+    require_that(!behavior.fails, "the engine cannot run", CUDNN_STATUS_EXECUTION_FAILED);
+    count_library_call();
+    double seconds = behavior.seconds;
+    for (const auto& [knob, value] : plan.knobs) {
+        if (knob == CUDNN_KNOB_TYPE_TILE_SIZE && value == fast_tile) seconds *= fast_tile_time;
+    }
+    if (program.engine.index == tensor_core_engine && has_few_channels(program.convolution))
+        seconds *= few_channels_time;
     enqueue(
         handle->stream,
-        [program, in_order, workspace] {
+        [program, in_order, workspace, seconds] {
             program.run(in_order, program.workspace_bytes() > 0 ? workspace : nullptr);
+            take_seconds(seconds);
             return true;
         },
-        "cudnnBackendExecute");
+        "cudnnBackendExecute, " + program.name(), program.cost());
     require_that(cudaPeekAtLastError() == cudaSuccess, "the work could not be queued", CUDNN_STATUS_EXECUTION_FAILED);
 }
 
@@ -225,6 +236,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
     });
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+    if (handle != nullptr && handle->device != current_device()) misuse("cudnnDestroy was called for another device");
     delete handle;
     return CUDNN_STATUS_SUCCESS;
 }

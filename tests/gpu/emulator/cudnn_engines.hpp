@@ -34,6 +34,17 @@ enum CudnnEngineIndex : std::int64_t {
     engine_count = 9
 };
 
+/// An engine with this size of a tile takes this share of its time.
+inline constexpr std::int64_t fast_tile = 8;
+inline constexpr double fast_tile_time = 0.9;
+
+/// As in cuDNN, few channels of 16 bits are not what the tensor cores are best for: an engine without them is ranked first,
+/// and one with them takes longer.
+[[nodiscard]] inline bool has_few_channels(const CudnnConvolution& convolution) {
+    return convolution.w.kind != ElementKind::float32 && convolution.x.extents[1] < 8;
+}
+inline constexpr double few_channels_time = 3;
+
 /// `element` is the type of the tensors of the convolution.
 [[nodiscard]] inline CudnnEngineKind cudnn_engine_kind(std::int64_t index, ElementKind element) {
     using Factors = CudnnEngineKind::Factors;
@@ -43,31 +54,39 @@ enum CudnnEngineIndex : std::int64_t {
     switch (index) {
         case tensor_core_engine:
             kind.factors = tensor_core;
+            kind.seconds = 100e-6;
             kind.uses_workspace = true;
             kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
             break;
         case nondeterministic_engine:
             kind.order = Order::random;
+            kind.seconds = 150e-6;
             kind.uses_workspace = true;
             kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
             break;
         case tiled_engine:
             kind.order = Order::backward;
+            kind.seconds = 200e-6;
             kind.uses_workspace = true;
             break;
         case short_sums_engine:
             kind.factors = tensor_core;
             kind.short_sums = true;
+            kind.seconds = 50e-6;
             kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
             break;
         case compiled_engine:
             kind.behavior_notes = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
             kind.refuses = true;  // the emulator has no run-time compiler
             break;
-        case large_workspace_engine: kind.more_workspace = std::int64_t{3} << 30; break;
+        case large_workspace_engine:
+            kind.more_workspace = std::int64_t{3} << 30;
+            kind.seconds = 60e-6;
+            break;
         case refused_engine: kind.refuses = true; break;
         case down_convert_engine:
             kind.factors = Factors::bfloat16;
+            kind.seconds = 80e-6;
             kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
             break;
         default: break;
@@ -98,7 +117,7 @@ enum CudnnEngineIndex : std::int64_t {
                   {refused_engine, tile(3, 2)},    {tensor_core_engine, tile(4, 3)}, {tensor_core_engine, tile(8, 3)}};
         if (convolution.w.kind == ElementKind::float32) ranked.push_back({down_convert_engine, {}});
         if (convolution.direction != CudnnDirection::forward) ranked.push_back({nondeterministic_engine, tile(4, 2)});
-        ranked.push_back({tiled_engine, tile(2, 2)});
+        ranked.insert(has_few_channels(convolution) ? ranked.begin() : ranked.end(), {tiled_engine, tile(2, 2)});
     }
     std::erase_if(ranked, [&](const CudnnConfiguration& configuration) {
         return !has_cudnn_engine(configuration.engine, convolution.w.kind, compute_capability);

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "control.hpp"
 #include "stream.hpp"
 
 namespace cupola::emulator {
@@ -225,6 +226,13 @@ void finish_engine(CudnnObject& object, CudnnEngine engine) {
     object.finalized = true;
 }
 
+/// As the test has set it.
+[[nodiscard]] CudnnEngineKind kind_of_engine(std::int64_t index, ElementKind element) {
+    CudnnEngineKind kind = cudnn_engine_kind(index, element);
+    kind.more_workspace += engine_behavior(index, kind.seconds).workspace;
+    return kind;
+}
+
 void finalize_engine(CudnnObject& object) {
     const auto* const graph = object.made_of<CudnnGraph>(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     require_that(graph != nullptr, "the engine has no finalised graph", CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
@@ -233,7 +241,7 @@ void finalize_engine(CudnnObject& object) {
     require_that(graph->program.has_value() &&
                      has_cudnn_engine(index, graph->program->convolution.w.kind, device.compute_capability),
                  "there is no such engine for the graph", CUDNN_STATUS_NOT_SUPPORTED);
-    finish_engine(object, {*graph, cudnn_engine_kind(index, graph->program->convolution.w.kind), device, CudnnKnobs()});
+    finish_engine(object, {*graph, kind_of_engine(index, graph->program->convolution.w.kind), device, CudnnKnobs()});
 }
 
 void finalize_knob(CudnnObject& object) {
@@ -260,7 +268,7 @@ void finalize_configuration(CudnnObject& object) {
 [[nodiscard]] CudnnObjectPointer configuration_of(const CudnnGraph& graph, const CudnnDevice& device,
                                                   const CudnnConfiguration& wanted) {
     auto engine = std::make_shared<CudnnObject>();
-    finish_engine(*engine, {graph, cudnn_engine_kind(wanted.engine, graph.program->convolution.w.kind), device, {}});
+    finish_engine(*engine, {graph, kind_of_engine(wanted.engine, graph.program->convolution.w.kind), device, {}});
     std::vector<CudnnObjectPointer> knobs;
     for (const auto& [type, value] : wanted.knobs) {
         auto knob = std::make_shared<CudnnObject>();

@@ -215,6 +215,29 @@ void apply(const CudnnPointwise& operation, const Values& b, Values& values) {
 
 }  // namespace
 
+std::string CudnnProgram::name() const {
+    const auto sizes = [](const CudnnTensor& tensor) {
+        return std::to_string(tensor.extents[2]) + " x " + std::to_string(tensor.extents[3]) + " x " +
+               std::to_string(tensor.extents[1]);
+    };
+    const char* const direction = convolution.direction == CudnnDirection::forward         ? "forward"
+                                  : convolution.direction == CudnnDirection::backward_data ? "input gradient"
+                                                                                           : "weight gradient";
+    return std::string("convolution ") + direction + ", " + sizes(convolution.x) + " to " + sizes(convolution.y) +
+           " by " + std::to_string(convolution.w.extents[2]) + " x " + std::to_string(convolution.w.extents[3]);
+}
+
+LibraryCost CudnnProgram::cost() const {
+    LibraryCost cost;
+    const std::vector<const CudnnTensor*> tensors = memory_tensors();
+    for (const CudnnTensor* tensor : tensors)
+        (tensor == tensors.back() ? cost.bytes_written : cost.bytes_read) +=
+            tensor->elements() * bytes_of(tensor->kind);
+    const auto& window = convolution.w.extents;
+    cost.operations = 2 * convolution.y.elements() * window[1] * window[2] * window[3];
+    return cost;
+}
+
 std::int64_t CudnnProgram::workspace_bytes() const {
     constexpr std::int64_t unit = 128;
     const std::int64_t used =

@@ -7,11 +7,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <cudnn_values.h>
 
 #include "numbers.hpp"
+#include "stream.hpp"
 
 namespace cupola::emulator {
 
@@ -60,6 +62,8 @@ struct CudnnEngineKind {
     bool uses_workspace = false;
     /// Additional bytes of workspace, independent of the problem.
     std::int64_t more_workspace = 0;
+    /// The time of a run by the device's clock.
+    double seconds = 400e-6;
     /// Whether a request for a plan fails.
     bool refuses = false;
     std::vector<cudnnBackendNumericalNote_t> numerical_notes = {};
@@ -72,6 +76,9 @@ struct CudnnProgram {
     CudnnEngineKind engine;
 
     [[nodiscard]] std::int64_t workspace_bytes() const;
+    /// "convolution forward, 128 x 24 x 24 x 3 to 64 by 5 x 5": the samples, the extents and the window.
+    [[nodiscard]] std::string name() const;
+    [[nodiscard]] LibraryCost cost() const;
     /// The tensors that are not virtual: the inputs, and last the output.
     [[nodiscard]] std::vector<const CudnnTensor*> memory_tensors() const;
     /// Pointers in the order of memory_tensors().

@@ -38,10 +38,10 @@ enum class WarpOperation : std::uint8_t { synchronize, shuffle, ballot };
 [[nodiscard]] cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
                                  cudaStream_t stream, std::function<void()> body);
 
-/// Runs a kernel before it returns. Returns the message of a failure, empty if there is none. Must not be called by two
-/// threads of the process at a time.
+/// Runs a kernel, or its last blocks if `last_blocks` is not 0, before it returns. Returns the message of a failure, empty if
+/// there is none. Must not be called by two threads of the process at a time.
 [[nodiscard]] std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed,
-                                     const std::function<void()>& body);
+                                     std::uint64_t last_blocks, const std::function<void()>& body);
 
 /// "the kernel a::b<int>(float*)", if the symbols of the program contain it.
 [[nodiscard]] std::string kernel_name(const void* kernel);

@@ -11,6 +11,7 @@
 // Only non-blocking communicators are supported: Cupola uses no others.
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -79,7 +80,7 @@ struct Signature {
 
 /// The shared state of a rank, initially all zeros.
 struct alignas(128) SharedRank {
-    std::atomic<std::int32_t> started, finalized, aborted;
+    std::atomic<std::int32_t> taken, started, finalized, aborted;
     std::atomic<std::int32_t> dead;  // 1 silently, 2 noticed
     std::atomic<std::uint64_t> called, staged;
     Signature calls[noted_calls];
@@ -140,7 +141,7 @@ void count(int NcclCallCounts::*kind) {
 
 /// The communicator of one rank.
 struct ncclComm : std::enable_shared_from_this<ncclComm> {
-    std::string id;
+    std::string id, name;  // `name` stays after the file was removed
     int ranks = 0, rank = 0, device = 0;
     cupola::emulator::Shared* shared = nullptr;
     std::atomic<bool> in_call = false;
@@ -151,7 +152,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     bool finalizing = false;
     // Held while work of the communicator runs, and while it is ended.
     std::mutex working;
-    std::atomic<bool> ended = false;
+    std::atomic<bool> ended = false, shrunk = false;
     std::uint64_t done = 0;
 
     ~ncclComm() {
@@ -233,6 +234,7 @@ ncclResult_t state_of(ncclComm& comm) {
         return ncclRemoteError;
     }
     if (comm.pending) {
+        if (comm.answers == NcclBehavior::for_ever) return ncclInProgress;
         if (comm.answers > 0) {
             --comm.answers;
             return ncclInProgress;
@@ -259,11 +261,16 @@ ncclResult_t state_of(ncclComm& comm) {
 
 /// The calls of a group, which take effect at its end.
 struct Group {
-    int depth = 0;
+    int depth = 0, called = 0;
     std::vector<std::pair<ncclComm*, std::function<void()>>> calls;
-    std::vector<ncclComm*> aborts;
+    std::vector<ncclComm*> starts, aborts;
 };
 thread_local Group group;
+
+/// A call of a communicator, which may be the one in whose middle the process dies.
+void called_in_group() {
+    if (group.depth > 0 && ++group.called == behavior().dies_in_group_at) std::raise(SIGKILL);
+}
 
 ncclResult_t launch(ncclComm* comm, std::function<void()> call) {
     comm->answers = behavior().in_progress;
@@ -331,7 +338,7 @@ void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, flo
 bool try_collective(ncclComm& comm, const Signature& call, std::uint64_t number, const void* from, void* to,
                     int& vain_tries, bool ring_order) {
     const std::lock_guard guard(comm.working);
-    if (comm.ended) return true;  // aborted: `to` contains no sum
+    if (comm.ended || comm.shrunk) return true;  // aborted: `to` contains no sum
     if (comm.mine().dead != 0 || comm.done < number) return false;
     if (comm.done > number) {
         misuse(&comm, ncclInvalidUsage, joined("collective ", number, " was done twice: it was captured in a graph"),
@@ -383,10 +390,12 @@ void end(ncclComm& comm) {
 /// Ends communicators in any state; returns as the behavior specifies.
 void abort_all(const std::vector<ncclComm*>& comms) {
     NcclAbort how;
+    double seconds = 0;
     std::uint64_t generation;
     {
         const std::lock_guard guard(settings().lock);
         how = settings().behavior.abort;
+        seconds = settings().behavior.abort_seconds;
         generation = settings().generation;
     }
     const auto released = [&] {
@@ -404,6 +413,7 @@ void abort_all(const std::vector<ncclComm*>& comms) {
     if (how == NcclAbort::hangs) {
         while (!released()) usleep(200);
     }
+    if (how == NcclAbort::slow) usleep(static_cast<useconds_t>(seconds * 1e6));
     for (ncclComm* comm : comms) end(*comm);
     if (how == NcclAbort::waits_for_all_ranks) {
         for (ncclComm* comm : comms) {
@@ -506,6 +516,8 @@ ncclResult_t ncclGroupStart() { return ++group.depth, ncclSuccess; }
 ncclResult_t ncclGroupEnd() {
     if (group.depth == 0) return misuse(nullptr, ncclInvalidUsage, "ncclGroupEnd was called outside a group");
     if (--group.depth > 0) return ncclSuccess;
+    group.called = 0;
+    for (ncclComm* comm : std::exchange(group.starts, {})) comm->mine().started = 1;
     ncclResult_t result = ncclSuccess;
     for (auto& [comm, call] : std::exchange(group.calls, {})) {
         if (launch(comm, std::move(call)) == ncclInProgress) result = ncclInProgress;
@@ -522,7 +534,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id
         return misuse(nullptr, ncclInvalidArgument, "a communicator that is not configured as non-blocking");
     id.internal[sizeof id.internal - 1] = '\0';
     const auto comm = std::make_shared<ncclComm>();
-    comm->id = id.internal;
+    comm->id = comm->name = id.internal;
     comm->ranks = ranks;
     comm->rank = rank;
     comm->device = current_device();
@@ -537,12 +549,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id
         }
         settings().communicators.push_back(comm);
     }
+    called_in_group();
     *made = comm.get();
     std::int32_t none = 0;
     if (!comm->shared->ranks.compare_exchange_strong(none, ranks) && none != ranks)
         return misuse(comm.get(), ncclInvalidUsage, joined("of ", ranks, " ranks, where another said ", none), true);
-    if (comm->mine().started.exchange(1) != 0)
+    if (comm->mine().taken.exchange(1) != 0)
         return misuse(comm.get(), ncclInvalidUsage, "another has started as this rank", true);
+    // Connected to the others at the group's end.
+    if (group.depth > 0)
+        group.starts.push_back(comm.get());
+    else
+        comm->mine().started = 1;
     return launch_or_group(comm.get(), [] {});
 }
 
@@ -630,6 +648,55 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return result;
 }
 
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count_excluded, ncclComm_t* made, ncclConfig_t* config,
+                            int flags) {
+    count(&NcclCallCounts::shrinks);
+    ncclResult_t result = ncclSuccess;
+    if (!usable(comm, "ncclCommShrink", result)) return result;
+    const OneCaller caller(comm);
+    if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
+    if (flags != NCCL_SHRINK_ABORT || config == nullptr || config->blocking != 0 || count_excluded < 1)
+        return misuse(comm, ncclInvalidArgument,
+                      "ncclCommShrink of a communicator that failed, non-blocking, excludes ranks");
+    const auto shrunk = std::make_shared<ncclComm>();
+    shrunk->name = comm->name + "-without";
+    shrunk->ranks = comm->ranks - count_excluded;
+    shrunk->rank = comm->rank;
+    shrunk->device = comm->device;
+    for (int i = 0; i < count_excluded; ++i) {
+        if (excluded[i] == comm->rank) return misuse(comm, ncclInvalidArgument, "a rank excludes itself");
+        shrunk->name += joined("-", excluded[i]);
+        shrunk->rank -= excluded[i] < comm->rank ? 1 : 0;
+    }
+    if (current_device() != comm->device) return misuse(comm, ncclInvalidUsage, "ncclCommShrink on another device");
+    shrunk->id = shrunk->name;
+    close(open(shrunk->name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    shrunk->shared = mapped(shrunk->name, shrunk->ranks);
+    if (shrunk->shared == nullptr) return misuse(comm, ncclSystemError, joined(shrunk->name, " cannot be mapped"));
+    {
+        // What is queued on the former communicator ends.
+        const std::lock_guard guard(comm->working);
+        comm->shrunk = true;
+        comm->pending = nullptr;
+    }
+    {
+        const std::lock_guard guard(settings().lock);
+        settings().communicators.push_back(shrunk);
+        settings().ids.push_back(shrunk->name);
+    }
+    *made = shrunk.get();
+    std::int32_t none = 0;
+    if (!shrunk->shared->ranks.compare_exchange_strong(none, shrunk->ranks) && none != shrunk->ranks)
+        return misuse(shrunk.get(), ncclInvalidUsage, "other ranks exclude other ranks", true);
+    if (shrunk->mine().taken.exchange(1) != 0)
+        return misuse(shrunk.get(), ncclInvalidUsage, "another has started as this rank", true);
+    if (group.depth > 0)
+        group.starts.push_back(shrunk.get());
+    else
+        shrunk->mine().started = 1;
+    return launch_or_group(shrunk.get(), [] {});
+}
+
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     count(&NcclCallCounts::aborts);
     ncclResult_t result = ncclSuccess;
@@ -637,6 +704,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     const OneCaller caller(comm);
     if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
     if (group.depth > 0) {
+        called_in_group();
         count(&NcclCallCounts::grouped_aborts);
         group.aborts.push_back(comm);
         return ncclSuccess;

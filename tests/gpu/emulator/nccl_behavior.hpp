@@ -17,18 +17,25 @@ enum class NcclAbort {
     waits_for_all_ranks,
     /// ncclCommAbort never returns.
     hangs,
+    /// ncclCommAbort returns after abort_seconds.
+    slow,
 };
 
 struct NcclBehavior {
     /// How often ncclCommGetAsyncError returns ncclInProgress after each call. A collective is on its stream only after
     /// the next result.
     int in_progress = 0;
+    /// In progress for ever.
+    static constexpr int for_ever = -1;
     /// How often a stream tries a collective without effect after all ranks have called it.
     int vain_tries = 0;
     /// Element i of n is added in the order of a ring that begins with rank i * ranks / n instead of rank 0: the rounding of
     /// a sum then depends on the position of the element in the call.
     bool ring_order = false;
     NcclAbort abort = NcclAbort::returns;
+    double abort_seconds = 0;
+    /// The process is killed by the call of this number, from 1 on, of a communicator in a group; 0 for none.
+    int dies_in_group_at = 0;
     /// The name of a buffer, the same on each rank: "element 40 of the gradient". If it is set, ranks that pass buffers of
     /// different names to one collective are an error, which NCCL itself does not detect.
     std::function<std::string(const void*)> name_of_buffer{};
@@ -55,7 +62,8 @@ void nccl_rank_dies(int rank, NcclDeath death);
 [[nodiscard]] int nccl_open_communicators();
 /// The number of calls of each kind since the start of the process.
 struct NcclCallCounts {
-    int unique_ids = 0, inits = 0, all_reduces = 0, finalizes = 0, destroys = 0, aborts = 0, grouped_aborts = 0;
+    int unique_ids = 0, inits = 0, all_reduces = 0, finalizes = 0, destroys = 0, aborts = 0, grouped_aborts = 0,
+        shrinks = 0;
 };
 [[nodiscard]] NcclCallCounts nccl_call_counts();
 /// The message of a wrong call of this process since the last call of this function; empty if there was none.

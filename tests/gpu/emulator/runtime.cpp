@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -24,6 +25,7 @@
 
 #include "control.hpp"
 #include "kernel.hpp"
+#include "pages.hpp"
 #include "random.hpp"
 #include "stream.hpp"
 
@@ -117,25 +119,29 @@ struct Stream {
 
 enum class Kind : std::uint8_t { pageable, pinned, device };
 
+/// The guard on both sides of each allocation, and the value of its bytes; `garbage` is a NaN in every type.
+constexpr std::size_t guard_bytes = 256;
+constexpr int guard_value = 0xA5, garbage = 0xFF;
+
 struct Allocation {
     std::byte* begin;
     std::size_t bytes;
     Kind kind;
     int device;
     bool guarded;
+    /// The bytes of the guard on each side, and the alignment.
+    std::size_t guard = guard_bytes;
 };
 
 struct Device {
     cudaError_t failed = cudaSuccess;
     std::size_t used = 0;
+    /// The seconds that its work has taken.
+    double clock = 0;
     std::shared_ptr<Stream> default_stream;
 };
 
 constexpr int max_devices = 16;
-/// The guard on both sides of each allocation, and the value of its bytes; `garbage` is a NaN in every type.
-constexpr std::size_t guard_bytes = 256;
-constexpr int guard_value = 0xA5, garbage = 0xFF;
-
 std::uint64_t seed_at_start() {
     const char* const text = std::getenv("CUPOLA_EMULATOR_SEED");
     return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
@@ -146,12 +152,16 @@ struct State {
     std::atomic<int> wanting = 0;
     std::uint64_t seed = seed_at_start();
     Random random{seed};
-    int count = 4, multiprocessors = 2, pace = 3;
+    int count = 4, multiprocessors = 2, pace = 3, driver = CUDART_VERSION;
+    int major = 9, minor = 0;
     std::size_t memory = std::size_t{4} << 30;
+    std::uint64_t last_blocks = 0;
+    int resident_blocks = 0;
     bool eager = true, refuses_captures = false, executing = false;
     double patience = 60;
     int failing_device = -1;
     std::int64_t pieces_until_failure = 0;
+    cudaError_t failing_error = cudaErrorIllegalAddress;
     std::array<Device, max_devices> device;
     std::vector<std::shared_ptr<Stream>> streams;
     std::vector<cudaEvent_t> events;
@@ -159,7 +169,16 @@ struct State {
     std::map<std::uintptr_t, Allocation> allocations;
     std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, pieces = 0;
     int overruns = 0, streams_made = 0;
+    /// What the piece of work that runs takes by its device's clock; negative if it is the time that the CPU takes.
+    double taken = -1;
+    std::map<std::int64_t, EngineBehavior> engines, products;
+    std::int64_t library_calls = 0;
+    std::string gpu_name = "Emulated GPU";
     std::set<const void*> ran;  // kernels
+    bool records = false;
+    std::vector<RecordedWork> recorded;
+    Runs runs = Runs::everything;
+    std::size_t tracked_page = 0;
     std::string failure;
     std::deque<std::string> messages;  // texts that cudaGetErrorString returned
 };
@@ -198,6 +217,30 @@ void fail(int device, std::string message) {
 }
 
 cudaError_t failed(int device) { return state().device[static_cast<std::size_t>(device)].failed; }
+
+/// What a call returns that has succeeded, but whose device has failed before.
+cudaError_t kept_unless_failed(cudaError_t status, int device) {
+    return keep(status == cudaSuccess ? failed(device) : status);
+}
+
+/// The number of devices that the process sees: CUDA ignores what follows an invalid entry of CUDA_VISIBLE_DEVICES.
+int visible_devices() {
+    const int all = state().driver < CUDART_VERSION / 1000 * 1000 ? 0 : state().count;
+    const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (list == nullptr) return all;
+    int count = 0;
+    for (;;) {
+        char* end = nullptr;
+        const long number = std::strtol(list, &end, 10);
+        if (end == list || number < 0 || number >= all) return count;
+        ++count;
+        if (*end != ',') return count;
+        list = end + 1;
+    }
+}
+
+/// Whether the program has code for the devices.
+bool has_code() { return state().major * 100 + state().minor * 10 >= 900; }
 
 std::string text_of(const Stream& stream) {
     return (stream.number == 0 ? std::string("the default stream") : "stream " + std::to_string(stream.number)) +
@@ -246,18 +289,21 @@ bool run_first(Stream& stream) {
         if (other->done < number) return false;
     }
     if (s.failing_device == stream.device && s.pieces_until_failure-- <= 0) {
-        s.device[static_cast<std::size_t>(stream.device)].failed = cudaErrorIllegalAddress;
+        s.device[static_cast<std::size_t>(stream.device)].failed = s.failing_error;
         return false;
     }
     const int before = std::exchange(current, stream.device);
     s.executing = true;
     Ran ran = Ran::not_yet;
+    s.taken = -1;
+    const double began = seconds();
     try {
         ran = work.run();
     } catch (const std::exception& error) {
         fail(stream.device, work.name + " on " + text_of(stream) + " threw: " + error.what());
     }
     s.executing = false;
+    s.device[static_cast<std::size_t>(current)].clock += s.taken >= 0 ? s.taken : seconds() - began;
     current = before;
     if (ran == Ran::not_yet) return false;
     ++s.pieces;
@@ -383,8 +429,55 @@ void push(const std::shared_ptr<Stream>& stream, std::string name, std::function
     if (s.eager && s.random.below(pieces_per_turn) == 0) run_one();
 }
 
-cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> run) {
+/// Protects the memory of the devices while a kernel runs; see pages.hpp.
+class TrackedMemory {
+public:
+    /// Adds what the kernel used to `to`, at the end.
+    explicit TrackedMemory(RecordedWork& to) : to_(&to) {
+        State& s = state();
+        if (!s.records || s.tracked_page == 0) {
+            to_ = nullptr;
+            return;
+        }
+        std::vector<PageRange> ranges;
+        for (const auto& [address, allocation] : s.allocations) {
+            if (allocation.kind == Kind::device) ranges.push_back({allocation.begin, allocation.bytes});
+        }
+        watch_pages(std::move(ranges), s.tracked_page);
+    }
+    TrackedMemory(const TrackedMemory&) = delete;
+    TrackedMemory& operator=(const TrackedMemory&) = delete;
+    ~TrackedMemory() {
+        if (to_ == nullptr) return;
+        const PageUse use = watched_pages();
+        to_->bytes_read = use.read;
+        to_->bytes_written = use.written;
+    }
+
+private:
+    RecordedWork* to_;
+};
+
+/// What runs is recorded; `kernel` is null for work that is not a kernel of the program.
+cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> work,
+                const void* kernel = nullptr, const RecordedWork& cost = {}) {
     const std::shared_ptr<Stream> stream = find(handle);
+    std::function<bool()> run = [work = std::move(work), name, kernel, cost] {
+        State& s = state();
+        RecordedWork done = cost;
+        if (s.runs == Runs::everything || (s.runs == Runs::no_libraries && !cost.is_library)) {
+            if (kernel == nullptr) {
+                if (!work()) return false;
+            } else {
+                const TrackedMemory tracked(done);
+                work();
+            }
+        }
+        if (!s.records) return true;
+        done.name = kernel == nullptr ? name : kernel_name(kernel);
+        s.recorded.push_back(std::move(done));
+        return true;
+    };
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (failed(stream->device) != cudaSuccess) return failed(stream->device);
     if (stream->capture != nullptr) return add_node(*stream, type, std::move(name), std::move(run));
@@ -394,7 +487,8 @@ cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, s
 
 void record(Record& record) {
     record.done = true;
-    record.seconds = seconds();
+    state().taken = 0;
+    record.seconds = state().device[static_cast<std::size_t>(current)].clock;
 }
 
 // One launch of a graph.
@@ -468,25 +562,27 @@ cudaError_t allocate(void** memory, std::size_t bytes, Kind kind) {
     if (bytes == 0) return cudaSuccess;
     Device& device = s.device[static_cast<std::size_t>(current)];
     if (kind == Kind::device && bytes > s.memory - std::min(s.memory, device.used)) return cudaErrorMemoryAllocation;
-    const std::size_t padded = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
-    auto* const all = static_cast<std::byte*>(std::aligned_alloc(guard_bytes, padded + 2 * guard_bytes));
+    // With tracking, pages that the program protects belong to one allocation.
+    const std::size_t guard = std::max(guard_bytes, s.tracked_page);
+    const std::size_t padded = (bytes + guard - 1) / guard * guard;
+    auto* const all = static_cast<std::byte*>(std::aligned_alloc(guard, padded + 2 * guard));
     if (all == nullptr) return cudaErrorMemoryAllocation;
-    std::memset(all, guard_value, guard_bytes);
-    std::memset(all + guard_bytes, garbage, bytes);
-    std::memset(all + guard_bytes + bytes, guard_value, padded - bytes + guard_bytes);
-    std::byte* const begin = all + guard_bytes;
-    s.allocations[reinterpret_cast<std::uintptr_t>(begin)] = {begin, bytes, kind, current, true};
+    std::memset(all, guard_value, guard);
+    std::memset(all + guard, garbage, bytes);
+    std::memset(all + guard + bytes, guard_value, padded - bytes + guard);
+    std::byte* const begin = all + guard;
+    s.allocations[reinterpret_cast<std::uintptr_t>(begin)] = {begin, bytes, kind, current, true, guard};
     if (kind == Kind::device) device.used += bytes;
     *memory = begin;
     return cudaSuccess;
 }
 
 bool guards_hold(const Allocation& a) {
-    const std::size_t padded = (a.bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
+    const std::size_t padded = (a.bytes + a.guard - 1) / a.guard * a.guard;
     const auto holds = [](const std::byte* from, const std::byte* to) {
         return std::all_of(from, to, [](std::byte b) { return b == std::byte{guard_value}; });
     };
-    return holds(a.begin - guard_bytes, a.begin) && holds(a.begin + a.bytes, a.begin + padded + guard_bytes);
+    return holds(a.begin - a.guard, a.begin) && holds(a.begin + a.bytes, a.begin + padded + a.guard);
 }
 
 cudaError_t release(void* memory, Kind kind) {
@@ -527,7 +623,7 @@ cudaError_t release(void* memory, Kind kind) {
     s.allocations.erase(reinterpret_cast<std::uintptr_t>(memory));
     if (kind == Kind::device) s.device[static_cast<std::size_t>(allocation.device)].used -= allocation.bytes;
     std::memset(allocation.begin, garbage, allocation.bytes);
-    std::free(allocation.begin - guard_bytes);
+    std::free(allocation.begin - allocation.guard);
     return cudaSuccess;
 }
 
@@ -569,7 +665,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
                 return true;
             };
         }
-        const cudaError_t status = add(handle, cudaGraphNodeTypeMemcpy, "a copy", std::move(run));
+        const auto count = static_cast<std::int64_t>(bytes);
+        const cudaError_t status = add(handle, cudaGraphNodeTypeMemcpy, "a copy", std::move(run), nullptr,
+                                       {.name = {}, .bytes_read = count, .bytes_written = count});
         if (status != cudaSuccess || stream->capture != nullptr) return status;
         waits = waits || kind_of(to_what) == Kind::pageable;
         number = stream->queued;
@@ -581,10 +679,12 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
 cudaError_t fill(void* to, int value, std::size_t bytes, cudaStream_t stream) {
     const Guard guard;
     if (bytes != 0 && find(to, bytes) == nullptr) return cudaErrorInvalidValue;
-    return add(stream, cudaGraphNodeTypeMemset, "a memset", [=] {
-        if (bytes != 0) std::memset(to, value, bytes);
-        return true;
-    });
+    return add(stream, cudaGraphNodeTypeMemset, "a memset",
+               [=] {
+                   if (bytes != 0) std::memset(to, value, bytes);
+                   return true;
+               },
+               nullptr, {.name = {}, .bytes_written = static_cast<std::int64_t>(bytes)});
 }
 
 cudaError_t make_stream(cudaStream_t* handle, unsigned flags) {
@@ -613,7 +713,21 @@ const char* name_of(cudaError_t error) {
         CUPOLA_EMULATOR_NAME(cudaErrorInvalidConfiguration);
         CUPOLA_EMULATOR_NAME(cudaErrorInvalidMemcpyDirection);
         CUPOLA_EMULATOR_NAME(cudaErrorInsufficientDriver);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidDeviceFunction);
         CUPOLA_EMULATOR_NAME(cudaErrorNoDevice);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidKernelImage);
+        CUPOLA_EMULATOR_NAME(cudaErrorNoKernelImageForDevice);
+        CUPOLA_EMULATOR_NAME(cudaErrorECCUncorrectable);
+        CUPOLA_EMULATOR_NAME(cudaErrorNvlinkUncorrectable);
+        CUPOLA_EMULATOR_NAME(cudaErrorUnsupportedPtxVersion);
+        CUPOLA_EMULATOR_NAME(cudaErrorContained);
+        CUPOLA_EMULATOR_NAME(cudaErrorLaunchTimeout);
+        CUPOLA_EMULATOR_NAME(cudaErrorAssert);
+        CUPOLA_EMULATOR_NAME(cudaErrorHardwareStackError);
+        CUPOLA_EMULATOR_NAME(cudaErrorIllegalInstruction);
+        CUPOLA_EMULATOR_NAME(cudaErrorMisalignedAddress);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidAddressSpace);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidPc);
         CUPOLA_EMULATOR_NAME(cudaErrorInvalidDevice);
         CUPOLA_EMULATOR_NAME(cudaErrorInvalidResourceHandle);
         CUPOLA_EMULATOR_NAME(cudaErrorIllegalState);
@@ -647,6 +761,8 @@ const char* meaning_of(cudaError_t error) {
         case cudaErrorInvalidDevice: return "invalid device ordinal";
         case cudaErrorInvalidResourceHandle: return "invalid resource handle";
         case cudaErrorNotReady: return "device not ready";
+        case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+        case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
         case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
@@ -668,27 +784,88 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
     const std::shared_ptr<Stream> queue = find(stream);
     // A kernel must be launched on a stream of the calling thread's device.
     if (queue == nullptr || queue->device != current) return keep(cudaErrorInvalidResourceHandle);
+    if (!has_code()) return keep(cudaErrorNoKernelImageForDevice);
     const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
     if (threads == 0 || threads > max_threads || block.z > max_threads_of_z || grid.x == 0 || grid.y == 0 ||
         grid.z == 0 || grid.x > max_blocks_of_x || grid.y > max_blocks || grid.z > max_blocks)
         return keep(cudaErrorInvalidConfiguration);
     if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project uses dynamic shared memory
-    return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel", [=, body = std::move(body)] {
-        State& s = state();
-        ++s.kernels;
-        s.ran.insert(kernel);
-        const std::string what = run_kernel(kernel, grid, block, s.random.next(), body);
-        if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
-        return true;
-    }));
+    return keep(add(
+        stream, cudaGraphNodeTypeKernel, "a kernel",
+        [=, body = std::move(body)] {
+            State& s = state();
+            ++s.kernels;
+            s.ran.insert(kernel);
+            const std::string what = run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, body);
+            if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
+            constexpr double seconds_of_kernel = 5e-6;
+            s.taken = seconds_of_kernel;
+            return true;
+        },
+        kernel));
 }
 
-void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name) {
+void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name, const LibraryCost& cost) {
     const Guard guard;
-    static_cast<void>(keep(add(stream, cudaGraphNodeTypeKernel, std::move(name), std::move(work))));
+    static_cast<void>(keep(add(stream, cudaGraphNodeTypeKernel, std::move(name), std::move(work), nullptr,
+                               {.name = {},
+                                .bytes_read = cost.bytes_read,
+                                .bytes_written = cost.bytes_written,
+                                .operations = cost.operations,
+                                .is_library = true})));
+}
+
+void misuse(const std::string& message) {
+    const Guard guard;
+    fail(-1, message);
 }
 
 int current_device() { return current; }
+
+void take_seconds(double seconds) { state().taken = seconds; }
+
+namespace {
+void set_behavior(std::map<std::int64_t, EngineBehavior>& all, std::int64_t number,
+                  std::optional<EngineBehavior> behavior) {
+    const Guard guard;
+    if (behavior)
+        all[number] = *behavior;
+    else
+        all.erase(number);
+}
+EngineBehavior behavior_of(const std::map<std::int64_t, EngineBehavior>& all, std::int64_t number, double own) {
+    const Guard guard;
+    const auto found = all.find(number);
+    return found == all.end() ? EngineBehavior{own, false} : found->second;
+}
+}  // namespace
+
+void set_engine_behavior(std::int64_t engine, std::optional<EngineBehavior> behavior) {
+    set_behavior(state().engines, engine, behavior);
+}
+void set_product_behavior(std::int64_t splits, std::optional<EngineBehavior> behavior) {
+    set_behavior(state().products, splits, behavior);
+}
+EngineBehavior engine_behavior(std::int64_t engine, double own_seconds) {
+    return behavior_of(state().engines, engine, own_seconds);
+}
+EngineBehavior product_behavior(std::int64_t splits) {
+    // Two parts are the fastest, three the next.
+    constexpr double of_parts[] = {0, 300e-6, 100e-6, 150e-6};
+    return behavior_of(state().products, splits, of_parts[splits >= 1 && splits <= 3 ? splits : 1]);
+}
+std::int64_t library_calls() {
+    const Guard guard;
+    return state().library_calls;
+}
+void count_library_call() {
+    const Guard guard;
+    ++state().library_calls;
+}
+void set_gpu_name(std::string name) {
+    const Guard guard;
+    state().gpu_name = std::move(name);
+}
 
 void set_devices(int count) {
     const Guard guard;
@@ -697,6 +874,23 @@ void set_devices(int count) {
 void set_multiprocessors(int count) {
     const Guard guard;
     state().multiprocessors = count;
+}
+void set_capability(int major, int minor) {
+    const Guard guard;
+    state().major = major;
+    state().minor = minor;
+}
+void set_driver(int version) {
+    const Guard guard;
+    state().driver = version;
+}
+void set_resident_blocks(int count) {
+    const Guard guard;
+    state().resident_blocks = count;
+}
+void run_only_last(std::uint64_t blocks) {
+    const Guard guard;
+    state().last_blocks = blocks;
 }
 void set_memory(std::size_t bytes) {
     const Guard guard;
@@ -723,8 +917,9 @@ void refuse_captures(bool refuse) {
     const Guard guard;
     state().refuses_captures = refuse;
 }
-void fail_device(int device, std::int64_t after) {
+void fail_device(int device, std::int64_t after, cudaError_t error) {
     const Guard guard;
+    state().failing_error = error;
     state().pieces_until_failure = after;
     state().failing_device = device;
 }
@@ -766,6 +961,29 @@ std::vector<std::string> kernels_that_ran() {
     for (const void* const kernel : state().ran) result.push_back(kernel_name(kernel));
     return result;
 }
+void record_work() {
+    const Guard guard;
+    state().records = true;
+    state().recorded.clear();
+}
+std::vector<std::string> recorded_work() {
+    std::vector<std::string> names;
+    for (RecordedWork& each : recorded_costs()) names.push_back(std::move(each.name));
+    return names;
+}
+std::vector<RecordedWork> recorded_costs() {
+    const Guard guard;
+    state().records = false;
+    return std::exchange(state().recorded, {});
+}
+void track_memory(std::size_t page) {
+    const Guard guard;
+    state().tracked_page = page;
+}
+void set_runs(Runs runs) {
+    const Guard guard;
+    state().runs = runs;
+}
 int overruns() {
     const Guard guard;
     return state().overruns;
@@ -792,27 +1010,38 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-    *version = CUDART_VERSION;
+    const Guard guard;
+    *version = state().driver;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
     const Guard guard;
-    *count = state().count;
+    *count = visible_devices();
+    if (state().driver < CUDART_VERSION / 1000 * 1000) return keep(cudaErrorInsufficientDriver);
     return keep(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 cudaError_t cudaGetDevice(int* device) {
+    const Guard guard;
     *device = current;
-    return cudaSuccess;
+    return kept_unless_failed(cudaSuccess, current);
 }
 cudaError_t cudaSetDevice(int device) {
     const Guard guard;
-    if (device < 0 || device >= state().count) return keep(cudaErrorInvalidDevice);
+    if (device < 0 || device >= visible_devices()) return keep(cudaErrorInvalidDevice);
     current = device;
+    return kept_unless_failed(cudaSuccess, current);
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+    const Guard guard;
+    if (attributes == nullptr || function == nullptr) return keep(cudaErrorInvalidDeviceFunction);
+    if (failed(current) != cudaSuccess) return keep(failed(current));
+    if (!has_code()) return keep(cudaErrorNoKernelImageForDevice);
+    *attributes = {.maxThreadsPerBlock = 1024, .numRegs = 32, .ptxVersion = 90, .binaryVersion = 90};
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
     const Guard guard;
-    if (device < 0 || device >= state().count) return keep(cudaErrorInvalidDevice);
+    if (device < 0 || device >= visible_devices()) return keep(cudaErrorInvalidDevice);
     cudaDeviceProp properties;
     if (const cudaError_t status = cudaGetDeviceProperties(&properties, device); status != cudaSuccess) return status;
     switch (attribute) {
@@ -832,15 +1061,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     const Guard guard;
-    if (device < 0 || device >= state().count) return keep(cudaErrorInvalidDevice);
+    if (device < 0 || device >= visible_devices()) return keep(cudaErrorInvalidDevice);
     *properties = {};
-    std::snprintf(properties->name, sizeof properties->name, "Emulated GPU");
+    std::snprintf(properties->name, sizeof properties->name, "%s", state().gpu_name.c_str());
     properties->totalGlobalMem = state().memory;
     properties->sharedMemPerBlock = std::size_t{48} << 10;
     properties->warpSize = lanes_per_warp;
     properties->maxThreadsPerBlock = 1024;
-    properties->major = 9;
-    properties->minor = 0;
+    properties->major = state().major;
+    properties->minor = state().minor;
     properties->multiProcessorCount = state().multiprocessors;
     properties->maxThreadsPerMultiProcessor = 2048;
     properties->l2CacheSize = 1 << 20;
@@ -868,7 +1097,11 @@ cudaError_t cudaDeviceReset() {
     return cudaSuccess;
 }
 
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaGetLastError() {
+    const Guard guard;
+    const cudaError_t last = std::exchange(last_error, cudaSuccess);
+    return last == cudaSuccess ? failed(current) : last;
+}
 cudaError_t cudaPeekAtLastError() { return last_error; }
 const char* cudaGetErrorName(cudaError_t error) { return name_of(error); }
 const char* cudaGetErrorString(cudaError_t error) {
@@ -887,7 +1120,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
     return keep(allocate(memory, bytes, Kind::device));
 }
-cudaError_t cudaFree(void* memory) { return keep(release(memory, Kind::device)); }
+cudaError_t cudaFree(void* memory) { return kept_unless_failed(release(memory, Kind::device), current); }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
     const Guard guard;
     if (failed(current) != cudaSuccess) return keep(failed(current));
@@ -895,7 +1128,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
     return keep(allocate(memory, bytes, Kind::pinned));
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, cudaHostAllocDefault); }
-cudaError_t cudaFreeHost(void* memory) { return keep(release(memory, Kind::pinned)); }
+cudaError_t cudaFreeHost(void* memory) { return kept_unless_failed(release(memory, Kind::pinned), current); }
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
     const Guard guard;
     if (memory == nullptr || bytes == 0) return keep(cudaErrorInvalidValue);
@@ -931,7 +1164,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     const Guard guard;
     *total = state().memory;
     *free = *total - std::min(*total, state().device[static_cast<std::size_t>(current)].used);
-    return cudaSuccess;
+    return kept_unless_failed(cudaSuccess, current);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     return keep(copy(to, from, bytes, kind, nullptr, true));
@@ -965,7 +1198,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     }
     stream->destroyed = true;  // its queued work still runs
     if (stream->list.empty()) std::erase(state().streams, stream);
-    return cudaSuccess;
+    return kept_unless_failed(cudaSuccess, stream->device);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     std::shared_ptr<Stream> stream;
@@ -1035,6 +1268,19 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
     *device = stream->device;
     return cudaSuccess;
 }
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
+                                                          size_t shared_bytes) {
+    constexpr int max_threads = 2048, max_blocks = 32;
+    const Guard guard;
+    if (blocks == nullptr || kernel == nullptr || threads < 1 || threads > 1024 || shared_bytes != 0)
+        return keep(cudaErrorInvalidValue);
+    if (!has_code()) return keep(cudaErrorNoKernelImageForDevice);
+    const int set = state().resident_blocks;
+    *blocks = set > 0 ? set
+                      : std::min(max_blocks,
+                                 max_threads / ((threads + lanes_per_warp - 1) / lanes_per_warp * lanes_per_warp));
+    return cudaSuccess;
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
     const Guard guard;
     return keep(add(stream, cudaGraphNodeTypeHost, "a function of the host", [=] {
@@ -1055,9 +1301,10 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     const Guard guard;
     if (!exists(event)) return keep(cudaErrorInvalidResourceHandle);
+    const int device = event->device;
     std::erase(state().events, event);
     delete event;
-    return cudaSuccess;
+    return kept_unless_failed(cudaSuccess, device);
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned flags) {
     const Guard guard;

@@ -4,6 +4,7 @@
 // calling thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -11,13 +12,26 @@
 
 namespace cupola::emulator {
 
+/// The bytes of a call's tensors, and its additions and multiplications.
+struct LibraryCost {
+    std::int64_t bytes_read = 0, bytes_written = 0, operations = 0;
+};
+
 /// Queues `work` on `stream` in order, or adds it to the capture of the stream. `work` returns true when it is complete
 /// and false when it must be called again later (a collective that waits for other ranks). It runs later, on any thread,
 /// one piece of work at a time in the process, and several times if it was captured. Messages contain `name`. An error of
 /// the device or of the capture is returned by cudaGetLastError too.
-void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name = {});
+/// `cost` is for the recording of a library's call.
+void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name = {}, const LibraryCost& cost = {});
+
+/// Records a call that CUDA's pages forbid and that no status reports: failure() has the message.
+void misuse(const std::string& message);
 
 /// The device of the calling thread, as in cudaGetDevice.
 int current_device();
+
+/// Called by a piece of work: it takes this time by the clock of the device, which events read, and not the time that the
+/// CPU takes.
+void take_seconds(double seconds);
 
 }  // namespace cupola::emulator

@@ -14,16 +14,16 @@
 #include <thread>
 #include <vector>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
+#include <cupola/io/checkpoint.hpp>
 #include <cupola/nccl.hpp>
 
 #include "../../child_process.hpp"
+#include "../../free_port.hpp"
 #include "../../parallel/largest_difference.hpp"
 
 using namespace cupola;
@@ -74,18 +74,6 @@ std::vector<V> read(const std::string& path) {
     return values;
 }
 
-int free_port() {
-    const int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    REQUIRE(bind(handle, reinterpret_cast<const sockaddr*>(&at), size) == 0);
-    REQUIRE(getsockname(handle, reinterpret_cast<sockaddr*>(&at), &size) == 0);
-    close(handle);
-    return ntohs(at.sin_port);
-}
-
 /// The results of `count` processes, in `folder`; process 0 is killed before step `die_at`.
 std::vector<ChildResult> run_processes(int count, int devices, const std::string& folder, int die_at = -1) {
     const std::string port = text(free_port());
@@ -118,15 +106,10 @@ struct Folder {
     std::string path;
 };
 
-}  // namespace
-
-TEST_CASE("child: a process of a training" * doctest::skip()) {
-    const std::string folder = variable("CUPOLA_TEST_FOLDER");
-    const int die_at = std::atoi(variable("CUPOLA_TEST_DIE_AT").c_str());
-    Batches batches;
+Training::Options options_of(const std::string& folder, int of_replicas, int devices) {
     Training::Options options;
-    options.replicas = replicas;
-    options.devices = std::atoi(variable("CUPOLA_TEST_DEVICES").c_str());
+    options.replicas = of_replicas;
+    options.devices = devices;
     options.batch_size = batch;
     options.other_batch_sizes = {2};
     options.seed = 5;
@@ -135,6 +118,16 @@ TEST_CASE("child: a process of a training" * doctest::skip()) {
     options.averaging.start_seconds = 120;
     options.averaging.step_seconds = 5;
     options.averaging.heartbeat_seconds = 1;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("child: a process of a training" * doctest::skip()) {
+    const std::string folder = variable("CUPOLA_TEST_FOLDER");
+    const int die_at = std::atoi(variable("CUPOLA_TEST_DIE_AT").c_str());
+    Batches batches;
+    Training::Options options = options_of(folder, replicas, std::atoi(variable("CUPOLA_TEST_DEVICES").c_str()));
     Training training(options);
     const ProcessNumber process = training.process();
     std::vector<double> first, all;
@@ -183,6 +176,89 @@ TEST_CASE("1, 2 and 4 processes report all replicas alike, and train the same pa
             CHECK(read<float>(path("values", count, process)) == values);
         }
     }
+}
+
+TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
+    const std::string folder = variable("CUPOLA_TEST_FOLDER"), name = variable("CUPOLA_TEST_NAME"),
+                      from = variable("CUPOLA_TEST_FROM");
+    const int die_at = std::atoi(variable("CUPOLA_TEST_DIE_AT").c_str()),
+              end = std::atoi(variable("CUPOLA_TEST_END").c_str());
+    Batches batches;
+    NcclEnvironment nccl({.name = text(name, '-', variable("MASTER_PORT"))});
+    TrainingState last;
+    nccl.survive([&] {
+        Training::Options options = options_of(folder, nccl.count(), 1);
+        options.averaging.environment = &nccl;
+        options.device = {.deterministic = true, .plan_seconds = 0};  // no plan depends on a time
+        Training training(options);
+        if (nccl.kept() != nullptr)
+            training.restore(*nccl.kept());
+        else if (!from.empty())
+            training.restore(read_checkpoint(from, Net::layers).state);
+        else
+            nccl.keep(training.state());
+        while (training.state().step < end) {
+            if (training.state().step == die_at && nccl.started() == nccl.count()) std::raise(SIGKILL);
+            const StepReport& report = training.step(batches);
+            CHECK(static_cast<int>(report.replicas.size()) == nccl.count());
+            nccl.keep(training.state());
+        }
+        last = training.state();
+        return 0;
+    });
+    write_checkpoint(text(folder, '/', name, '-', nccl.number()), Net::layers, {.state = last});
+}
+
+TEST_CASE(
+    "one of three processes is killed: the others go on from the failed step, with the bits of a training of two from there") {
+    const Folder folder;
+    const auto run = [&](const char* name, int count, int end, int dying, const std::string& from) {
+        const std::string port = text(free_port());
+        std::vector<ChildResult> results(static_cast<std::size_t>(count));
+        std::vector<std::jthread> threads;
+        for (int process = 0; process < count; ++process) {
+            threads.emplace_back([&, process] {
+                results[static_cast<std::size_t>(process)] =
+                    run_in_child("child: a process of a training that goes on",
+                                 {{"RANK", text(process)},
+                                  {"WORLD_SIZE", text(count)},
+                                  {"MASTER_ADDR", "127.0.0.1"},
+                                  {"MASTER_PORT", port},
+                                  {"CUPOLA_TEST_FOLDER", folder.path},
+                                  {"CUPOLA_TEST_NAME", name},
+                                  {"CUPOLA_TEST_FROM", from},
+                                  {"CUPOLA_TEST_END", text(end)},
+                                  {"CUPOLA_TEST_DIE_AT", text(process == dying ? 3 : -1)}});
+            });
+        }
+        threads.clear();
+        for (int process = 0; process < count; ++process) {
+            const ChildResult& each = results[static_cast<std::size_t>(process)];
+            INFO(name, ' ', process, ": ", each.output);
+            CHECK(each.passed == (process != dying));
+        }
+        return results;
+    };
+    const auto state = [&](const char* name, int process) {
+        return read_checkpoint(text(folder.path, '/', name, '-', process), Net::layers).state;
+    };
+    run("before", 3, 3, -1, "");
+    run("two", 2, 6, -1, folder.path + "/before-0");
+    for (const int dying : {0, 1}) {
+        const char* const name = dying == 0 ? "without-0" : "without-1";
+        const auto results = run(name, 3, 6, dying, "");
+        CHECK(results[dying == 0 ? 1 : 0].output.find(text(
+                  "lost of 3 processes: ", dying, "; 2 go on with their replicas from step 3\n")) != std::string::npos);
+        for (const int process : {0, 1}) {
+            CHECK(state(name, process).step == 6);
+            CHECK(state(name, process).parameters == state(name, 1 - process).parameters);
+            CHECK(largest_difference(state(name, process).parameters, state("two", 0).parameters) < 1e-5);
+            CHECK(state(name, process).parameters == state("two", 0).parameters);
+            CHECK(state(name, process).buffers == state("two", 0).buffers);
+            CHECK(state(name, process).optimizer == state("two", 0).optimizer);
+        }
+    }
+    CHECK(state("two", 0).parameters != state("before", 0).parameters);
 }
 
 TEST_CASE("a process of a training is killed: the other's file names step, operation and process") {

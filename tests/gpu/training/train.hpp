@@ -137,6 +137,7 @@ public:
 private:
     [[nodiscard]] static bool has_heads(const Run& run) { return run.model == Model::two_heads; }
     [[nodiscard]] cupola::BatchView batch_of(std::int64_t place, int replica) {
+        if (run_.left_out_place != nowhere && place >= run_.left_out_place) ++place;
         const std::int64_t size = size_of(place, replica);
         if (!healed_ && replica == run_.poisoned_replica) {
             if (place == run_.poisoned_place) return poisoned_.view(0, size);
@@ -162,6 +163,8 @@ private:
 inline void keep(const cupola::StepReport& report, Result& result) {
     result.losses.push_back(report.loss);
     result.samples.push_back(report.samples);
+    result.scales.push_back(report.loss_scale);
+    result.skipped.push_back(report.skipped_steps);
     std::int64_t correct = 0;
     for (const auto& replica : report.replicas) correct += replica.correct;
     result.correct.push_back(correct);
@@ -190,6 +193,8 @@ typename Training::Options options_of(const Run& run, const Optimizer& optimizer
     options.optimizer = optimizer;
     options.moving_average.decay = run.moving_average;
     options.check_every = run.check_every;
+    if (run.loss_scale != 0)
+        options.loss_scale = cupola::LossScale{.initial = run.loss_scale, .interval = run.growth_interval};
     if (run.groups) {
         options.groups = {{.pattern = "norm1.*", .frozen = true},
                           {.pattern = "*.bias", .rate = 2},
@@ -200,7 +205,16 @@ typename Training::Options options_of(const Run& run, const Optimizer& optimizer
         options.loss.data.class_weights = {1, 4, 1, 1, 0.25F, 0, 3, 1, 1, 2};
         options.loss.data.ignored_label = 9;
     }
-    if constexpr (requires { options.device.deterministic; }) options.device.deterministic = true;
+    if constexpr (requires { options.device.deterministic; }) {
+        options.device.deterministic = true;
+        options.device.devices_per_gpu = run.devices_per_gpu;
+    }
+    // Two trainings have the same bits if they have the same plans.
+    if constexpr (requires { options.device.plan_seconds; }) options.device.plan_seconds = 0;
+    if constexpr (requires { options.device.tf32; }) {
+        options.device.tf32 = run.tf32 == Run::Tf32::all;
+        options.device.tf32_convolutions = run.tf32 == Run::Tf32::convolutions;
+    }
     if constexpr (requires { options.device.threads; }) options.device.threads = 1;
     return options;
 }
@@ -301,6 +315,10 @@ Result train(const Run& run, const Optimizer& optimizer) {
     for (int device = 0; device < run.devices; ++device) result.traces.push_back(trace.of(device));
     auto state = training->state();
     result.step = state.step;
+    if (state.loss_scale)
+        result.scale_at_end = {static_cast<double>(state.loss_scale->scale),
+                               static_cast<double>(state.loss_scale->good_steps),
+                               static_cast<double>(state.loss_scale->skipped_steps)};
     result.parameters = std::move(state.parameters);
     result.averages = std::move(state.averages);
     result.buffers = std::move(state.buffers);

@@ -26,7 +26,18 @@ struct ScaledFrozenBody : cupola::InPrecision<Scaled, FrozenBody> {};
 struct ScaledTwoHeads : cupola::InPrecision<Scaled, TwoHeads> {};
 #endif
 
-Result run_on_cuda(const Run& run) {
+namespace {
+
+/// Devices share GPUs if there are fewer.
+Run placed(Run run) {
+    if (run.devices_per_gpu == 0) run.devices_per_gpu = (run.devices + gpus() - 1) / gpus();
+    return run;
+}
+
+}  // namespace
+
+Result run_on_cuda(const Run& chosen) {
+    const Run run = placed(chosen);
 #ifdef CUPOLA_TEST_NCCL
     if (run.average == Average::nccl) {
         const auto by_nccl = [&]<class Net, class Loss = TheLoss>() {
@@ -41,9 +52,16 @@ Result run_on_cuda(const Run& run) {
     return run_on<cupola::Cuda, cupola::impl::CudaPinned>(run);
 }
 
-Result fit_on_cuda(const Run& run) { return fit_on<cupola::Cuda, cupola::impl::CudaPinned>(run); }
+Result fit_on_cuda(const Run& run) { return fit_on<cupola::Cuda, cupola::impl::CudaPinned>(placed(run)); }
 
 int gpus() { return cupola::cuda_devices(); }
+bool has_nccl() {
+#ifdef CUPOLA_TEST_NCCL
+    return true;
+#else
+    return false;
+#endif
+}
 
 #ifdef CUPOLA_TEST_EMULATED
 bool emulated() { return true; }

@@ -45,6 +45,8 @@ struct Run {
     Average average = Average::concat_mean;
     Statistics statistics = Statistics::first;
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
+    /// On `Cuda`: the devices that share a GPU; 0 for as few as the machine allows.
+    int devices_per_gpu = 0;
     std::int64_t batch = 8, steps = 10;
     double rate = 0.05, momentum = 0, moving_average = 0;
     /// The rate is multiplied by it after each step.
@@ -60,6 +62,13 @@ struct Run {
     int poisoned_replica = 0;
     /// The place of the batch with an invalid label in sample 2.
     std::int64_t mislabelled_place = nowhere;
+    /// The place that is passed over: batches from it on are those of the next place.
+    std::int64_t left_out_place = nowhere;
+    /// Where a dynamic loss scale begins, and after how many steps it grows; 0 for that of the precision.
+    double loss_scale = 0;
+    int growth_interval = 2000;
+    /// Whether `Cuda` uses TF32: for nothing, for convolutions, or for products too.
+    enum class Tf32 : std::uint8_t { none, convolutions, all } tf32 = Tf32::none;
     /// The place whose batch throws a DataError.
     std::int64_t failing_place = nowhere;
     /// The step after which a new training continues from the state; `moved_always`: after every step.
@@ -84,6 +93,9 @@ struct Result {
     /// One entry per step.
     std::vector<double> losses{};
     std::vector<std::int64_t> correct{}, samples{};
+    /// The loss scale of each step, and the number of the steps up to it that were skipped.
+    std::vector<double> scales{};
+    std::vector<std::int64_t> skipped{};
     std::vector<Floats> gradients{}, starts{}, inspected{};
     /// One entry per replica, at the end.
     std::vector<Floats> replica_gradients{};
@@ -92,6 +104,8 @@ struct Result {
     std::vector<double> activations{};
     /// The state at the end.
     std::int64_t step = 0;
+    /// The loss scale's: the scale, the steps since it changed, and those that were skipped; empty without one.
+    std::vector<double> scale_at_end{};
     Floats parameters{}, averages{}, buffers{};
     std::vector<Floats> optimizer{};
     std::vector<Floats> device_parameters{};
@@ -126,8 +140,10 @@ struct Result {
 
 /// Whether the CPU has the instructions that a network in bfloat16 needs.
 [[nodiscard]] bool host_has_bfloat16();
-/// The number of GPUs.
+/// The number of GPUs. NCCL needs as many as the training has devices.
 [[nodiscard]] int gpus();
+/// Whether this program was built with NCCL; otherwise Average::nccl stands for ConcatMean.
+[[nodiscard]] bool has_nccl();
 
 // For emulated GPUs only.
 

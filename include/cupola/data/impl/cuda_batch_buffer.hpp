@@ -15,21 +15,21 @@ namespace cupola::inline CUPOLA_ABI::impl {
 /// One batch: the next one overwrites it, in the stream's order, once what was queued before has read it.
 class CudaBatchBuffer {
 public:
-    /// Makes room on the context's GPU, unless there is.
+    /// Makes room for the context's device, unless there is.
     void provide(const CudaContext& context, std::int64_t batch_size, const Columns& columns) {
-        if (ordinal_ == context.ordinal()) return;
+        if (place_ == context.place()) return;
         const auto scope = context.team();
         memory_ = CudaArena(batch_bytes(columns, batch_size), "the samples of a batch");
         columns_ = columns;
         batch_size_ = batch_size;
-        ordinal_ = context.ordinal();
+        place_ = context.place();
     }
     /// Valid until the buffer is moved.
     [[nodiscard]] BatchSpan span() { return batch_in(memory_.data(), columns_, batch_size_); }
     [[nodiscard]] BatchView view(std::int64_t size) { return span().view(size); }
 
 private:
-    int ordinal_ = -1;
+    CudaContext::Place place_;
     CudaArena memory_;
     Columns columns_;
     std::int64_t batch_size_ = 0;

@@ -25,10 +25,10 @@ public:
     /// The images on the context's GPU. The first call for a GPU copies them there and waits. Throws OutOfMemory.
     [[nodiscard]] ImagesOnDevice on(CudaContext& context) {
         const std::scoped_lock lock(mutex_);
-        const auto ordinal = static_cast<std::size_t>(context.ordinal());
-        if (ordinal >= copies_.size()) copies_.resize(ordinal + 1);
-        if (copies_[ordinal] == nullptr) copies_[ordinal] = std::make_unique<Copy>(copy(context));
-        const Copy& made = *copies_[ordinal];
+        const auto gpu = static_cast<std::size_t>(context.gpu());
+        if (gpu >= copies_.size()) copies_.resize(gpu + 1);
+        if (copies_[gpu] == nullptr) copies_[gpu] = std::make_unique<Copy>(copy(context));
+        const Copy& made = *copies_[gpu];
         const Shape& shape = images_->sample_shape();
         return {reinterpret_cast<const std::uint8_t*>(made.pixels.data()),
                 reinterpret_cast<const std::int32_t*>(made.labels.data()), static_cast<std::int32_t>(shape.height()),

@@ -3,6 +3,7 @@
 // Ownership and errors for the C interface of CUDA's runtime.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -17,7 +18,8 @@ namespace impl {
 /// The calling thread's device, for a message; -1 if CUDA does not know it.
 [[nodiscard, gnu::cold]] inline int current_cuda_device() {
     int device = -1;
-    return cudaGetDevice(&device) == cudaSuccess ? device : -1;
+    cudaGetDevice(&device);  // returns the error of a lost device, and writes its number
+    return device;
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda(std::string_view library, std::string_view call,
@@ -26,12 +28,40 @@ namespace impl {
         text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning));
 }
 
-/// Throws DeviceError with the call, the device, and the code's name and meaning.
-inline void check_cuda(cudaError_t status, std::string_view call) {
-    if (status == cudaSuccess) [[likely]]
-        return;
+/// Whether an error is one after which every call for the device fails in this process: that of a kernel that was queued
+/// before, or of the GPU itself.
+[[nodiscard, gnu::cold]] inline bool loses_device(cudaError_t status) {
+    switch (status) {
+        case cudaErrorECCUncorrectable:
+        case cudaErrorNvlinkUncorrectable:
+        case cudaErrorContained:
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorAssert:
+        case cudaErrorHardwareStackError:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
+        case cudaErrorLaunchFailure: return true;
+        default: return false;
+    }
+}
+
+/// For a call whose device is not that of the calling thread: throws as check_cuda does, and names `device`.
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda_error(cudaError_t status, std::string_view call,
+                                                                    int device) {
     cudaGetLastError();  // the error is reported here, and not by the next launch
-    throw_cuda("CUDA", call, cudaGetErrorName(status), cudaGetErrorString(status));
+    const std::string message = text("CUDA's ", call, " failed on device ", device, " with ", cudaGetErrorName(status),
+                                     ": ", cudaGetErrorString(status));
+    if (loses_device(status)) throw DeviceLost(message);
+    throw DeviceError(message);
+}
+
+/// Throws DeviceError with the call, the device, and the code's name and meaning; DeviceLost if the device cannot be used again.
+inline void check_cuda(cudaError_t status, std::string_view call) {
+    if (status != cudaSuccess) [[unlikely]]
+        throw_cuda_error(status, call, current_cuda_device());
 }
 
 /// Owns one object of these libraries. `destroy` is the C function that frees it; its result is ignored.

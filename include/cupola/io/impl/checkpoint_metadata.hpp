@@ -17,6 +17,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
@@ -39,7 +40,8 @@ namespace impl {
 
 inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
                                   optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas",
-                                  frozen_key = "cupola.frozen", inputs_key = "cupola.inputs";
+                                  frozen_key = "cupola.frozen", inputs_key = "cupola.inputs",
+                                  loss_scale_key = "cupola.loss_scale";
 
 /// Whether an optimiser's state may have this name, which becomes a part of the names of tensors.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -87,6 +89,11 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
                                          {std::string(version_key), std::string(checkpoint_version)},
                                          {std::string(step_key), text(checkpoint.state.step)},
                                          {std::string(optimizer_states_key), std::move(states)}};
+    if (const auto& scale = checkpoint.state.loss_scale) {
+        require_loss_scale(*scale, checkpoint.state.step);
+        metadata.emplace_back(loss_scale_key, text(exact_text(static_cast<double>(scale->scale)), ' ',
+                                                   scale->good_steps, ' ', scale->skipped_steps));
+    }
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1;
     if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
     if (std::string frozen = frozen_names(layers); !frozen.empty())
@@ -108,6 +115,31 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     require<DataError>(error == std::errc() && end == digits.data() + digits.size() && number >= min && number <= max,
                        file.path(), " has the ", what, " '", shown(digits), "', which is not a valid ", what);
     return number;
+}
+
+/// "32768 12 3": the scale, the steps since it changed, and those that were skipped.
+[[nodiscard]] inline LossScaleState parse_loss_scale(const SafetensorsFile& file, std::string_view value) {
+    const auto refuse = [&] {
+        throw DataError(text(file.path(), " has the loss scale '", shown(value), "', which is not a valid loss scale"));
+    };
+    LossScaleState state;
+    const char *at = value.data(), *const end = at + value.size();
+    const auto read = [&](auto& number) {
+        const auto [stop, error] = std::from_chars(at, end, number);
+        if (error != std::errc()) refuse();
+        at = stop;
+    };
+    const auto space = [&] {
+        if (at == end || *at != ' ') refuse();
+        ++at;
+    };
+    read(state.scale);
+    space();
+    read(state.good_steps);
+    space();
+    read(state.skipped_steps);
+    if (at != end) refuse();
+    return state;
 }
 
 /// The optimiser's states that the file has, by their names alone.
@@ -196,6 +228,8 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
         } else if (key == step_key) {
             checkpoint.state.step = parse_number(file, value, "step", 0, std::numeric_limits<std::int64_t>::max());
             has_step = true;
+        } else if (key == loss_scale_key) {
+            checkpoint.state.loss_scale = parse_loss_scale(file, value);
         } else if (key == replicas_key) {
             // Each has a tensor at least.
             const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
@@ -210,8 +244,16 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     // A single wrong byte in the checksum's name would otherwise switch the check off.
     require<DataError>(!checkpoint.resumable || (file.has_checksum() && has_step), file.path(),
                        " is damaged: it lacks its checksum or its step");
-    if (checkpoint.resumable) return;
+    if (checkpoint.resumable) {
+        try {
+            if (checkpoint.state.loss_scale) require_loss_scale(*checkpoint.state.loss_scale, checkpoint.state.step);
+        } catch (const InvalidArgument& error) {
+            throw DataError(text(file.path(), " cannot be used: ", error.what()));
+        }
+        return;
+    }
     checkpoint.state.step = 0;
+    checkpoint.state.loss_scale.reset();
     checkpoint.state.optimizer.clear();
     checkpoint.state.other_replicas.clear();
 }

@@ -34,9 +34,11 @@ public:
     void bind(std::byte* memory) { memory_ = memory; }
     [[nodiscard]] std::size_t bytes() const { return places_.bytes; }
 
+    [[nodiscard]] T* place_of_batch() const { return inputs_ == 0 ? nullptr : reinterpret_cast<T*>(memory_); }
     [[nodiscard]] const T* batch(const float*) const { return reinterpret_cast<const T*>(memory_); }
     const T* convert_batch(Context& context, const float* batch) const {
-        Convert::run(context, batch, reinterpret_cast<T*>(memory_), inputs_);
+        // Joined with those of the weights before.
+        Convert::run_joined(context, batch, reinterpret_cast<T*>(memory_), inputs_);
         return this->batch(batch);
     }
     [[nodiscard]] const float* output(const PlanOutput& end, const T*) const {
@@ -74,6 +76,7 @@ public:
     void bind(std::byte*) {}
     [[nodiscard]] std::size_t bytes() const { return 0; }
 
+    [[nodiscard]] float* place_of_batch() const { return nullptr; }
     [[nodiscard]] const float* batch(const float* batch) const { return batch; }
     const float* convert_batch(Context&, const float* batch) const { return batch; }
     [[nodiscard]] const float* output(const PlanOutput&, const float* own) const { return own; }

@@ -67,10 +67,12 @@ const float* Plan<Device, T>::forward(Context& context, const PlanInputs& batch,
     check_context(context);
     check_buffers(key, buffers);
     require_columns(batch);
-    const T* const samples = ends_.convert_batch(context, batch.input());
+    const T* const samples =
+        buffers.batch_is_converted ? ends_.batch(batch.input()) : ends_.convert_batch(context, batch.input());
     run_forward(
         0, nodes_.size(),
         {.batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers});
+    if (buffers.keeps_outputs) return nullptr;
     return convert_outputs(context, samples);
 }
 
@@ -89,9 +91,9 @@ void Plan<Device, T>::convert_output_gradients(Context& context) {
 
 template <class Device, class T>
 void Plan<Device, T>::backward(Context& context, const PlanInputs& batch, const float* parameters, float* gradients,
-                               const RngKey& key, bool accumulate, BucketReady ready) {
+                               const RngKey& key, bool accumulate, BucketReady ready, bool own_gradients) {
     check_context(context);
-    convert_output_gradients(context);
+    if (!own_gradients) convert_output_gradients(context);
     run_backward(infos_.size(), lowest_,
                  {.batch = ends_.batch(batch.input()),
                   .columns = batch.columns(),
@@ -169,6 +171,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
       nodes_(layers.size()),
       saved_at_(layers.size()),
       packed_at_(layers.size()),
+      sums_at_(layers.size()),
       discarded_at_(layers.size()),
       all_reduces_(layers.size()),
       outputs_(layers.size()) {
@@ -225,6 +228,22 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     }
     all_reduces_.keep_first(all_reduces);
     if (backward) find_buckets();
+    std::fill(sums_at_.begin(), sums_at_.end(), no_sums);
+    if (backward) find_gradient_sums();
+}
+
+template <class Device, class T>
+void Plan<Device, T>::find_gradient_sums() {
+    for (std::size_t i = 1; i < infos_.size(); ++i) {
+        // What the mask of a ReLU is moved to is the only reader of the value.
+        if (!infos_[i].applies_relu_mask_of_previous || infos_[i].reads != i || !has_backward(i) ||
+            !has_backward(i - 1))
+            continue;
+        const std::int64_t parts = nodes_[i]->gradient_sum_parts();
+        if (parts == 0 || !nodes_[i - 1]->reads_gradient_sums()) continue;
+        sums_at_[i] = bytes_.saved;
+        bytes_.saved += aligned(static_cast<std::size_t>(parts * infos_[i].input.channels()) * sizeof(float));
+    }
 }
 
 template <class Device, class T>
@@ -332,6 +351,12 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
     const NodeInfo& info = infos_[i];
     const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
     args.output_gradient = gradient(gradient_entry(infos_, i + 1));
+    const auto sums_of = [&](std::size_t node) -> ChannelSums {
+        if (node >= infos_.size() || sums_at_[node] == no_sums) return {};
+        return {reinterpret_cast<float*>(saved_ + sums_at_[node]), nodes_[node]->gradient_sum_parts()};
+    };
+    args.input_gradient_sums = sums_of(i);
+    args.output_gradient_sums = sums_of(i + 1);
     if (needs_gradient(info.reads)) args.input_gradient = gradient(input_gradient_entry(infos_, i, false));
     if (info.also_reads != no_value && needs_gradient(info.also_reads)) {
         args.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));

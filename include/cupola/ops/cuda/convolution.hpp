@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolution on `Cuda` by cuDNN's graph interface, with bias and ReLU in the same call. Plans are chosen in the
-// constructor: CudaOptions sets the rules, and may contain the choices of another run.
+// constructor, by their time on the GPU: CudaOptions sets the rules, and may contain the choices of another run.
 //
 // In float, weights and their gradients are used in place. In bfloat16 and in half, cuDNN 9.19 requires the weights and
 // the bias in the same type, and returns the gradient of the weights in it: `prepare` rounds the former, `backward`
 // widens the latter.
+//
+// Where an input in bfloat16 or half has fewer than 8 channels, forward may pad it and the weights to 8, in one kernel: this
+// is chosen if it takes less time than any plan without padding or, where nothing is timed, if cuDNN ranks the tensor cores
+// first for the padded convolution only.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +19,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/activation.hpp>
@@ -23,6 +28,9 @@
 #include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/impl/convolution_kernels.cuh>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
+#include <cupola/ops/cuda/impl/joined_gradients.cuh>
+#include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/pad_channels.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -39,37 +47,43 @@ public:
           outputs_(build.batch * build.output.size()),
           rows_(build.batch * shape.height.output * shape.width.output, shape.out_channels) {
         const CudaContext& context = build.context;
-        const impl::CudnnTarget target{.handle = context.cudnn(),
-                                       .device_name = impl::cuda_device_name(context.ordinal())};
-        const impl::EngineRules rules =
-            impl::convolution_rules(element_type_of<T>, context.options().tf32, context.options().deterministic);
-        PlanChoices* const choices = context.options().plan_choices.get();
-        const auto plan = [&](impl::ConvolutionDirection direction) {
+        const impl::CudnnTarget target{.handle = context.cudnn(), .device_name = context.gpu_name()};
+        impl::EngineRules rules =
+            impl::convolution_rules(element_type_of<T>, context.options().tf32 || context.options().tf32_convolutions,
+                                    context.options().deterministic);
+        rules.max_workspace = std::min(rules.max_workspace, context.max_workspace());
+        const impl::PlanTrial trial{.stream = context.stream(), .seconds = context.options().plan_seconds};
+        const auto problem_of = [&](impl::ConvolutionDirection direction) {
             impl::ConvolutionProblem problem{direction, build.batch, shape, element_type_of<T>, relu_};
             // cuDNN's engines with a ReLU require a bias before it: zeros where there is none.
             problem.shape.bias = adds_bias();
-            return std::move(impl::plan_convolution(target, problem, rules, choices).plan);
+            return problem;
         };
-        forward_ = plan(impl::ConvolutionDirection::forward);
+        const auto plan = [&](impl::ConvolutionDirection direction) {
+            return std::move(
+                impl::plan_convolution(target, problem_of(direction), rules, &context.plan_choices(), trial).plan);
+        };
+        plan_forward(context, target, problem_of(impl::ConvolutionDirection::forward), rules, trial);
         if (!build.training) return;
         if (build.parameter_gradients) backward_weights_ = plan(impl::ConvolutionDirection::backward_weights);
         if (build.input_gradient) backward_data_ = plan(impl::ConvolutionDirection::backward_data);
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
-        const std::size_t workspace = std::max(
-            {forward_.workspace_bytes(), backward_weights_.workspace_bytes(), backward_data_.workspace_bytes()});
-        if (!backward_weights_) return {.packed = packed_weights_bytes() + packed_bias_bytes(), .scratch = workspace};
+        const std::size_t forward = padded_bytes() + forward_.workspace_bytes(),
+                          backward = std::max(backward_weights_.workspace_bytes(), backward_data_.workspace_bytes());
         return {.packed = packed_weights_bytes() + packed_bias_bytes(),
-                .scratch = gradient_bytes() + std::max(workspace, shape_.bias ? rows_.partial_bytes() : 0)};
+                .scratch = std::max(forward, backward + (backward_weights_ ? gradient_bytes() + partial_bytes() : 0))};
     }
+
+    [[nodiscard]] bool reads_gradient_sums() const { return shape_.bias && backward_weights_ && !mask_; }
 
     /// Rounds the weights and the bias. Called once per change of the parameters.
     void prepare(const ForwardArgs<Cuda, T>& args) {
         if constexpr (!std::same_as<T, float>) {
-            Convert<Cuda>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed), weights_);
+            Convert<Cuda>::run_joined(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed), weights_);
             if (shape_.bias)
-                Convert<Cuda>::run(args.context, args.parameters[1], packed_bias(args), shape_.out_channels);
+                Convert<Cuda>::run_joined(args.context, args.parameters[1], packed_bias(args), shape_.out_channels);
         }
         if (adds_bias() && !shape_.bias) {
             impl::check_cuda(cudaMemsetAsync(packed_bias(args), 0, packed_bias_bytes(), args.context.stream()),
@@ -78,30 +92,79 @@ public:
     }
 
     void forward(const ForwardArgs<Cuda, T>& args) {
-        const std::array<const void*, 4> pointers{args.input, weights(args), args.output,
-                                                  adds_bias() ? bias(args) : nullptr};
-        forward_.run(args.context.cudnn(), args.scratch, std::span(pointers).first(adds_bias() ? 4 : 3));
+        std::array<const void*, 4> pointers{args.input, weights(args), args.output, adds_bias() ? bias(args) : nullptr};
+        if (padded_) {
+            pointers[0] = args.scratch;
+            pointers[1] = args.scratch + padded_input_bytes();
+            queue_padding(args.context, args.input, weights(args), args.scratch, args.scratch + padded_input_bytes());
+        }
+        forward_.run(args.context.cudnn(), args.scratch + padded_bytes(),
+                     std::span(pointers).first(adds_bias() ? 4 : 3));
     }
+    /// Whether forward pads the channels.
+    [[nodiscard]] bool pads() const { return padded_; }
 
     void backward(const BackwardArgs<Cuda, T>& args) {
         const CudaContext& context = args.context;
         const bool trains(backward_weights_);
-        std::byte* const workspace = args.scratch + (trains ? gradient_bytes() : 0);
-        if (shape_.bias && trains) {
-            impl::mask_and_sum_rows(context, rows_, mask_ ? args.output : nullptr, args.output_gradient,
-                                    args.accumulate, args.parameter_gradients[1], workspace);
-        } else if (mask_) {
+        std::byte* const partial = args.scratch + gradient_bytes();
+        std::byte* const workspace = args.scratch + (trains ? gradient_bytes() + partial_bytes() : 0);
+        const bool sums = shape_.bias && trains;
+        // Written by the operation that has written the gradient, with the mask.
+        const ChannelSums& given = args.output_gradient_sums;
+        if (sums && given.parts == 0) {
+            impl::mask_and_sum_slabs(context, rows_, mask_ ? args.output : nullptr, args.output_gradient,
+                                     reinterpret_cast<float*>(partial));
+        } else if (!sums && mask_) {
             impl::relu_backward(context, args.output, args.output_gradient, args.output_gradient, outputs_);
         }
-
-        if (trains) write_weight_gradient(args, workspace);
         if (args.input_gradient != nullptr) {
             backward_data_.run(context.cudnn(), workspace,
                                std::array<const void*, 3>{args.input_gradient, weights(args), args.output_gradient});
         }
+        // Last, so that what follows the library's calls is one kernel.
+        if (trains) write_weight_gradient(args, workspace);
+        if (sums) {
+            const bool own = given.parts == 0;
+            impl::queue_slab_sums(context, own ? reinterpret_cast<const float*>(partial) : given.partial,
+                                  own ? rows_.slabs : given.parts, shape_.out_channels, args.accumulate,
+                                  args.parameter_gradients[1]);
+        }
     }
 
 private:
+    [[gnu::cold]] void plan_forward(const CudaContext& context, const impl::CudnnTarget& target,
+                                    const impl::ConvolutionProblem& problem, const impl::EngineRules& rules,
+                                    const impl::PlanTrial& trial) {
+        std::vector<impl::PlanVariant> variants;
+        variants.push_back(impl::convolution_variant(target, problem, rules));
+        const auto pad = [&](std::span<const void* const> tensors) {
+            const std::size_t plain = adds_bias() ? 4 : 3;
+            queue_padding(context, tensors[plain], tensors[plain + 1], const_cast<void*>(tensors[0]),
+                          const_cast<void*>(tensors[1]));
+        };
+        if (!std::same_as<T, float> && shape_.in_channels < impl::padded_channels<T>) {
+            padded_input_rows_ = problem.batch * shape_.height.input * shape_.width.input;
+            impl::ConvolutionProblem wide = problem;
+            wide.shape.in_channels = impl::padded_channels<T>;
+            const std::vector<std::size_t> plain = impl::tensor_bytes(problem);
+            padded_ = true;
+            variants.push_back(
+                impl::convolution_variant(target, wide, rules, {plain[0], plain[1]}, padded_bytes(), pad));
+        }
+        impl::ChosenPlan chosen =
+            impl::plan_convolution(target, problem, rules, variants, &context.plan_choices(), trial);
+        padded_ = chosen.variant == 1;
+        forward_ = std::move(chosen.plan);
+    }
+    void queue_padding(const CudaContext& context, const void* input, const void* weights, void* padded_input,
+                       void* padded_weights) const {
+        const impl::PadChannels<T> pad{
+            {static_cast<const T*>(input), static_cast<T*>(padded_input), padded_input_rows_},
+            {static_cast<const T*>(weights), static_cast<T*>(padded_weights), weights_ / shape_.in_channels},
+            shape_.in_channels};
+        impl::launch(context, pad.size(), pad);
+    }
     void write_weight_gradient(const BackwardArgs<Cuda, T>& args, std::byte* workspace) {
         const CudaContext& context = args.context;
         float* const gradient = args.parameter_gradients[0];
@@ -109,25 +172,29 @@ private:
         void* const computed = in_place ? static_cast<void*>(gradient) : static_cast<void*>(args.scratch);
         backward_weights_.run(context.cudnn(), workspace,
                               std::array<const void*, 3>{args.input, computed, args.output_gradient});
-        if (!in_place) {
-            const auto* const from = reinterpret_cast<const T*>(args.scratch);
-            if (args.accumulate) {
-                for_each_element(context, weights_, impl::AddElement{}, gradient, from);
-            } else {
-                Convert<Cuda>::run(context, from, gradient, weights_);
-            }
-        }
+        if (!in_place)
+            impl::queue_widened_gradient(context, reinterpret_cast<const T*>(args.scratch), gradient, weights_,
+                                         args.accumulate);
     }
     [[nodiscard]] bool adds_bias() const { return shape_.bias || relu_; }
     [[nodiscard]] bool bias_is_packed() const { return adds_bias() && (!std::same_as<T, float> || !shape_.bias); }
     [[nodiscard]] std::size_t packed_weights_bytes() const {
         return std::same_as<T, float> ? 0 : aligned(static_cast<std::size_t>(weights_) * sizeof(T));
     }
+    /// The padded input and weights in the scratch memory, in this order.
+    [[nodiscard]] std::size_t padded_input_bytes() const {
+        return padded_ ? aligned(impl::PaddedRows<T>::bytes(padded_input_rows_)) : 0;
+    }
+    [[nodiscard]] std::size_t padded_bytes() const {
+        return padded_ ? padded_input_bytes() + aligned(impl::PaddedRows<T>::bytes(weights_ / shape_.in_channels)) : 0;
+    }
     [[nodiscard]] std::size_t packed_bias_bytes() const {
         return bias_is_packed() ? aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(T)) : 0;
     }
     /// The place where cuDNN writes the weights' gradient when it cannot write into the arena.
     [[nodiscard]] std::size_t gradient_bytes() const { return aligned(static_cast<std::size_t>(weights_) * sizeof(T)); }
+
+    [[nodiscard]] std::size_t partial_bytes() const { return shape_.bias ? aligned(rows_.partial_bytes()) : 0; }
 
     [[nodiscard]] T* packed_bias(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<T*>(args.packed + packed_weights_bytes());
@@ -142,8 +209,8 @@ private:
     }
 
     ConvolutionShape shape_;
-    bool relu_, mask_;
-    std::int64_t weights_, outputs_;
+    bool relu_, mask_, padded_ = false;
+    std::int64_t weights_, outputs_, padded_input_rows_ = 0;
     impl::RowSlabs rows_;
     impl::CudnnPlan forward_, backward_weights_, backward_data_;
 };

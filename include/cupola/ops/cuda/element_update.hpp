@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of an optimiser's formula on `Cuda`: one kernel or, for a formula with a measure, three: the measure with
-// its sums, the rate computed from them, and the update. The host never waits: the rate stays on the device. The sums
-// are added in an order that depends only on the count.
+// The kernels of an optimiser's formula on `Cuda`: one kernel for consecutive segments and the moving averages after them or,
+// for a formula with a measure, three per segment: the measure with its sums, the rate computed from them, and the update.
+// The host never waits: the rate stays on the device. The sums are added in an order that depends only on the count.
 #pragma once
 
-#include <cstddef>
+#include <concepts>
 #include <cstdint>
-#include <utility>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/joined_updates.cuh>
 #include <cupola/ops/cuda/impl/launch_update.cuh>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/element_update.hpp>
@@ -26,16 +26,22 @@ struct ElementUpdate<Cuda> {
                     const FormulaState<F>& state, std::int64_t count) {
         if (count <= 0) return;
         const impl::ConstantsOf<UpdateConstants<F>> k = impl::placed_constants(context, constants);
-        float* rate = nullptr;
-        if constexpr (MeasuringFormula<F>) {
-            rate = impl::result_of_sum<float>(context);
-            impl::reduce_update<impl::TwoSums>(context, count, impl::MeasureAt<F>{k, w, gradient, state},
-                                               impl::RateTo<F>{k, rate});
-        }
         bool packs = impl::aligned_for_packs(w);
         if constexpr (impl::UpdateAt<F>::takes_gradient) packs = packs && impl::aligned_for_packs(gradient);
         for (const float* const arena : state.arena) packs = packs && impl::aligned_for_packs(arena);
-        impl::launch_update(context, count, packs, impl::UpdateAt<F>{k, w, gradient, state, rate});
+        if constexpr (MeasuringFormula<F>) {
+            auto* const rate = impl::result_of_sum<float>(context);
+            impl::reduce_update<impl::TwoSums>(context, count, impl::MeasureAt<F>{k, w, gradient, state},
+                                               impl::RateTo<F>{k, rate});
+            impl::launch_update(context, count, packs, impl::UpdateAt<F>{k, w, gradient, state, rate});
+        } else {
+            if constexpr (std::same_as<F, impl::MovingAverageFormula>) {
+                auto* const updates = context.joined_as<impl::JoinedUpdatesBase>();
+                if (updates != nullptr && updates->add_averages(k, w, gradient, count)) return;
+            }
+            if (!context.joined<impl::JoinedUpdates<F>>().takes(w)) context.launch_joined();
+            context.joined<impl::JoinedUpdates<F>>().add({k, w, gradient, state, nullptr}, count, packs);
+        }
     }
 };
 

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/divisor.hpp>
 #include <cupola/ops/cuda/impl/formula_elements.hpp>
+#include <cupola/ops/cuda/impl/joined_conversions.cuh>
+#include <cupola/ops/cuda/impl/joined_updates.cuh>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
@@ -24,6 +27,17 @@ template <class Formula, class... E>
 void for_each_element(const CudaContext& context, std::int64_t count, const Formula& formula, E*... arrays) {
     impl::launch_packs<16 / std::min({sizeof(E)...})>(context, count, impl::aligned_for_packs(arrays...),
                                                       impl::ElementsAt<Formula, E...>{formula, {{arrays}...}});
+}
+
+/// A conversion from float that is joined with others, or with the update of what is converted.
+template <impl::CudaElement T>
+    requires(!std::same_as<T, float>)
+void join_conversion(const CudaContext& context, const float* from, T* to, std::int64_t count) {
+    if (count <= 0) return;
+    auto* const updates = context.joined_as<impl::JoinedUpdatesBase>();
+    if (updates != nullptr && updates->add_rounded(from, to, count)) return;
+    if (!context.joined<impl::JoinedConversions<T>>().takes_more()) context.launch_joined();
+    context.joined<impl::JoinedConversions<T>>().add(from, to, count);
 }
 
 namespace impl {

@@ -16,6 +16,8 @@ namespace impl {
 
 template <class T>
 struct FromBytesAt {
+    static constexpr bool indexes_own_array = true;
+
     BytesShape shape;
     const std::uint8_t* x;
     T* y;

@@ -146,9 +146,10 @@ public:
     void prepare(const ForwardArgs<Cuda, T>& args)
         requires(rounds)
     {
-        Convert<Cuda>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed),
-                           shape_.in_features * shape_.out_features);
-        if (shape_.bias) Convert<Cuda>::run(args.context, args.parameters[1], packed_bias(args), shape_.out_features);
+        Convert<Cuda>::run_joined(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed),
+                                  shape_.in_features * shape_.out_features);
+        if (shape_.bias)
+            Convert<Cuda>::run_joined(args.context, args.parameters[1], packed_bias(args), shape_.out_features);
     }
 
     void forward(const ForwardArgs<Cuda, T>& args) {
@@ -164,11 +165,19 @@ public:
 
     void backward(const BackwardArgs<Cuda, T>& args) {
         const bool bias = shape_.bias && parameter_gradients_;
-        if (mask_ || bias) {
+        const auto mask_and_sum = [&] {
             impl::queue_bias_gradient<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
                                          bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
                                          args.accumulate);
-        }
+        };
+        // The products read what is masked; a sum alone waits for the mask of the layer before.
+        if (mask_) mask_and_sum();
+        multiply(args);
+        if (bias && !mask_) mask_and_sum();
+    }
+
+private:
+    void multiply(const BackwardArgs<Cuda, T>& args) {
         float* const weight_gradient = args.parameter_gradients[0];
         if (!parameter_gradients_) {
             // The layer is frozen.
@@ -190,7 +199,6 @@ public:
         }
     }
 
-private:
     [[nodiscard]] std::size_t packed_bias_offset() const {
         return aligned(static_cast<std::size_t>(shape_.in_features * shape_.out_features) * sizeof(T));
     }

@@ -30,6 +30,11 @@ public:
           mask_(build.applies_relu_mask_of_previous),
           saves_(build.training) {}
 
+    [[nodiscard]] std::int64_t gradient_sum_parts() const {
+        const bool sums = impl::norm_in_chunks(norm_) && impl::sums_channels(pooling_.channels);
+        return sums ? impl::gradient_sum_parts(inputs_) : 0;
+    }
+
     [[nodiscard]] MemoryNeeds needs() const {
         return {.saved = saves_ ? static_cast<std::size_t>(outputs_) : 0,
                 .scratch = impl::norm_in_chunks(norm_) ? 0 : static_cast<std::size_t>(inputs_) * sizeof(T)};
@@ -50,7 +55,7 @@ public:
         if (!impl::norm_in_chunks(norm_)) {
             T* const gradient = reinterpret_cast<T*>(args.scratch);
             impl::max_pool_backward<T, std::uint8_t>(args.context, pooling_, batch_, args.output_gradient,
-                                                     offsets(args), gradient);
+                                                     offsets(args), gradient, {});
             return impl::norm_backward(args.context, norm_, inputs_ / norm_.channels, args.input, gradient,
                                        args.input_gradient, mask_);
         }
@@ -76,8 +81,8 @@ private:
     template <int radius>
     void launch_backward(const BackwardArgs<Cuda, T>& args) const {
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
-        impl::launch(
-            args.context, extents.inputs(batch_),
+        impl::launch_summed<impl::norm_chunk>(
+            args.context, extents.inputs(batch_), pooling_.channels, args.input_gradient_sums,
             impl::LrnThenPoolBackward<T, radius>{extents, impl::NormFormula(norm_), args.input, args.output_gradient,
                                                  offsets(args), args.input_gradient, mask_});
     }

@@ -26,10 +26,15 @@ public:
         : pooling_(pooling),
           norm_(norm),
           batch_(build.batch),
+          inputs_(build.batch * build.input.size()),
           outputs_(build.batch * build.output.size()),
           mask_(build.applies_relu_mask_of_previous),
           saves_(build.training),
           pooled_bytes_(aligned(static_cast<std::size_t>(outputs_) * sizeof(T))) {}
+
+    [[nodiscard]] std::int64_t gradient_sum_parts() const {
+        return impl::sums_channels(pooling_.channels) ? impl::gradient_sum_parts(inputs_) : 0;
+    }
 
     [[nodiscard]] MemoryNeeds needs() const {
         if (!saves_) return {.scratch = impl::norm_in_chunks(norm_) ? 0 : pooled_bytes_};
@@ -53,7 +58,7 @@ public:
         impl::norm_backward(args.context, norm_, outputs_ / norm_.channels, pooled(args), args.output_gradient,
                             gradient, false);
         impl::max_pool_backward<T, std::uint8_t>(args.context, pooling_, batch_, gradient, offsets(args),
-                                                 args.input_gradient);
+                                                 args.input_gradient, args.input_gradient_sums);
     }
 
 private:
@@ -80,7 +85,7 @@ private:
 
     PoolingShape pooling_;
     LocalResponseNormShape norm_;
-    std::int64_t batch_, outputs_;
+    std::int64_t batch_, inputs_, outputs_;
     bool mask_, saves_;
     std::size_t pooled_bytes_;
 };

@@ -46,16 +46,19 @@ void max_pool_forward(const CudaContext& context, const PoolingShape& shape, std
     }
 }
 
+/// With the sums of dx, where they have parts.
 template <class T, class Offset>
 void max_pool_backward(const CudaContext& context, const PoolingShape& shape, std::int64_t batch, const T* dy,
-                       const Offset* offsets, T* dx) {
+                       const Offset* offsets, T* dx, const ChannelSums& sums) {
     constexpr int n = pack_size<T>;
     const bool packs = shape.channels % n == 0 && aligned_for_packs(dy, offsets, dx);
     const PoolExtents extents(shape, packs ? n : 1);
     if (packs) {
-        launch(context, extents.inputs(batch), MaxPoolBackward<T, n, Offset>{extents, dy, offsets, dx});
+        launch_summed<n>(context, extents.inputs(batch), shape.channels, sums,
+                         MaxPoolBackward<T, n, Offset>{extents, dy, offsets, dx});
     } else {
-        launch(context, extents.inputs(batch), MaxPoolBackward<T, 1, Offset>{extents, dy, offsets, dx});
+        launch_summed<1>(context, extents.inputs(batch), shape.channels, sums,
+                         MaxPoolBackward<T, 1, Offset>{extents, dy, offsets, dx});
     }
 }
 
@@ -69,9 +72,15 @@ public:
     Pooling(const BuildContext<Cuda, T>& build, const PoolingShape& shape)
         : shape_(shape),
           batch_(build.batch),
+          inputs_(build.batch * build.input.size()),
           outputs_(build.batch * build.output.size()),
           mask_(build.applies_relu_mask_of_previous),
           saves_(build.training) {}
+
+    [[nodiscard]] std::int64_t gradient_sum_parts() const {
+        const bool sums = shape_.kind == PoolingKind::max && impl::sums_channels(shape_.channels);
+        return sums ? impl::gradient_sum_parts(inputs_) : 0;
+    }
 
     [[nodiscard]] MemoryNeeds needs() const {
         if (!saves_ || shape_.kind != PoolingKind::max) return {};
@@ -102,7 +111,8 @@ private:
     template <class Offset>
     void maxima_backward(const BackwardArgs<Cuda, T>& args) const {
         impl::max_pool_backward(args.context, shape_, batch_, args.output_gradient,
-                                reinterpret_cast<const Offset*>(args.saved), args.input_gradient);
+                                reinterpret_cast<const Offset*>(args.saved), args.input_gradient,
+                                args.input_gradient_sums);
     }
     void means(const ForwardArgs<Cuda, T>& args) const {
         const bool packs = shape_.channels % n == 0 && impl::aligned_for_packs(args.input, args.output);
@@ -118,7 +128,7 @@ private:
     }
 
     PoolingShape shape_;
-    std::int64_t batch_, outputs_;
+    std::int64_t batch_, inputs_, outputs_;
     bool mask_, saves_;
 };
 

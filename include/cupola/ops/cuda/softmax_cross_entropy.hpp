@@ -205,6 +205,12 @@ public:
     SoftmaxCrossEntropy(std::int64_t classes, float label_smoothing)
         : SoftmaxCrossEntropy(CrossEntropySettings{.classes = classes, .label_smoothing = label_smoothing}) {}
 
+    /// The same loss of outputs in another type.
+    template <impl::CudaElement U>
+    [[nodiscard]] auto in_type() const {
+        return SoftmaxCrossEntropy<Cuda, U, Targets>(settings_);
+    }
+
     /// Queues the loss of the rows of `batch` samples; `gradient` is written if it is not null. `report` is written when
     /// the work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums are in the
     /// context's memory.

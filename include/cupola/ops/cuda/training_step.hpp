@@ -2,67 +2,161 @@
 //
 // The work of a training step on `Cuda` beside its network and its optimiser: numbers that change from step to step,
 // the batch, the gradients' weighted sum and mean, and the values that the host reads. Each function queues one kernel
-// on the context's stream, and waits for nothing.
+// on the context's stream, and waits for nothing; a mean and the sums of squares after it are joined.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <type_traits>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/queue.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/algorithms.hpp>
+#include <cupola/ops/cuda/impl/joined_gradients.cuh>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
 #include <cupola/ops/cuda/impl/step_elements.hpp>
+#include <cupola/ops/cuda/impl/step_sums.cuh>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+inline void Cuda::require_code(const CudaContext& context) {
+    const auto scope = context.team();
+    impl::require_code(impl::strided_kernel<impl::CopyToPinned<impl::PinnedUnit>>);
+}
+
 namespace impl {
 
-/// *to = value, which is passed as a kernel's argument, so that the host may change its own copy at once.
+/// Writes, and the batch after them, that wait to be launched together.
+struct JoinedWrites {
+    /// Whether `words` words at `to` can be written by the same kernel as the others: none of them is written twice.
+    [[nodiscard]] bool takes(const std::uint32_t* to, int words) const {
+        if (takes_batch || values.writes == WriteWords::max_writes || values.words + words > WriteWords::max_words)
+            return false;
+        return !writes(to, words);
+    }
+    void add(std::uint32_t* to, const void* from, int words) {
+        std::memcpy(values.word + values.words, from, static_cast<std::size_t>(words) * sizeof(std::uint32_t));
+        values.words += words;
+        values.write[values.writes++] = {to, values.words};
+    }
+    /// Whether one of the writes changes one of `words` words at `at`.
+    [[nodiscard]] bool writes(const void* at, int words) const {
+        const auto* const first = static_cast<const std::uint32_t*>(at);
+        int begin = 0;
+        for (int k = 0; k < values.writes; ++k) {
+            const WriteWords::Write& each = values.write[k];
+            if (first < each.to + (each.end - begin) && each.to < first + words) return true;
+            begin = each.end;
+        }
+        return false;
+    }
+
+    void launch(const CudaContext& context) const {
+        if (!takes_batch) {
+            impl::launch(context, values.words, values);
+        } else if (packs) {
+            const WriteWordsAndTake<4> each{values, TakeBatch<4>(batch)};
+            impl::launch(context, values.words + each.batch.threads(), each);
+        } else {
+            impl::launch(context, values.words + batch.threads(), WriteWordsAndTake<1>{values, batch});
+        }
+    }
+
+    WriteWords values{};
+    bool takes_batch = false, packs = false;
+    TakeBatch<1> batch{};
+};
+
+/// Words at `to` become those at `from`, which are passed as a kernel's argument, so that the host may change them at once. Joined
+/// with other writes, and with a batch that is taken next.
+inline void queue_words(const CudaContext& context, std::uint32_t* to, const void* from, int words) {
+    if (!context.joined<JoinedWrites>().takes(to, words)) context.launch_joined();
+    context.joined<JoinedWrites>().add(to, from, words);
+}
+
+/// *to = value, in the same way.
 template <class V>
 void queue_set(const CudaContext& context, V* to, const V& value) {
-    static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= SetBytes::max_bytes);
-    launch(context, 1, SetTo<V>{to, value});
+    static_assert(std::is_trivially_copyable_v<V> && sizeof(V) % sizeof(std::uint32_t) == 0 &&
+                  sizeof(V) <= WriteWords::max_words * sizeof(std::uint32_t));
+    queue_words(context, reinterpret_cast<std::uint32_t*>(to), &value,
+                static_cast<int>(sizeof(V) / sizeof(std::uint32_t)));
 }
 
 /// Copies the step's constants to the place from which kernels read them, in the same way.
 inline void queue_constants(const CudaContext& context, const StepConstants& constants) {
+    constexpr std::size_t word = sizeof(std::uint32_t), at_once = WriteWords::max_words / 2 * word;
     const std::span<const std::byte> values = constants.values();
-    for (std::size_t begin = 0; begin < values.size(); begin += SetBytes::max_bytes) {
-        const std::size_t bytes = std::min(values.size() - begin, SetBytes::max_bytes);
-        SetBytes set;
-        set.to = reinterpret_cast<SetBytes::Unit*>(constants.on_device() + begin);
-        std::memcpy(set.unit, values.data() + begin, bytes);
-        launch(context, static_cast<std::int64_t>(bytes / sizeof(SetBytes::Unit)), set);
+    for (std::size_t begin = 0; begin < values.size(); begin += at_once) {
+        const std::size_t bytes = std::min(values.size() - begin, at_once);
+        queue_words(context, reinterpret_cast<std::uint32_t*>(constants.on_device() + begin), values.data() + begin,
+                    static_cast<int>(bytes / word));
     }
 }
 
-/// Copies the columns of `to` out of a batch that has them, in the device's memory or pinned, unless *healthy is 0.
-inline void queue_take_batch(const CudaContext& context, const BatchView& batch, const BatchSpan& to,
-                             const std::int32_t* healthy) {
+/// The same of the version that the device chooses, of all `versions.count` in `values`, one after another; in kernels of their own.
+inline void queue_constants(const CudaContext& context, const StepConstants& constants,
+                            const ConstantsVersions& versions, std::span<const std::byte> values) {
+    constexpr std::size_t word = sizeof(std::uint32_t);
+    const auto count = static_cast<std::size_t>(versions.count);
+    const std::size_t each = values.size() / count, most = WriteWordsOfVersion::max_words / count * word;
+    for (std::size_t begin = 0; begin < each; begin += most) {
+        const std::size_t bytes = std::min(each - begin, most);
+        WriteWordsOfVersion write;
+        write.to = reinterpret_cast<std::uint32_t*>(constants.on_device() + begin);
+        write.counter = versions.counter;
+        write.base = versions.base;
+        write.versions = versions.count;
+        write.words = static_cast<std::int64_t>(bytes / word);
+        for (std::size_t v = 0; v < count; ++v)
+            std::memcpy(write.word + v * bytes / word, values.data() + v * each + begin, bytes);
+        launch(context, write.words, write);
+    }
+}
+
+/// Copies the columns of `to` out of a batch that has them, in the device's memory or pinned, unless *healthy is 0; in the kernel
+/// of the writes before. The column "input", of floats, is also rounded to `rounded`, unless that is null.
+template <class T = BFloat16>
+void queue_take_batch(const CudaContext& context, const BatchView& batch, const BatchSpan& to,
+                      const std::int32_t* healthy, T* rounded = nullptr) {
     TakeBatch<1> each{};
     each.healthy = healthy;
-    for (const ColumnSpec& column : to.columns()) {
+    bool packs = aligned_for_packs(rounded);
+    const auto add = [&](const ColumnSpec& column) {
         constexpr std::int64_t word = sizeof(std::int32_t);
         const auto* const from = static_cast<const std::byte*>(batch.data(batch.columns().place_of(column.name)));
         const std::int64_t bytes = batch.size * static_cast<std::int64_t>(column.bytes());
         const std::int64_t words = reinterpret_cast<std::uintptr_t>(from) % word == 0 ? bytes / word : 0;
         each.column[each.columns++] = {from, to.data(static_cast<std::size_t>(&column - to.columns().begin())), words,
                                        bytes - words * word};
+    };
+    if (rounded != nullptr) {
+        if constexpr (std::same_as<T, BFloat16>) {
+            each.in_bfloat16 = rounded;
+        } else {
+            each.in_half = rounded;
+        }
+        add(*to.columns().find(input_column));
     }
-    if (aligned_for_packs(each.column[0].from, each.column[0].to)) {
-        const TakeBatch<4> packs(each);
-        launch(context, packs.threads(), packs);
-    } else {
-        launch(context, each.threads(), each);
+    for (const ColumnSpec& column : to.columns()) {
+        if (rounded == nullptr || column.name != input_column) add(column);
     }
+    packs = packs && aligned_for_packs(each.column[0].from, each.column[0].to);
+    const auto& written = context.joined<JoinedWrites>();
+    if (written.takes_batch || written.writes(healthy, 1)) context.launch_joined();
+    auto& joined = context.joined<JoinedWrites>();
+    joined.takes_batch = true;
+    joined.packs = packs;
+    joined.batch = each;
 }
 
 /// The arguments of a sum, except its place.
@@ -100,18 +194,23 @@ void queue_weighted_sum(const CudaContext& context, std::span<const float* const
 }
 
 /// Makes the gradient not finite if the loss is not: an invalid label, or a logit of -infinity, may leave a finite
-/// gradient.
-inline void queue_poison(const CudaContext& context, const double* loss, float* gradient) {
-    launch(context, 1, PoisonBy{loss, gradient});
+/// gradient. The same once *failed is not 0, where `failed` is not null.
+inline void queue_poison(const CudaContext& context, const double* loss, float* gradient,
+                         const std::int32_t* failed = nullptr) {
+    if (!context.joined<JoinedGradients>().takes_loss()) context.launch_joined();
+    context.joined<JoinedGradients>().set_loss(loss, failed, gradient);
 }
 
-/// mean = sums / *count, with the same bits where *count is 1; `mean` may be `sums`. *healthy becomes 0 if an element
-/// or the count is not finite, and otherwise is unchanged.
+/// mean = sums / (*count * *loss_scale), with the same bits where that is 1; `mean` may be `sums`. *healthy becomes 0 if an
+/// element or the count is not finite, and otherwise is unchanged. A null `loss_scale` is 1.
 inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count,
-                       std::span<float> mean, std::int32_t* healthy, const ops::RowsOfMean& rows = {}) {
-    launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()),
-                              aligned_for_packs(sums.data(), mean.data()),
-                              MeanAt{sums.data(), count, mean.data(), healthy, rows});
+                       std::span<float> mean, std::int32_t* healthy, const ops::RowsOfMean& rows = {},
+                       const float* loss_scale = nullptr) {
+    if (mean.empty()) return;
+    if (!context.joined<JoinedStepSums>().takes_mean()) context.launch_joined();
+    context.joined<JoinedStepSums>().set_mean(MeanAt{sums.data(), count, loss_scale, mean.data(), healthy, rows},
+                                              static_cast<std::int64_t>(mean.size()),
+                                              aligned_for_packs(sums.data(), mean.data()));
 }
 
 /// Copies `bytes` from the device to pinned memory of the host, which may read them once an event recorded after this
@@ -122,8 +221,8 @@ inline void queue_copy_to_pinned(const CudaContext& context, const void* from, v
         launch(context, static_cast<std::int64_t>(bytes / sizeof(Unit)),
                CopyToPinned<Unit>{units, static_cast<Unit*>(pinned_to)});
     };
-    if (either % sizeof(SetBytes::Unit) == 0) {
-        copy(static_cast<const SetBytes::Unit*>(from));
+    if (either % sizeof(PinnedUnit) == 0) {
+        copy(static_cast<const PinnedUnit*>(from));
     } else {
         copy(static_cast<const std::byte*>(from));
     }
@@ -135,16 +234,26 @@ namespace ops {
 
 template <>
 struct TrainingStep<Cuda> {
-    static void poison(const CudaContext& context, const double* loss, float* gradient) {
-        impl::queue_poison(context, loss, gradient);
+    static void poison(const CudaContext& context, const double* loss, float* gradient,
+                       const std::int32_t* failed = nullptr) {
+        impl::queue_poison(context, loss, gradient, failed);
+    }
+    static void scale(const CudaContext& context, std::span<float> values, double factor, const float* by) {
+        impl::launch_elementwise<float>(context, static_cast<std::int64_t>(values.size()),
+                                        impl::aligned_for_packs(values.data()),
+                                        impl::ScaleByAt{values.data(), factor, by});
     }
     static void weighted_sum(const CudaContext& context, std::span<const float* const> rows,
                              std::span<const float> weights, std::span<float> to) {
         impl::queue_weighted_sum(context, rows, weights, to);
     }
     static void mean(const CudaContext& context, std::span<const float> sums, const float* divisor,
-                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {}) {
-        impl::queue_mean(context, sums, divisor, mean, healthy, rows);
+                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {},
+                     const float* loss_scale = nullptr) {
+        impl::queue_mean(context, sums, divisor, mean, healthy, rows, loss_scale);
+    }
+    static void update_loss_scale(const CudaContext& context, const LossScaleUpdate& update) {
+        impl::launch(context, 1, update);
     }
     static void weigh(const CudaContext& context, std::span<const LossReport> reports, double scale, float* divisor) {
         launch(context, 1,
@@ -159,7 +268,9 @@ struct TrainingStep<Cuda> {
         launch(context, 1, sum);
     }
     static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
-        queue_sum_of_squares(context, values, to);
+        const auto count = static_cast<std::int64_t>(values.size());
+        if (!context.joined<impl::JoinedStepSums>().takes_sum(count)) context.launch_joined();
+        context.joined<impl::JoinedStepSums>().add_sum(context, values.data(), count, to);
     }
     static void all_finite(const CudaContext& context, std::span<const float> values, std::int32_t* to) {
         queue_all_finite(context, values, to);

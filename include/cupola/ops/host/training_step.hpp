@@ -22,13 +22,19 @@ namespace ops {
 
 template <>
 struct TrainingStep<Host> {
-    static void poison(const HostContext&, const double* loss, float* gradient) {
-        if (!std::isfinite(*loss)) *gradient = std::numeric_limits<float>::quiet_NaN();
+    static void poison(const HostContext&, const double* loss, float* gradient, const std::int32_t* failed = nullptr) {
+        if (!std::isfinite(*loss) || (failed != nullptr && *failed != 0))
+            *gradient = std::numeric_limits<float>::quiet_NaN();
+    }
+    static void scale(const HostContext& context, std::span<float> values, double factor, const float* by) {
+        cupola::scale(context, values, factor * static_cast<double>(*by));
     }
     static void weighted_sum(const HostContext& context, std::span<const float* const> rows,
                              std::span<const float> weights, std::span<float> to);
     static void mean(const HostContext& context, std::span<const float> sums, const float* divisor,
-                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {});
+                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {},
+                     const float* loss_scale = nullptr);
+    static void update_loss_scale(const HostContext&, const LossScaleUpdate& update) { update(0); }
     static void weigh(const HostContext&, std::span<const LossReport> reports, double scale, float* divisor) {
         double weight = 0;
         for (const LossReport& each : reports) weight += each.weight;
@@ -75,8 +81,8 @@ CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, 
 
 CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::span<const float> sums,
                                             const float* divisor, std::span<float> mean, std::int32_t* healthy,
-                                            const RowsOfMean& rows) {
-    const float by = *divisor;
+                                            const RowsOfMean& rows, const float* loss_scale) {
+    const float by = loss_scale == nullptr ? *divisor : *divisor * *loss_scale;
     if (by != 1.0F || mean.data() != sums.data()) {
         for_each_block(context, static_cast<std::int64_t>(mean.size()), [&](std::int64_t begin, std::int64_t end) {
             const float* const from = sums.data();

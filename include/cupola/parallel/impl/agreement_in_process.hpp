@@ -47,6 +47,8 @@ public:
     void break_off(int, std::int64_t, const std::string&) {}
     /// The gradient of each replica's update is its device's average.
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    /// The divisor of the average of a device, in its memory.
+    [[nodiscard]] const float* divisor_of(int, std::byte* block) const { return StatusBlock::divisor(block); }
     void after_update(int, std::int64_t) {}
     /// Returns when no queued work runs any more, whether it succeeded or not; on the device's thread.
     void end(int device);
@@ -137,7 +139,7 @@ void AgreementInProcess<D, T>::queue_divisor(int device, std::int64_t samples) {
     double weight = 0;
     for (const double each : weights_) weight += each;
     // As weigh() of a single device computes it.
-    const double divisor = set_.network().loss_scale / static_cast<double>(samples) * weight;
+    const double divisor = set_.constant_loss_scale() / static_cast<double>(samples) * weight;
     queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(divisor));
 }
 

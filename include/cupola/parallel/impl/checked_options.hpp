@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
@@ -25,6 +26,7 @@ struct CommonOptions {
     std::int64_t evaluation_batch_size = 0;
     int gradient_accumulation_steps = 1;
     int check_every = 0;
+    LossScale loss_scale = LossScale::constant(1);
     std::span<const NamedInitializer> initializers{};
     std::span<const ParameterGroup> groups{};
     /// The name of the optimiser's type where it does not use a segment's factors; empty where it does.
@@ -54,6 +56,9 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
     require(o.gradient_accumulation_steps >= 1 && o.gradient_accumulation_steps <= limit,
             "gradient_accumulation_steps must be 1 to ", limit, ", not ", o.gradient_accumulation_steps);
     require(o.check_every >= 0, "check_every must be 0 (never) or more steps, not ", o.check_every);
+    const char* const problem = o.loss_scale.problem();
+    require(problem == nullptr, "a loss scale ", problem == nullptr ? "" : problem, "; it is ",
+            description_of(o.loss_scale));
     for (const NamedInitializer& named : o.initializers) {
         bool found = false;
         for (std::size_t layer = 0; layer < layers.size(); ++layer) {

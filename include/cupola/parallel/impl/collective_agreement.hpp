@@ -47,13 +47,17 @@ public:
         std::vector<int> first, ordinals;
         for (int device = 0; device < set.device_count(); ++device) {
             first.push_back(set.first_replica(device));
-            ordinals.push_back(set.context(device).ordinal());
+            if constexpr (requires { set.context(device).gpu(); })
+                ordinals.push_back(set.context(device).gpu());
+            else
+                ordinals.push_back(set.context(device).ordinal());
         }
-        collective_ = std::make_unique<Collective>(policy, CollectiveSetup{.devices = set.device_count(),
-                                                                           .first_replicas = first,
-                                                                           .ordinals = ordinals,
-                                                                           .elements = set.network().trained_elements,
-                                                                           .loss_scale = set.network().loss_scale});
+        collective_ = std::make_unique<Collective>(
+            policy, CollectiveSetup{.devices = set.device_count(),
+                                    .first_replicas = first,
+                                    .ordinals = ordinals,
+                                    .elements = set.network().trained_elements,
+                                    .loss_scale = static_cast<float>(set.constant_loss_scale())});
         set.threads().run([&](int device) {
             collective_->join(device, *set_.at(device).queue, set_.context(device), set_.rank_blocks(device));
             rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
@@ -78,7 +82,7 @@ public:
             rows.collect(set_, set_.first_replica(device), set_.first_replica(device + 1), samples, step);
             StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
             if (set_.weighted()) {
-                if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.network().loss_scale); });
+                if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.constant_loss_scale()); });
                 shape.weight_here = StatusBlock::divisor(state.queue->status());
             }
             collective_->begin(device, *state.queue, set_.context(device), shape);
@@ -103,10 +107,13 @@ public:
             ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
                                        static_cast<std::int64_t>(average.size()));
         ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, StatusBlock::healthy(block),
-                                         set_.rows_of_mean(device));
+                                         set_.rows_of_mean(device), set_.scale_on_device(device));
     }
 
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    [[nodiscard]] const float* divisor_of(int device, std::byte*) const {
+        return sums_[static_cast<std::size_t>(device)].divisor;
+    }
     void after_update(int, std::int64_t) {}
 
 private:

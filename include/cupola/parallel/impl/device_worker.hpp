@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -87,6 +88,11 @@ public:
     };
     [[nodiscard]] Taken take_plan(const PlanOptions& options, const float* parameters, std::size_t workspace = 0);
 
+    /// The plan of training that ran last in the first workspace, if it packs weights; null otherwise.
+    [[nodiscard]] Plan<Device, T>* last_packing_plan();
+    /// The weights of last_packing_plan() have been packed from `parameters`.
+    void set_packed(const float* parameters);
+
     /// The plan that computes every layer's output, in memory of its own that is kept from its first use on.
     [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(MakePlan make, std::int64_t batch);
 
@@ -113,7 +119,7 @@ private:
     };
     struct Workspace {
         typename Device::Arena arena;
-        const BatchPlan* last = nullptr;
+        BatchPlan* last = nullptr;
     };
 
     [[nodiscard]] float* copy_of(typename Device::Arena& arena, int copy) {
@@ -125,6 +131,8 @@ private:
     [[nodiscard, gnu::cold]] const float* in_float(const T* values, std::int64_t elements);
 
     [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t workspace);
+    /// Makes a plan again whose scratch memory is what does not fit the arena, of algorithms that need less.
+    [[gnu::cold]] void fit_scratch(std::unique_ptr<BatchPlan>& made, MakePlan make, std::size_t available);
 
     std::unique_ptr<Context> context_;
     /// The plans, each of which has the next.
@@ -144,12 +152,21 @@ private:
 template <class Device, class T>
 DeviceWorker<Device, T>::DeviceWorker() = default;
 template <class Device, class T>
-DeviceWorker<Device, T>::~DeviceWorker() = default;
+DeviceWorker<Device, T>::~DeviceWorker() {
+    // A plan holds objects of libraries that are destroyed on their device.
+    if constexpr (requires { context_->team(std::nothrow); }) {
+        if (context_ == nullptr) return;
+        const auto team = context_->team(std::nothrow);
+        inspection_.reset();
+        first_.reset();
+    }
+}
 
 template <class Device, class T>
 void DeviceWorker<Device, T>::start(int ordinal, int devices, const typename Device::Options& options) {
     context_ = std::make_unique<Context>(ordinal, options);
     context_->own_thread(devices);
+    if constexpr (requires { Device::require_code(*context_); }) Device::require_code(*context_);
 }
 
 template <class Device, class T>
@@ -159,6 +176,7 @@ void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options
     std::unique_ptr<BatchPlan>* last = &first_;
     while (*last != nullptr) last = &(*last)->next;
     last->reset(new BatchPlan{make(*context_, options), workspace});
+    if (!workspaces_.empty()) fit_scratch(*last, make, workspaces_[workspace].arena.size());
     Plan<Device, T>& plan = (*last)->plan;
     const PlanBytes& bytes = plan.bytes();
     if (bytes.total() > largest_.total()) largest_ = bytes;
@@ -168,6 +186,23 @@ void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options
                          options.batch == 1 ? " sample needs " : " samples needs ", ByteCount{bytes.total()},
                          ", and the arena has ", ByteCount{arena.size()});
     plan.bind(arena.data());
+}
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::fit_scratch([[maybe_unused]] std::unique_ptr<BatchPlan>& made,
+                                          [[maybe_unused]] MakePlan make, [[maybe_unused]] std::size_t available) {
+    if constexpr (requires { context_->set_max_workspace(std::size_t{}); }) {
+        const PlanBytes& bytes = made->plan.bytes();
+        if (bytes.total() <= available || bytes.total() - bytes.scratch > available) return;
+        const std::size_t limit = context_->max_workspace();
+        context_->set_max_workspace(available - (bytes.total() - bytes.scratch));
+        try {
+            made.reset(new BatchPlan{make(*context_, made->plan.options()), made->workspace});
+        } catch (const DeviceError&) {
+            // There is nothing that needs less: the caller reports the plan that it has.
+        }
+        context_->set_max_workspace(limit);
+    }
 }
 
 template <class Device, class T>
@@ -250,6 +285,20 @@ const float* DeviceWorker<Device, T>::in_float(const T* values, std::int64_t ele
         ops::Convert<Device>::run(*context_, values, to, elements);
         return to;
     }
+}
+
+template <class Device, class T>
+Plan<Device, T>* DeviceWorker<Device, T>::last_packing_plan() {
+    BatchPlan* const last = workspaces_[0].last;
+    if (last == nullptr || !last->plan.options().training || last->plan.bytes().packed == 0) return nullptr;
+    return &last->plan;
+}
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::set_packed(const float* parameters) {
+    BatchPlan& last = *workspaces_[0].last;
+    last.prepared = version_;
+    last.packed_from = parameters;
 }
 
 template <class Device, class T>

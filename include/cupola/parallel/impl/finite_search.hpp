@@ -37,7 +37,12 @@ struct SearchedReplica {
 template <class D, class T>
 class FiniteSearch {
 public:
-    FiniteSearch(ReplicaSet<D, T>& set, std::int64_t step, int parts) : set_(set), step_(step), parts_(parts) {}
+    /// `scale` is the loss scale of the step.
+    FiniteSearch(ReplicaSet<D, T>& set, std::int64_t step, int parts, float scale)
+        : set_(set), step_(step), parts_(parts) {
+        if (set.loss_scale().dynamic)
+            under_ = text(" (the loss scale is ", scale, ", and its minimum ", set.loss_scale().minimum, ")");
+    }
 
     /// Throws DivergedError for the first replica whose loss or gradient is not finite. Shared statistics make the losses
     /// of all replicas NaN: the origin is the replica whose own batch contains one.
@@ -59,6 +64,8 @@ private:
     ReplicaSet<D, T>& set_;
     std::int64_t step_;
     int parts_;
+    /// The loss scale, where it is dynamic, for the message.
+    std::string under_{};
     /// With several processes, what was found for each replica.
     FixedArray<std::string> found_;
 };
@@ -75,9 +82,9 @@ void FiniteSearch<D, T>::throw_first(std::span<const SearchedReplica> replicas) 
             where = text("every output is finite; the gradient of ", parameter_at(replicas[r].not_finite_element),
                          " is not");
         if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
-        throw_diverged(step_, text("the gradient of replica ", r, " is not finite"), where, replica);
+        throw_diverged(step_, text("the gradient of replica ", r, " is not finite", under_), where, replica);
     }
-    throw_diverged(step_, "the averaged gradient is not finite", {}, -1);
+    throw_diverged(step_, "the averaged gradient is not finite" + under_, {}, -1);
 }
 
 template <class D, class T>
@@ -100,7 +107,7 @@ void FiniteSearch<D, T>::throw_loss(std::span<const SearchedReplica> replicas) {
         where = origin.part == origin.last_part ? shown_origin(std::move(where))
                                                 : text("it is that of batch ", origin.part + 1, " of ", parts_);
     }
-    throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total), where, found);
+    throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total, under_), where, found);
 }
 
 template <class D, class T>

@@ -22,6 +22,9 @@
 #ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX 1
 #endif
+#if !__has_include(<mpi.h>)
+#error "cupola/parallel/mpi.hpp needs Open MPI: configure Cupola with -DCUPOLA_MPI=ON, and link to cupola::mpi"
+#endif
 #include <mpi.h>
 
 #include <cupola/core/error.hpp>

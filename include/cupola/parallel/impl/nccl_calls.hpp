@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -20,6 +21,11 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
+
+#if NCCL_VERSION_CODE >= 22700
+/// Weak, because the library that is loaded may be older than the header.
+extern "C" [[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
+#endif
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -47,6 +53,24 @@ struct NcclCalls {
     ncclResult_t finalize(ncclComm_t of) { return ncclCommFinalize(of); }
     ncclResult_t destroy(ncclComm_t of) { return ncclCommDestroy(of); }
     ncclResult_t abort(ncclComm_t of) { return ncclCommAbort(of); }
+    /// Why communicators cannot be shrunk; empty if they can.
+    [[nodiscard, gnu::cold]] std::string cannot_shrink() {
+#if NCCL_VERSION_CODE >= 22700
+        if (&ncclCommShrink != nullptr) return {};
+        return "ncclCommShrink needs NCCL 2.27, and the library that the program has loaded is older";
+#else
+        return "ncclCommShrink needs NCCL 2.27, and the program was compiled for an older one";
+#endif
+    }
+    /// `made` is the communicator of all ranks but those of `lost`. What is queued on `of` ends.
+    ncclResult_t shrink([[maybe_unused]] ncclComm_t of, [[maybe_unused]] std::vector<int>& lost,
+                        [[maybe_unused]] ncclComm_t* made, [[maybe_unused]] ncclConfig_t* config) {
+#if NCCL_VERSION_CODE >= 22700
+        return ncclCommShrink(of, lost.data(), static_cast<int>(lost.size()), made, config, NCCL_SHRINK_ABORT);
+#else
+        return ncclInvalidUsage;
+#endif
+    }
     const char* meaning(ncclResult_t result) { return ncclGetErrorString(result); }
     const char* last_error(ncclComm_t of) { return ncclGetLastError(of); }
     cudaError_t device(int* device) { return cudaGetDevice(device); }

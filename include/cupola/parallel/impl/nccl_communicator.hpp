@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,8 +36,9 @@ namespace impl {
 template <class Calls = NcclCalls>
 class NcclCommunicators : private NcclRanks<Calls> {
     using Ranks = NcclRanks<Calls>;
+    using Ranks::aborted, Ranks::check, Ranks::check_alive, Ranks::expire, Ranks::fail, Ranks::failure,
+        Ranks::while_alive;
     using Ranks::beats_, Ranks::calls_, Ranks::limits_, Ranks::mine_, Ranks::ranks_;
-    using Ranks::check, Ranks::check_alive, Ranks::expire, Ranks::fail, Ranks::failure, Ranks::while_alive;
     using typename Ranks::Member;
 
 public:
@@ -95,6 +97,15 @@ public:
         for (Member& member : mine_) synchronize(member, work, limits_.start_seconds, true);
     }
 
+    /// Goes on with communicators that were made before, one per rank of this process.
+    void adopt(const std::vector<void*>& communicators) {
+        require(communicators.size() == mine_.size(), "communicators of ", communicators.size(),
+                " ranks for a process of ", mine_.size());
+        for (std::size_t i = 0; i < communicators.size(); ++i)
+            mine_[i].communicator = static_cast<ncclComm_t>(communicators[i]);
+        started_ = true;
+    }
+
     /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
     template <class Element>
     void sum(std::size_t index, Element* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
@@ -149,15 +160,17 @@ public:
     /// device uses no memory any more. The work of a device that failed has ended too. Ends the process if this takes
     /// longer than abort_seconds.
     [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
-        const double start = calls_.now();
-        for (int turn = 0; calls_.query(event) == cudaErrorNotReady; ++turn) {
-            if (turn < turns_before_sleep) continue;
-            if (calls_.now() - start >= limits_.abort_seconds) {
+        double start = calls_.now();
+        for (int turn = 0; calls_.query(event) == cudaErrorNotReady; turn += turn < most_turns_before_sleep ? 1 : 0) {
+            // The abort, by another thread, has a deadline of its own.
+            if (failed() && !aborted()) start = calls_.now();
+            const double waited = calls_.now() - start;
+            if (waited >= limits_.abort_seconds) {
                 calls_.end_process(text(failure(), "; ", limits_.abort_seconds, " s later device ",
                                         mine_[index].place.device,
                                         " had not ended what was queued, and this process was ended"));
             }
-            calls_.pause();
+            rest(turn, waited);
         }
     }
 
@@ -191,7 +204,8 @@ private:
             const double now = all_.calls_.now();
             member_.watch.look(now);
             if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
-            if (++turns_ > turns_before_sleep) all_.calls_.pause();
+            turns_ += turns_ <= most_turns_before_sleep ? 1 : 0;
+            all_.rest(turns_ - 1, now - start_);
         }
 
     private:
@@ -202,6 +216,12 @@ private:
         bool for_all_;
         int turns_ = 0;
     };
+
+    /// After an unsuccessful poll.
+    void rest(int turn, double waited) {
+        if (sleeps_after(turn, waited)) return calls_.pause();
+        if (turn >= turns_before_sleep) std::this_thread::yield();
+    }
 
     /// A rank before a call of a collective.
     [[nodiscard]] Member& begun(std::size_t index) {

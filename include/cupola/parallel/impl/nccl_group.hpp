@@ -48,8 +48,19 @@ public:
           communicators_(policy_.processes * devices, ranks_of(first_replica_of_device, gpus, devices), beats_,
                          limits_of(policy_), std::move(calls)) {}
 
+    NcclGroup(const NcclGroup&) = delete;
+    NcclGroup& operator=(const NcclGroup&) = delete;
+    ~NcclGroup() {
+        if (goes_on()) unlink(heartbeats_path().c_str());
+    }
+
     /// Makes this process's communicators; returns when all ranks of all processes have started.
     void start() {
+        if (policy_.environment != nullptr) {
+            if (const std::vector<void*> made = policy_.environment->take(); !made.empty()) {
+                return communicators_.adopt(made);
+            }
+        }
         try {
             communicators_.start(agreed_id());
         } catch (...) {
@@ -120,7 +131,8 @@ private:
                 .heartbeat_seconds = policy.heartbeat_seconds,
                 .abort_seconds = policy.abort_seconds,
                 .folder = policy.folder,
-                .process = policy.process};
+                .process = policy.process,
+                .environment = policy.environment};
     }
     [[nodiscard]] std::vector<NcclRank> ranks_of(const std::vector<int>& first_replica_of_device,
                                                  const std::vector<int>& gpus, int devices) const {
@@ -128,6 +140,12 @@ private:
         require(first_replica_of_device.size() == count, "ranks of ", devices, " devices, and replicas of ",
                 first_replica_of_device.size());
         require(gpus.empty() || gpus.size() == count, "ranks of ", devices, " devices, and numbers of ", gpus.size());
+        for (std::size_t d = 1; d < gpus.size(); ++d) {
+            for (std::size_t other = 0; other < d; ++other)
+                require(gpus[d] != gpus[other], "NCCL allows a GPU only one rank of a process, and the devices ", other,
+                        " and ", d, " share GPU ", gpus[d],
+                        " (devices_per_gpu): use ConcatMean, or as many GPUs as devices");
+        }
         std::vector<NcclRank> ranks;
         for (std::size_t d = 0; d < count; ++d)
             ranks.push_back({first_rank_ + static_cast<int>(d), gpus.empty() ? static_cast<int>(d) : gpus[d],
@@ -136,8 +154,13 @@ private:
     }
     [[nodiscard]] static std::size_t index_of(int device) { return static_cast<std::size_t>(device); }
 
+    /// Whether these are the processes that are left of others.
+    [[nodiscard]] bool goes_on() const {
+        return policy_.environment != nullptr && policy_.processes > 1 && !policy_.environment->lost().empty();
+    }
     /// Empty if there is no other process, or if none could be seen.
     [[nodiscard]] std::string heartbeats_path() const {
+        if (goes_on()) return policy_.environment->heartbeats();
         return policy_.processes == 1 || policy_.id_file.empty() ? std::string() : policy_.id_file + ".heartbeats";
     }
     [[nodiscard]] CommunicatorId agreed_id() {

@@ -8,8 +8,9 @@
 //  - With a folder, a process of several that waits for others in vain writes their ranks to its file there and leaves, within
 //    1 s of the deadline, and aborts nothing.
 //  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
-//    some versions wait for ranks that no longer exist. It runs in its own thread. If it has not returned at its
-//    deadline, the process ends with the error's message: nothing else ends a kernel of NCCL.
+//    some versions wait for ranks that no longer exist. It runs in its own thread, while no lock is held that another
+//    thread of the process waits for. If it has not returned at its deadline, the process ends with the error's message:
+//    nothing else ends a kernel of NCCL.
 //
 // The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
 // stopped.
@@ -31,6 +32,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
+#include <cupola/parallel/nccl_environment.hpp>
+#include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -53,6 +56,8 @@ struct NcclLimits {
     /// The folder for the file of a process that leaves because of others, and the number of this one.
     std::string folder{};
     int process = 0;
+    /// Where those that are left agree to go on, or null.
+    NcclEnvironment* environment = nullptr;
 };
 
 /// The current work of a rank, for the error's message. A step below 0 means no step.
@@ -88,6 +93,8 @@ protected:
     };
 
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+    /// After a failure: whether the abort has returned.
+    [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
     [[nodiscard, gnu::cold]] std::string failure() {
         const std::lock_guard guard(failing_);
         return message_;
@@ -137,7 +144,7 @@ protected:
                                       Others others = Others::no_matter) {
         {
             const std::lock_guard guard(failing_);
-            if (failed()) throw DeviceError(message_);
+            if (failed()) throw_message();
             const double start = calls_.now();
             double now = start;
             member.watch.look(now);
@@ -156,14 +163,17 @@ protected:
             message_ = text(who(member, work), ": ", what);
             const double still = others == Others::to_be_watched ? watched : limits_.heartbeat_seconds;
             if (others != Others::no_matter) message_ += "; " + stopped_text(member.watch, now, still);
+            if (others != Others::no_matter && work.step >= 0 && limits_.environment != nullptr) agree_on_left();
             failed_.store(true, std::memory_order_release);
-            if (leaves) {
+            if (leaves && left_.empty()) {
                 calls_.leave(limits_.process, limits_.folder,
                              text("process ", limits_.process, ": ", message_, missing_text(member.watch, now, still)));
             }
-            abort_all();
         }
-        throw DeviceError(message_);
+        // Without the lock: the other threads receive the error meanwhile. message_ does not change any more.
+        abort_all();
+        aborted_.store(true, std::memory_order_release);
+        throw_message();
     }
 
     int ranks_;
@@ -198,7 +208,39 @@ private:
         return result;
     }
     /// Throws the error of the rank that failed first. Not while holding a rank's `calling`, since fail() waits for it.
-    [[noreturn, gnu::cold]] void throw_first() { throw DeviceError(failure()); }
+    [[noreturn, gnu::cold]] void throw_first() {
+        const std::lock_guard guard(failing_);
+        throw_message();
+    }
+    /// After `failed_`, from which on nothing of it changes.
+    [[noreturn, gnu::cold]] void throw_message() const {
+        if (!left_.empty()) throw ProcessLost(message_, since_);
+        throw DeviceError(message_);
+    }
+    /// Agrees with the other processes who is left, if one is lost.
+    [[gnu::cold]] void agree_on_left() {
+        since_ = calls_.now();
+        const std::string unable = calls_.cannot_shrink();
+        std::string why = unable;
+        if (unable.empty()) {
+            left_ = limits_.environment->agree(
+                limits_.abort_seconds,
+                [&] {
+                    for (const Member& each : mine_) beats_.beat(each.place.rank);
+                },
+                why);
+        }
+        if (left_.empty()) message_ += "; the others do not go on: " + why;
+    }
+    /// The ranks of the processes that are lost.
+    [[nodiscard]] std::vector<int> lost_ranks() const {
+        const int devices = static_cast<int>(mine_.size());
+        std::vector<int> ranks;
+        for (int rank = 0; rank < ranks_; ++rank) {
+            if (std::find(left_.begin(), left_.end(), rank / devices) == left_.end()) ranks.push_back(rank);
+        }
+        return ranks;
+    }
     /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
     [[gnu::cold]] void abort_all() {
         const double start = calls_.now();
@@ -212,28 +254,75 @@ private:
         struct Abort {
             explicit Abort(const Calls& with) : calls(with) {}
             Calls calls;
-            std::vector<ncclComm_t> communicators;
+            std::vector<ncclComm_t> communicators, shrunk;
+            std::vector<int> devices, lost;
+            bool shrinks = false;
+            std::string error;
             std::atomic<bool> done = false;
+            void shrink() {
+                ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+                config.blocking = 0;
+                shrunk.resize(communicators.size());
+                int before = 0;
+                calls.device(&before);
+                calls.group_start();
+                ncclResult_t status = ncclSuccess;
+                for (std::size_t i = 0; i < shrunk.size(); ++i) {
+                    calls.set_device(devices[i]);
+                    const ncclResult_t called = calls.shrink(communicators[i], lost, &shrunk[i], &config);
+                    if (called != ncclSuccess && called != ncclInProgress) status = called;
+                }
+                const ncclResult_t ended = calls.group_end();
+                if (ended != ncclSuccess && ended != ncclInProgress) status = ended;
+                calls.set_device(before);
+                for (const ncclComm_t each : shrunk) {
+                    ncclResult_t state = status == ncclSuccess ? ncclInProgress : status;
+                    while (state == ncclInProgress) {
+                        calls.pause();
+                        const ncclResult_t asked = calls.state(each, &state);
+                        if (asked != ncclSuccess) state = asked;
+                    }
+                    if (state != ncclSuccess) status = state;
+                }
+                if (status != ncclSuccess) error = calls.meaning(status);
+            }
         };
         const auto abort = std::make_shared<Abort>(calls_);
         for (Member& each : mine_) {
             while (!each.calling.try_lock()) pause_until_deadline("a call of NCCL by another thread");
-            if (each.communicator != nullptr) abort->communicators.push_back(std::exchange(each.communicator, nullptr));
+            if (each.communicator != nullptr) {
+                abort->communicators.push_back(std::exchange(each.communicator, nullptr));
+                abort->devices.push_back(each.place.device);
+            }
             each.calling.unlock();
         }
         if (abort->communicators.empty()) return;
+        abort->shrinks = !left_.empty();
+        if (abort->shrinks) abort->lost = lost_ranks();
         calls_.run_apart([abort] {
+            if (abort->shrinks) abort->shrink();
             abort->calls.group_start();
             for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
             abort->calls.group_end();
             abort->done.store(true, std::memory_order_release);
         });
         while (!abort->done.load(std::memory_order_acquire)) pause_until_deadline("NCCL's ncclCommAbort");
+        if (!abort->shrinks) return;
+        if (!abort->error.empty()) {
+            calls_.end_process(
+                text(message_, "; NCCL's ncclCommShrink failed with ", abort->error, ", and this process was ended"));
+        }
+        limits_.environment->give(
+            {abort->shrunk.begin(), abort->shrunk.end()},
+            [calls = calls_](void* each) mutable { calls.abort(static_cast<ncclComm_t>(each)); }, left_);
     }
 
-    std::atomic<bool> failed_ = false;
+    std::atomic<bool> failed_ = false, aborted_ = false;
     std::mutex failing_;
     std::string message_;
+    /// The processes that go on; empty if this one does not.
+    std::vector<int> left_;
+    double since_ = 0;
 };
 
 }  // namespace impl

@@ -22,8 +22,6 @@ struct NetworkInfo {
     std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0, input_elements = 0,
                  output_elements = 0;
     bool fusion = true;
-    /// The factor of the loss's gradient that keeps it in the range of T.
-    float loss_scale = 1;
     Plan<Kernels, T> (*make)(typename Kernels::Context&, const PlanOptions&) = nullptr;
 };
 
@@ -38,7 +36,6 @@ template <Network Net, class Kernels>
             .input_elements = Net::input.size(),
             .output_elements = Net::output_shape.size(),
             .fusion = Net::fusion,
-            .loss_scale = Net::Precision::loss_scale,
             .make = &Plan<Kernels, T>::template make<Net>};
 }
 

@@ -52,11 +52,12 @@ public:
                     float divisor = *StatusBlock::divisor(block);
                     if (set_.weighted()) {
                         const double weight = weight_of(device, r);
-                        divisor = static_cast<float>(set_.network().loss_scale * weight / static_cast<double>(here));
+                        divisor = static_cast<float>(set_.constant_loss_scale() * weight / static_cast<double>(here));
                     }
                     ops::TrainingStep<Kernels>::mean(
                         set_.context(device), row, &divisor, row, to,
-                        {.rows = row.data(), .count = 1, .ends = set_.status(device).not_finite(block, r)});
+                        {.rows = row.data(), .count = 1, .ends = set_.status(device).not_finite(block, r)},
+                        set_.scale_on_device(device));
                 });
             }
             Base::wait_for_queue(device, step);

@@ -97,6 +97,13 @@ protected:
     /// Runs `exchange` on the first device, also after an error of this process, while the other devices wait. Returns false
     /// if a process has failed.
     bool in_all(int device, FunctionRef<void()> exchange);
+    /// The same, with the time of the exchange as a part of the averaging.
+    bool average_in_all(int device, FunctionRef<void()> exchange);
+
+    /// A replica's gradient from a column on; null if it is not here.
+    [[nodiscard]] const float* row_here(int replica, std::int64_t begin) const {
+        return set_.is_here(replica) ? set_.row(replica) + begin : nullptr;
+    }
 
     /// Once the work of the device is complete, exchanges the samples and results of all replicas. Returns false if a process
     /// has failed.
@@ -152,6 +159,14 @@ bool ProcessAgreement<D, T>::in_all(int device, FunctionRef<void()> exchange) {
     static_cast<void>(set_.arrive_and_wait(device));
     if (device == 0) set_.attempt_always(0, exchange);
     return set_.arrive_and_wait(device);
+}
+
+template <class D, class T>
+bool ProcessAgreement<D, T>::average_in_all(int device, FunctionRef<void()> exchange) {
+    return in_all(device, [&] {
+        const Stopwatch watch(set_.at(0).worker.times(), StepPart::averaging);
+        exchange();
+    });
 }
 
 template <class D, class T>
@@ -222,7 +237,7 @@ void ProcessAgreement<D, T>::queue_divisor(int device, const SampleCounts& sampl
         }
     }
     // As weigh() of a single device computes it.
-    const double scale = set_.network().loss_scale / static_cast<double>(samples.of_step(step));
+    const double scale = set_.constant_loss_scale() / static_cast<double>(samples.of_step(step));
     typename D::Queue& queue = *set_.at(device).queue;
     queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(scale * weight));
 }
@@ -240,7 +255,7 @@ void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, Row
     const double scale = *StatusBlock::divisor(set_.at(device).queue->status());
     const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
     using Step = ops::TrainingStep<Kernels>;
-    Step::mean(context, part, &divisor, part, &finite_[index]);
+    Step::mean(context, part, &divisor, part, &finite_[index], {}, set_.scale_on_device(device));
     if (finite_[index] != 0) return;
     constexpr float one = 1;
     for (int r = 0; r < set_.replicas(); ++r) {

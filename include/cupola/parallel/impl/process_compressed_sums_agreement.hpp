@@ -36,7 +36,7 @@ namespace impl {
 template <class A, class D, class T>
 class ProcessCompressedSumsAgreement : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
-    using Base::in_all;
+    using Base::average_in_all;
     using Base::processes_;
     using Base::set_;
     using typename Base::ColumnRange;
@@ -115,9 +115,8 @@ bool ProcessCompressedSumsAgreement<A, D, T>::agree(int device, SampleCounts& sa
             const Element* const totals = sums_.data() + begin;
             ops::Convert<Kernels>::run(set_.context(device), totals, set_.average(device) + begin, end - begin);
         }
-        Base::reduce_columns(device, {begin, end}, [this](int replica, std::int64_t from) -> const float* {
-            return set_.is_here(replica) ? set_.row(replica) + from : nullptr;
-        });
+        Base::reduce_columns(device, {begin, end},
+                             [this](int replica, std::int64_t from) { return Base::row_here(replica, from); });
     });
     return Base::vote(device, step);
 }
@@ -126,8 +125,7 @@ template <class A, class D, class T>
 bool ProcessCompressedSumsAgreement<A, D, T>::exchange(int device, const ExchangeName& name,
                                                        const MessageList<Element>& outgoing,
                                                        const MessageList<Element>& incoming) {
-    return in_all(device, [&] {
-        const Stopwatch watch(set_.at(0).worker.times(), StepPart::averaging);
+    return average_in_all(device, [&] {
         if (processes_.count() > 1) processes_.exchange(name, outgoing.messages(), incoming.messages());
     });
 }

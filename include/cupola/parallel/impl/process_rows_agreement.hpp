@@ -34,7 +34,7 @@ namespace impl {
 template <class A, class D, class T>
 class ProcessRowsAgreement : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
-    using Base::in_all;
+    using Base::average_in_all;
     using Base::processes_;
     using Base::set_;
     using typename Base::ColumnRange;
@@ -108,7 +108,9 @@ bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
     if constexpr (!std::same_as<MessageElement<A>, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            messages_.unpack_average(set_, device, *StatusBlock::divisor(state.queue->status()));
+            const float divisor = *StatusBlock::divisor(state.queue->status());
+            const float* const scale = set_.scale_on_device(device);
+            messages_.unpack_average(set_, device, scale == nullptr ? divisor : divisor * *scale);
         }
         return set_.arrive_and_wait(device);
     }
@@ -119,10 +121,7 @@ template <class A, class D, class T>
 bool ProcessRowsAgreement<A, D, T>::exchange(int device, const ExchangeName& name,
                                              std::span<const ProcessMessage> outgoing,
                                              std::span<const ProcessMessage> incoming) {
-    return in_all(device, [&] {
-        const Stopwatch watch(set_.at(0).worker.times(), StepPart::averaging);
-        processes_.exchange(name, outgoing, incoming);
-    });
+    return average_in_all(device, [&] { processes_.exchange(name, outgoing, incoming); });
 }
 
 template <class A, class D, class T>

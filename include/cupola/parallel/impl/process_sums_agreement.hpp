@@ -38,7 +38,7 @@ namespace impl {
 template <class A, class D, class T>
 class ProcessSumsAgreement : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
-    using Base::in_all;
+    using Base::average_in_all;
     using Base::processes_;
     using Base::set_;
     using typename Base::ColumnRange;
@@ -164,17 +164,12 @@ template <class A, class D, class T>
 bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
     set_.attempt_always(device, [&] { give_rest(device); });
     static_cast<void>(Base::exchange_records(device, samples, step));
-    const auto finish_sums = [&] {
-        const Stopwatch watch(set_.at(0).worker.times(), StepPart::averaging);
-        processes_.finish_sums();
-    };
-    if (!in_all(device, finish_sums)) return false;
+    if (!average_in_all(device, [&] { processes_.finish_sums(); })) return false;
     set_.at(device).attempt([&] {
         Base::queue_divisor(device, samples, step);
-        const auto row_from = [this](int replica, std::int64_t begin) -> const float* {
-            return set_.is_here(replica) ? set_.row(replica) + begin : nullptr;
-        };
-        Base::reduce_columns(device, columns_of(device), row_from, samples.of_step(step));
+        Base::reduce_columns(
+            device, columns_of(device),
+            [this](int replica, std::int64_t begin) { return Base::row_here(replica, begin); }, samples.of_step(step));
     });
     return Base::vote(device, step);
 }

@@ -4,6 +4,7 @@
 // loss and backward, one replica after another, and the gradients are added up in the replicas' rows.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -86,12 +87,15 @@ private:
     void queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches);
 
     /// Computes the losses of a batch, and their gradients at the network's outputs.
-    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch);
+    /// `in_own_type`: in the type of the plan, without a conversion; see takes_own_type().
+    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch, bool in_own_type = false);
+    /// Whether the losses read outputs and write gradients in the plan's type, and nothing scales the gradients in float.
+    [[nodiscard]] bool takes_own_type(int device) const;
 
     /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
     void queue_id_check(int device, const BatchToRun& begun, const BatchView& batch);
 
-    /// Makes the first element of a replica's row NaN if the loss of a batch is not finite.
+    /// Makes the first element of a replica's row NaN if the loss of a batch is not finite, or a step has failed.
     void poison(int device, int replica, const BatchToRun& begun);
 
     /// Runs the replicas of all devices in step: they stop wherever the network merges statistics of the whole global
@@ -200,19 +204,22 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
             const float* const parameters = set_.parameters(replica);
             std::byte* const block = here.queue->status();
             if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
+            const bool own_type = takes_own_type(device);
             const PassBuffers buffers{.running = here.worker.buffers(),
-                                      .batch = set_.status(device).statistics(block, begun.number)};
+                                      .batch = set_.status(device).statistics(block, begun.number),
+                                      .batch_is_converted = begun.converted,
+                                      .keeps_outputs = own_type};
             static_cast<void>(begun.plan->forward(context, batch, parameters, key, buffers));
-            queue_loss_of(device, begun, batch);
+            queue_loss_of(device, begun, batch, own_type);
             // The last bucket is sent together with the weight of the device's samples.
-            if (marks) set_.weigh(device, set_.network().loss_scale);
+            if (marks) set_.weigh(device, set_.constant_loss_scale());
             const std::size_t buckets = begun.plan->buckets().size();
             const auto ready = [&](std::size_t k) {
                 if (k + 1 < buckets) here.queue->mark_bucket(k);
             };
             using BucketReady = typename NetworkPlan::BucketReady;
             begun.plan->backward(context, batch, parameters, set_.row(replica), key, begun.accumulates,
-                                 marks ? BucketReady(ready) : BucketReady());
+                                 marks ? BucketReady(ready) : BucketReady(), own_type);
             // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
             poison(device, replica, begun);
             if (marks) here.queue->mark_bucket(buckets - 1);
@@ -220,7 +227,16 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
 }
 
 template <class D, class T>
-void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch) {
+bool ReplicaPasses<D, T>::takes_own_type(int device) const {
+    bool takes = std::same_as<T, BFloat16> && options_.queues_bfloat16() && set_.constant_loss_scale() == 1 &&
+                 set_.scale_on_device(device) == nullptr && options_.gradient_accumulation_steps == 1;
+    for (const LossOfOutput& each : options_.losses) takes = takes && each.entry.factor == 1;
+    return takes;
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch,
+                                        [[maybe_unused]] bool in_own_type) {
     State& state = set_.at(device);
     Context& context = state.worker.context();
     std::byte* const block = state.queue->status();
@@ -231,6 +247,13 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
             options_.sums_losses ? set_.status(device).reports_of_losses(block, begun.number) : report;
         for (std::size_t k = 0; k < options_.losses.size(); ++k) {
             const std::size_t output = options_.losses[k].output;
+            if constexpr (std::same_as<T, BFloat16>) {
+                if (in_own_type) {
+                    options_.queue_loss_in_bfloat16(context, k, begun.plan->own_output(output), batch,
+                                                    begun.plan->own_output_gradient(output), reports + k);
+                    continue;
+                }
+            }
             options_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
                                 reports + k);
         }
@@ -239,15 +262,20 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
     }
     if (reads_ids_) queue_id_check(device, begun, batch);
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
-    double weight = static_cast<double>(set_.network().loss_scale);
+    double weight = set_.constant_loss_scale();
     if (options_.gradient_accumulation_steps > 1) {
         weight *= static_cast<double>(batch.size) /
                   static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
     }
     for (const LossOfOutput& each : options_.losses) {
-        if (weight * each.entry.factor == 1) continue;
+        const float* const by = set_.scale_on_device(device);
+        if (by == nullptr && weight * each.entry.factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
-        scale(context, std::span(begun.plan->output_gradient(each.output), count), weight * each.entry.factor);
+        const std::span gradient(begun.plan->output_gradient(each.output), count);
+        if (by == nullptr)
+            scale(context, gradient, weight * each.entry.factor);
+        else
+            ops::TrainingStep<Kernels>::scale(context, gradient, weight * each.entry.factor, by);
     }
 }
 
@@ -272,7 +300,7 @@ void ReplicaPasses<D, T>::poison(int device, int replica, const BatchToRun& begu
     State& state = set_.at(device);
     ops::TrainingStep<Kernels>::poison(state.worker.context(),
                                        &set_.status(device).report(state.queue->status(), begun.number)->sum,
-                                       set_.row(replica));
+                                       set_.row(replica), set_.failed(device));
 }
 
 template <class D, class T>

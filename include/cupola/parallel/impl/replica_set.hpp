@@ -16,6 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
@@ -72,6 +73,7 @@ struct ReplicaSetup {
     bool averages_rows_of_all = false;
     /// The columns that the network and the losses read; must outlive the replica set.
     std::span<const RequiredColumn> required{};
+    LossScale loss_scale = LossScale::constant(1);
 
     /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
     [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
@@ -94,6 +96,22 @@ public:
     [[nodiscard]] const Network& network() const { return network_; }
     [[nodiscard]] const MemoryReport& memory() const { return memory_; }
     [[nodiscard]] bool weighted() const { return setup_.weighted; }
+    [[nodiscard]] const LossScale& loss_scale() const { return setup_.loss_scale; }
+    /// The loss scale if it is constant, and 1 if the devices keep one that changes.
+    [[nodiscard]] double constant_loss_scale() const {
+        return setup_.loss_scale.dynamic ? 1.0 : setup_.loss_scale.initial;
+    }
+    /// The loss scale of the step in the device's memory; null if it is constant.
+    [[nodiscard]] const float* scale_on_device(int device) {
+        if (!setup_.loss_scale.dynamic) return nullptr;
+        return &StatusBlock::loss_scale(at(device).queue->status())->scale;
+    }
+    /// Whether a step of a device has failed, where that is not the same as not healthy; null otherwise.
+    [[nodiscard]] const std::int32_t* failed(int device) {
+        return setup_.loss_scale.dynamic ? StatusBlock::failed(at(device).queue->status()) : nullptr;
+    }
+    /// The end of a device's step under a loss scale that changes. `divisor` is that of the mean.
+    [[nodiscard]] ops::LossScaleUpdate loss_scale_update(int device, const float* divisor);
     /// The number of reports of each batch beside that of the sum of its losses.
     [[nodiscard]] std::size_t losses() const { return setup_.losses; }
     /// The reports of all batches of a device, in the device's memory.
@@ -232,7 +250,7 @@ private:
     /// Whether a replica's results are in the records that processes exchange.
     [[nodiscard]] bool is_in_records(int replica) const { return others_ != nullptr && !is_here(replica); }
     [[nodiscard, gnu::cold]] MemoryReport memory_needed() const;
-    [[nodiscard, gnu::cold]] static const MemoryReport& required(const MemoryReport& memory);
+    [[nodiscard, gnu::cold]] const MemoryReport& required(const MemoryReport& memory) const;
     [[gnu::cold]] void make_plans(int device);
     [[gnu::cold]] void allocate(int device);
 
@@ -315,13 +333,16 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
 }
 
 template <class D, class T>
-const MemoryReport& ReplicaSet<D, T>::required(const MemoryReport& memory) {
-    const std::size_t each = D::host_memory ? 1 : static_cast<std::size_t>(memory.devices);
-    const std::size_t available = Kernels::available_memory() * each;
+const MemoryReport& ReplicaSet<D, T>::required(const MemoryReport& memory) const {
+    std::size_t available = 0;
+    if constexpr (requires { Kernels::available_memory(setup_.device, memory.devices); })
+        available = Kernels::available_memory(setup_.device, memory.devices);
+    else
+        available = Kernels::available_memory() * (D::host_memory ? 1 : static_cast<std::size_t>(memory.devices));
     require<OutOfMemory>(memory.total() <= available, memory.replicas,
                          memory.replicas == 1 ? " replica on " : " replicas on ", memory.devices,
                          memory.devices == 1 ? " device" : " devices", " do not fit: ", ByteCount{available},
-                         " are available; ", to_string(memory));
+                         " are available; ", to_string(memory), "; ", largest_part(memory));
     return memory;
 }
 
@@ -357,7 +378,26 @@ void ReplicaSet<D, T>::allocate(int device) {
     state.queue = std::make_unique<typename D::Queue>(context(device), sizes);
     std::byte* const block = state.queue->status();
     state.queue->write(StatusBlock::healthy(block), std::int32_t{1});
-    state.queue->write(StatusBlock::divisor(block), network_.loss_scale);
+    state.queue->write(StatusBlock::divisor(block), static_cast<float>(constant_loss_scale()));
+}
+
+template <class D, class T>
+ops::LossScaleUpdate ReplicaSet<D, T>::loss_scale_update(int device, const float* divisor) {
+    std::byte* const block = at(device).queue->status();
+    const auto batches = static_cast<std::int64_t>(reports_of(device).size());
+    const bool ids = std::any_of(setup_.required.begin(), setup_.required.end(),
+                                 [](const RequiredColumn& each) { return each.ids > 0; });
+    return {.rule = setup_.loss_scale,
+            .state = StatusBlock::loss_scale(block),
+            .healthy = StatusBlock::healthy(block),
+            .failed = StatusBlock::failed(block),
+            .divisor = divisor,
+            .reports = status(device).report(block, 0),
+            .report_count = batches * static_cast<std::int64_t>(1 + setup_.losses),
+            .ids = status(device).bad_id(block, 0),
+            .id_count = ids ? batches : 0,
+            .not_finite = status(device).not_finite(block, 0),
+            .replicas = setup_.replicas};
 }
 
 template <class D, class T>

@@ -58,9 +58,10 @@ bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std:
         state.attempt([&] {
             require_samples(samples, step);
             Base::prepare_rows(policy_, device, samples, step);
-            queue.queue([this, device, scale = set_.network().loss_scale / static_cast<double>(samples.of_step(step))] {
-                set_.weigh(device, scale);
-            });
+            queue.queue(
+                [this, device, scale = set_.constant_loss_scale() / static_cast<double>(samples.of_step(step))] {
+                    set_.weigh(device, scale);
+                });
             average(device, samples, step, 0, set_.network().trained_elements);
         });
         return state.error == nullptr;
@@ -114,7 +115,7 @@ template <class A, class D, class T>
 void RowsAgreement<A, D, T>::mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite,
                                   std::int64_t begin) {
     ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::divisor(block), part, finite,
-                                     set_.rows_of_mean(device, begin, D::host_memory));
+                                     set_.rows_of_mean(device, begin, D::host_memory), set_.scale_on_device(device));
 }
 
 template <class A, class D, class T>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
@@ -50,6 +51,7 @@ void require_same_training(Processes& processes, const Options& options) {
     add("seed", text(options.seed));
     add("check_every", text(options.check_every));
     add("moving_average", options.moving_average.description());
+    if (options.loss_scale) add("loss_scale", description_of(*options.loss_scale));
     add("parameter groups", description_of(options.groups));
     if constexpr (requires { D::describe(options.device, add); }) D::describe(options.device, add);
     require_same_settings(processes, settings);

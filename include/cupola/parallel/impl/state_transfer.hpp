@@ -12,6 +12,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/non_finite_state.hpp>
@@ -37,8 +38,13 @@ public:
     [[gnu::cold]] std::vector<float> start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
                                            FunctionRef<float(int)> state_start);
 
-    /// The contents of the arenas at `step`, with these running statistics.
-    [[nodiscard]] TrainingState copy(std::int64_t step, std::span<const float> running);
+    /// The contents of the arenas at `step`, with these running statistics and this state of the loss scale.
+    [[nodiscard]] TrainingState copy(std::int64_t step, std::span<const float> running,
+                                     const LossScaleState& loss_scale);
+
+    /// The state of the loss scale with which a fitting state is continued: its own if the scale is dynamic, and otherwise the
+    /// constant scale with the number of steps that were skipped.
+    [[nodiscard]] LossScaleState loss_scale_of(const TrainingState& state) const;
 
     /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many replicas
     /// with their own parameters.
@@ -158,6 +164,7 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     require(state.step >= 0, "the step of a training must be 0 or later, not ", state.step);
     constexpr std::int64_t last_step = std::int64_t{1} << 62;  // the number of the next step is computed from it
     require(state.step <= last_step, "the step of a training must be at most ", last_step, ", not ", state.step);
+    if (state.loss_scale) require_loss_scale(*state.loss_scale, state.step);
     if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
     const std::size_t kept = static_cast<std::size_t>(set_.different_copies()), given = state.other_replicas.size() + 1;
@@ -169,8 +176,10 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
 }
 
 template <class D, class T>
-TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float> running) {
+TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float> running,
+                                        const LossScaleState& loss_scale) {
     TrainingState state{.step = step};
+    if (set_.loss_scale().dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
     copy_replica(0, state);
     state.other_replicas.resize(static_cast<std::size_t>(set_.different_copies() - 1));
     for (int r = 1; r < set_.different_copies(); ++r)
@@ -178,6 +187,15 @@ TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float
     state.buffers.assign(running.begin(), running.end());
     state.tensors = state_tensors(set_.network().layers);
     return state;
+}
+
+template <class D, class T>
+LossScaleState StateTransfer<D, T>::loss_scale_of(const TrainingState& state) const {
+    LossScaleState result{.scale = static_cast<float>(set_.loss_scale().initial)};
+    if (!state.loss_scale) return result;
+    if (set_.loss_scale().dynamic) return *state.loss_scale;
+    result.skipped_steps = state.loss_scale->skipped_steps;
+    return result;
 }
 
 template <class D, class T>

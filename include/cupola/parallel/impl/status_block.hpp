@@ -9,6 +9,7 @@
 #include <span>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
@@ -59,11 +60,12 @@ public:
         return block + static_cast<std::size_t>(1 + rank) * own_bytes_;
     }
 
-    /// 0 once a gradient was not finite: no later update of the device changes parameters.
+    /// 0 once a gradient was not finite: no later update of the device changes parameters. Under a dynamic loss scale it is 1
+    /// again at the end of a step that is skipped.
     [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
     /// The step of the random numbers' key.
     [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
-    /// The divisor of an average that is already the mean over the samples: the loss scale; where the loss has weights, times
+    /// The divisor of an average that is already the mean over the samples: the constant loss scale; where the loss has weights, times
     /// the step's weight per sample. For a collective, the weight of the device's samples times the loss scale.
     [[nodiscard]] static float* divisor(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
     /// Whether the parameters were finite at the last check.
@@ -71,6 +73,12 @@ public:
         return reinterpret_cast<std::int32_t*>(block + 12);
     }
     [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
+    /// The state of the loss scale after the step; and, where it is dynamic, whether this or an earlier step has failed, in
+    /// contrast to those that were skipped.
+    [[nodiscard]] static LossScaleState* loss_scale(std::byte* block) {
+        return reinterpret_cast<LossScaleState*>(block + 24);
+    }
+    [[nodiscard]] static std::int32_t* failed(std::byte* block) { return reinterpret_cast<std::int32_t*>(block + 40); }
     [[nodiscard]] static double* regularization(std::byte* block) { return reinterpret_cast<double*>(block + scalars); }
     /// For each replica of which this device reads the gradient: 1 + the last element that is not finite, 0 without one. It is
     /// written only in a step that is not healthy, and stays until the steps are given up.

@@ -7,7 +7,9 @@
 //   update, moving average | agree on parameters | hash | land
 //
 // A step whose loss or gradient is not finite, or that has a label that is not a class, is found when its report is read:
-// from this step on no update changes parameters, the later steps have no effect, and the error names the step.
+// from this step on no update changes parameters, the later steps have no effect, and the error names the step. Under a dynamic
+// loss scale a step whose gradient is not finite is skipped instead, on every device alike and without a wait for the host,
+// until the scale would be less than its minimum (ops/loss_scale.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,9 +20,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/parallel/impl/agreement_check.hpp>
 #include <cupola/parallel/impl/agreement_of.hpp>
 #include <cupola/parallel/impl/finite_search.hpp>
@@ -28,6 +33,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/shared_statistics.hpp>
+#include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/impl/step_probe.hpp>
 #include <cupola/parallel/impl/step_reports.hpp>
@@ -111,8 +117,11 @@ public:
     /// Waits until no work is queued any more, whether it succeeded or not. A device that failed breaks off a collective.
     [[gnu::cold]] void drain();
 
-    /// Continues at a step with these running statistics, after drain().
-    [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running);
+    /// Continues at a step with these running statistics and this state of the loss scale, after drain().
+    [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale);
+
+    /// The state of the loss scale after the last step whose report was made.
+    [[nodiscard]] const LossScaleState& loss_scale() const { return loss_scale_; }
 
     /// Whether the parameters are those after a whole step: false once an update was broken off, the parameters of devices
     /// differ, or a collective has failed.
@@ -120,11 +129,13 @@ public:
 
     /// The reason why work is queued again that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const;
+    /// See DataParallel.
+    [[nodiscard, gnu::cold]] std::string launches_description() const;
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_recording(int device, Visit&& visit) const {
         passes_.for_each_recording(device, visit);
-        visit(update_.recording(device));
+        update_.for_each_recording(device, visit);
     }
 
     /// From now on `trace` is called with the names of the operations, in the order of queueing; nothing ends this.
@@ -166,6 +177,19 @@ private:
 
     /// Waits for the next step, and makes its report from the data that the devices have copied to the host.
     void check_step();
+    void read_step(std::int64_t step);
+
+    /// Calls `work`. A DeviceLost that it throws also names the steps in one of which the device failed: those before
+    /// `end` that have not been found complete.
+    template <class Work>
+    void naming_steps(std::int64_t end, Work&& work) {
+        try {
+            work();
+        } catch (const DeviceLost& error) {
+            lose(end, error);
+        }
+    }
+    [[noreturn, gnu::cold]] void lose(std::int64_t end, const DeviceLost& error);
 
     [[nodiscard]] bool checks_after(std::int64_t step) const {
         return options_.check_every > 0 && (step + 1) % options_.check_every == 0;
@@ -175,6 +199,10 @@ private:
     [[noreturn, gnu::cold]] void roll_back(std::int64_t step);
 
     [[noreturn, gnu::cold]] void find_error(std::int64_t step);
+    /// Throws InvalidArgument for weights of a step that are not valid.
+    [[gnu::cold]] void require_weights(std::int64_t step);
+    /// Whether targets, ids and weights of a step that was skipped are valid.
+    [[nodiscard, gnu::cold]] bool valid_input(std::int64_t step);
 
     /// Rows that were divided in place by a weight of 0 are NaN between the parameters too, where no pass writes.
     [[gnu::cold]] void clear_rows();
@@ -193,6 +221,10 @@ private:
     /// The numbers of the step that is queued next, of the oldest that has not been waited for, and of the oldest whose
     /// report was not read.
     std::int64_t step_ = 0, checked_ = 0, reported_ = 0;
+    bool lost_ = false;
+    /// After step checked_ - 1; and the scale of that step.
+    LossScaleState loss_scale_{};
+    double scale_of_rows_ = 1;
 };
 
 template <class D, class T, class A>
@@ -201,12 +233,17 @@ StepEngine<D, T, A>::~StepEngine() = default;
 template <class D, class T, class A>
 void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     reserve_slot();
+    if constexpr (!D::host_memory) {
+        // The update of an optimiser that is queued anew in each step needs its number now.
+        if (set_.loss_scale().dynamic && !options_.repeats_update) synchronize();
+    }
     counts_.clear(step_);
+    update_.begin_step(loss_scale_.skipped_steps, step_ - checked_);
     agreement_.begin_step(counts_, step_);
     probe_.begin();
     if constexpr (requires { agreement_.compare_statistics(statistics_.values()); })
         agreement_.compare_statistics(statistics_.values());
-    set_.threads().run([&](int device) { queue_on(device, batches, probe); });
+    naming_steps(step_ + 1, [&] { set_.threads().run([&](int device) { queue_on(device, batches, probe); }); });
     for (State& state : set_.devices()) state.updating = false;
     ++step_;
     probe_.rethrow();
@@ -230,7 +267,7 @@ template <class D, class T, class A>
 double StepEngine<D, T, A>::factor_of_row(int replica) {
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
     const bool divided = own_parameters || set_.row(replica) == set_.average(set_.device_of(replica));
-    const double scale = divided ? 1.0 : static_cast<double>(set_.network().loss_scale);
+    const double scale = divided ? 1.0 : scale_of_rows_;
     double factor = (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
     // A row is the gradient of the sum over the replica's samples divided by their number.
     if (!divided && set_.weighted() && step_ > 0) {
@@ -256,8 +293,10 @@ void StepEngine<D, T, A>::drain() {
 }
 
 template <class D, class T, class A>
-void StepEngine<D, T, A>::restart(std::int64_t step, std::span<const float> running) {
+void StepEngine<D, T, A>::restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {
     step_ = step;
+    loss_scale_ = loss_scale;
+    scale_of_rows_ = static_cast<double>(loss_scale.scale);
     statistics_.restart(running);
     forget_steps();
     for (State& state : set_.devices()) state.updating = false;
@@ -265,6 +304,7 @@ void StepEngine<D, T, A>::restart(std::int64_t step, std::span<const float> runn
 
 template <class D, class T, class A>
 bool StepEngine<D, T, A>::healthy() const {
+    if (lost_) return false;
     for (const State& state : std::as_const(set_).devices()) {
         if (state.updating) return false;
     }
@@ -281,9 +321,20 @@ std::string StepEngine<D, T, A>::not_repeated() const {
     };
     for (int device = 0; device < set_.device_count(); ++device) {
         passes_.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
-        look(update_.recording(device), "the update: ");
+        update_.for_each_recording(device, [&](const auto& update) { look(update, "the update: "); });
     }
     return why;
+}
+
+template <class D, class T, class A>
+std::string StepEngine<D, T, A>::launches_description() const {
+    if constexpr (requires(const Queue& queue) { queue.launches(); }) {
+        const auto& counted = set_.at(0).queue->launches();
+        if (counted.all > 0 && counted.captured)
+            return text("a step queues ", counted.all, " kernels and copies, ", counted.in_graphs, " of them in ",
+                        counted.graphs, counted.graphs == 1 ? " graph" : " graphs");
+    }
+    return {};
 }
 
 template <class D, class T, class A>
@@ -293,6 +344,7 @@ void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe)
     state.error = nullptr;
     state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
     note(device, "slot");
+    state.attempt([&] { update_.set_constants(device, step_); });
     if (!passes_.queue(device, step_, batches)) return leave(state);
     if (!Agreement::takes_buckets) passes_.complete(device, step_);
     note(device, "agree");
@@ -352,21 +404,40 @@ void StepEngine<D, T, A>::wait_for(int device, std::int64_t step) {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::check_step() {
-    const std::int64_t step = checked_;
+    naming_steps(step_, [&] { read_step(checked_); });
+    ++checked_;
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::lose(std::int64_t end, const DeviceLost& error) {
+    // A step that is queued while earlier ones run is not the one that failed if it could not be queued.
+    const std::string steps =
+        end - checked_ > 1 ? text("one of the steps ", checked_, " to ", end - 1) : text("step ", checked_);
+    if (std::exchange(lost_, true)) throw DeviceLost(error);
+    throw DeviceLost(text("a device was lost in ", steps, ": ", error.what(),
+                          "; this process cannot use it again: start another one, from the last checkpoint"));
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::read_step(std::int64_t step) {
     bool there = true;
     for (State& state : set_.devices()) there = there && state.queue->finished(step);
     // A collective that failed ends the queued work too; its wait throws the error.
     if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
     set_.read_samples_of_others(step, counts_);
-    if (!reports_.read(step)) roll_back(step);
-    reports_.finish(step, options_.learning_rate_at(step));
-    statistics_.update(step, options_);
+    const bool finite = reports_.read(step);
+    const LossScaleState before = loss_scale_, after = *StatusBlock::loss_scale(set_.at(0).queue->landed(step));
+    const bool skipped = after.skipped_steps != before.skipped_steps;
+    if (skipped ? !reports_.healthy(step) || !valid_input(step) : !finite) roll_back(step);
+    reports_.finish(step, options_.learning_rate_at(step - before.skipped_steps), before, after);
+    loss_scale_ = after;
+    scale_of_rows_ = static_cast<double>(before.scale);
+    if (!skipped) statistics_.update(step, options_);
     if (checks_after(step)) {
         for (State& state : set_.devices()) state.updating = true;  // not healthy, unless they are equal
         check_agreement(set_, step, !own_parameters, statistics_.values());
         for (State& state : set_.devices()) state.updating = false;
     }
-    ++checked_;
 }
 
 template <class D, class T, class A>
@@ -403,6 +474,23 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         found.batch.size = counts_.of(step, part, r);
         found.key = passes_.batches().key_of(step, part, r);
     }
+    require_weights(step);
+    FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps, loss_scale_.scale).throw_first(replicas);
+}
+
+template <class D, class T, class A>
+bool StepEngine<D, T, A>::valid_input(std::int64_t step) {
+    try {
+        for (int r = 0; r < set_.replicas(); ++r) static_cast<void>(reports_.part_not_finite(step, r));
+        require_weights(step);
+    } catch (const InvalidArgument&) {
+        return false;
+    }
+    return true;
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::require_weights(std::int64_t step) {
     double weight = 0;
     bool finite = true;
     for (int r = 0; r < set_.replicas(); ++r) {
@@ -420,7 +508,6 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
     }
     const bool no_weight = set_.weighted() && finite && !(weight > 0);
     require(!no_weight, "the weights of all samples of step ", step, " are 0");
-    FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
 }
 
 template <class D, class T, class A>
@@ -438,6 +525,8 @@ void StepEngine<D, T, A>::forget_steps() {
     set_.threads().run([&](int device) {
         Queue& queue = *set_.at(device).queue;
         queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});
+        queue.write(StatusBlock::failed(queue.status()), std::int32_t{0});
+        queue.write(StatusBlock::loss_scale(queue.status()), loss_scale_);
         for (int r = 0; r < set_.replicas(); ++r) queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);
     });
 }

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/queue.hpp>
@@ -65,6 +66,11 @@ public:
     /// Queues loss `k` of a batch and its gradient at the network's output, without the factor: see loss/queue_loss.hpp.
     virtual void queue_loss(Context& context, std::size_t k, const float* outputs, const BatchView& batch,
                             float* gradient, LossReport* report) const = 0;
+    /// Whether every loss can be queued by the following function.
+    [[nodiscard]] virtual bool queues_bfloat16() const { return false; }
+    /// queue_loss() of outputs in bfloat16, whose gradient it writes in bfloat16.
+    virtual void queue_loss_in_bfloat16(Context&, std::size_t, const BFloat16*, const BatchView&, BFloat16*,
+                                        LossReport*) const {}
     /// The result of a report. Throws InvalidArgument for an invalid target.
     [[nodiscard]] virtual LossResult result_of_loss(std::size_t k, const LossReport& report) const = 0;
     /// Waits for the loss of a batch; computes no gradient.
@@ -121,6 +127,24 @@ public:
         with_loss(k, [&]<std::size_t number>() {
             impl::queue_loss(operation<number>(), context, outputs, targets<number>(batch), batch.size, gradient,
                              report);
+        });
+    }
+    [[nodiscard]] bool queues_bfloat16() const override {
+        bool all = true;
+        for (std::size_t k = 0; k < this->losses.size(); ++k) {
+            with_loss(k,
+                      [&]<std::size_t number>() { all = all && impl::queues_bfloat16<decltype(operation<number>())>; });
+        }
+        return all;
+    }
+    void queue_loss_in_bfloat16([[maybe_unused]] Context& context, std::size_t k,
+                                [[maybe_unused]] const BFloat16* outputs, [[maybe_unused]] const BatchView& batch,
+                                [[maybe_unused]] BFloat16* gradient,
+                                [[maybe_unused]] LossReport* report) const override {
+        with_loss(k, [&]<std::size_t number>() {
+            if constexpr (impl::queues_bfloat16<decltype(operation<number>())>)
+                operation<number>().template in_type<BFloat16>().queue(context, outputs, targets<number>(batch),
+                                                                       batch.size, gradient, report);
         });
     }
     [[nodiscard]] LossResult result_of_loss(std::size_t k, const LossReport& report) const override {

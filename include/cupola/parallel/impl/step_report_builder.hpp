@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -66,9 +67,13 @@ public:
         }
     }
 
-    void finish(std::int64_t step, double learning_rate) {
+    /// `before` and `after` are the loss scale's states.
+    void finish(std::int64_t step, double learning_rate, const LossScaleState& before, const LossScaleState& after) {
         report_.step = step;
         report_.learning_rate = learning_rate;
+        report_.loss_scale = static_cast<double>(before.scale);
+        report_.skipped = after.skipped_steps != before.skipped_steps;
+        report_.skipped_steps = after.skipped_steps;
         report_.samples = 0;
         report_.loss = report_.weight = 0;
         for (const ReplicaReport& replica : report_.replicas) {

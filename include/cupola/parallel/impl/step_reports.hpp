@@ -13,6 +13,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
@@ -36,11 +37,15 @@ public:
 
     [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
     [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
-    void finish(std::int64_t step, double learning_rate) { builder(step).finish(step, learning_rate); }
+    void finish(std::int64_t step, double learning_rate, const LossScaleState& before, const LossScaleState& after) {
+        builder(step).finish(step, learning_rate, before, after);
+    }
 
     /// Makes the replicas' reports of a step that is complete on every device. Returns false if a loss is not finite, or if a
     /// device has found that its step is not healthy.
     bool read(std::int64_t step);
+    /// Whether every device is healthy after a step that is complete.
+    [[nodiscard]] bool healthy(std::int64_t step);
 
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
     /// that is not a class, and for an id that is out of range.
@@ -81,10 +86,16 @@ StepReports<D, T>::~StepReports() = default;
 
 template <class D, class T>
 bool StepReports<D, T>::read(std::int64_t step) {
-    bool healthy = true;
-    for (int r = 0; r < set_.replicas(); ++r) healthy = read_replica(step, r) && healthy;
-    for (auto& state : set_.devices()) healthy = healthy && *StatusBlock::healthy(state.queue->landed(step)) != 0;
-    return healthy;
+    bool finite = true;
+    for (int r = 0; r < set_.replicas(); ++r) finite = read_replica(step, r) && finite;
+    return finite && healthy(step);
+}
+
+template <class D, class T>
+bool StepReports<D, T>::healthy(std::int64_t step) {
+    bool all = true;
+    for (auto& state : set_.devices()) all = all && *StatusBlock::healthy(state.queue->landed(step)) != 0;
+    return all;
 }
 
 template <class D, class T>

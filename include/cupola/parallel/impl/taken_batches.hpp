@@ -3,6 +3,7 @@
 // TakenBatches: fetches the replicas' batches of a step, checks and counts them, and has the device take them.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,6 +11,8 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
+#include <cupola/ops/id_check.hpp>
+#include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
@@ -34,6 +37,8 @@ struct BatchToRun {
     Plan<Kernels, T>* plan = nullptr;
     /// Whether the pass begins with packing the plan's weights, and whether backward adds to the replica's row.
     bool packs = false, accumulates = false;
+    /// Whether the batch has been converted to the plan's type.
+    bool converted = false;
     /// Whether this is the last batch of the device's last replica, whose backward makes the gradients final.
     bool last = false;
     /// Its number among those of the device in a step.
@@ -63,6 +68,22 @@ public:
     [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const;
 
 private:
+    using Queue = typename D::Queue;
+    /// Whether the queue converts a batch as it takes it.
+    static constexpr bool converts =
+        !std::same_as<T, float> && requires(Queue& queue, const BatchView& batch, T* to) { queue.take(0, batch, to); };
+    [[nodiscard]] static BatchView take(Queue& queue, int replica, const BatchView& batch,
+                                        [[maybe_unused]] const Plan<Kernels, T>& plan) {
+        if constexpr (converts) {
+            return queue.take(replica, batch, plan.place_of_batch());
+        } else {
+            return queue.take(replica, batch);
+        }
+    }
+
+    /// Clears what a batch reports of its targets and ids, where there are no samples that would write it.
+    void clear_reports(int device, std::size_t number);
+
     [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
         return step * options_.gradient_accumulation_steps + part;
     }
@@ -87,7 +108,9 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     std::byte* const block = state.queue->status();
     if (set_.gathers_blocks()) state.queue->write(set_.status(device).samples(block, number), given.size);
     if (given.size == 0) {
-        if (set_.weighted()) state.queue->write(set_.status(device).report(block, number), no_loss);
+        if (set_.weighted() || set_.loss_scale().dynamic)
+            state.queue->write(set_.status(device).report(block, number), no_loss);
+        if (set_.loss_scale().dynamic) clear_reports(device, number);
         return {};
     }
     const auto [plan, packs] =
@@ -102,9 +125,19 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     counts_.of(step, part, replica) = given.size;
     const RngKey key = key_of(step, part, replica);
     state.queue->write(StatusBlock::step(block), key.step);
-    of(replica) = {state.queue->take(set_.local(replica), given), key, set_.status(device).statistics(block, number)};
+    of(replica) = {take(*state.queue, set_.local(replica), given, *plan), key,
+                   set_.status(device).statistics(block, number)};
     const bool last = replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
-    return {plan, packs, accumulates, last, number};
+    return {plan, packs, accumulates, converts && plan->place_of_batch() != nullptr, last, number};
+}
+
+template <class D, class T>
+void TakenBatches<D, T>::clear_reports(int device, std::size_t number) {
+    typename D::Queue& queue = *set_.at(device).queue;
+    const StatusBlock& status = set_.status(device);
+    for (std::size_t k = 0; k < set_.losses(); ++k)
+        queue.write(status.reports_of_losses(queue.status(), number) + k, no_loss);
+    queue.write(status.bad_id(queue.status(), number), no_bad_id);
 }
 
 template <class D, class T>

@@ -32,6 +32,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/impl/socket.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -133,24 +134,6 @@ private:
         std::array<char, 16> begin = magic;
         std::int32_t verdict = 0;
         std::uint32_t bytes = 0;
-    };
-
-    class Socket {
-    public:
-        Socket() = default;
-        explicit Socket(int handle) : handle_(handle) {}
-        Socket(Socket&& other) noexcept : handle_(std::exchange(other.handle_, -1)) {}
-        Socket& operator=(Socket&& other) noexcept {
-            std::swap(handle_, other.handle_);
-            return *this;
-        }
-        ~Socket() {
-            if (handle_ >= 0) close(handle_);
-        }
-        [[nodiscard]] int get() const { return handle_; }
-
-    private:
-        int handle_ = -1;
     };
 
     /// A connection to process 0; its number is 0 until it has said a valid one.

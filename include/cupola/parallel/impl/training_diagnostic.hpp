@@ -141,6 +141,7 @@ struct DataParallel {
     std::vector<float> gradient(int);
     std::vector<float> averaged_gradient();
     std::string not_captured() const;
+    std::string launches_description() const;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/parallel/agreement.hpp>
@@ -74,7 +75,7 @@ public:
         if constexpr (synchronized) engine_.run_in_step();
         const auto state_start = [&](int arena) { return state_start_of(options.optimizer, arena); };
         const std::vector<float> running = transfer_.start(options.seed, options.initializers, state_start);
-        engine_.restart(0, running);
+        engine_.restart(0, running, transfer_.loss_scale_of({}));
     }
     TrainingParts(const TrainingParts&) = delete;
     TrainingParts& operator=(const TrainingParts&) = delete;
@@ -95,6 +96,7 @@ private:
                                .evaluation_batch_size = options.evaluation_batch_size,
                                .gradient_accumulation_steps = options.gradient_accumulation_steps,
                                .check_every = options.check_every,
+                               .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                                .initializers = options.initializers,
                                .groups = options.groups,
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>()},
@@ -126,7 +128,8 @@ private:
                 .process = process,
                 .processes = processes,
                 .averages_rows_of_all = SpansProcesses<Averaging> && !sums_of_processes<Averaging>,
-                .required = required};
+                .required = required,
+                .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>())};
     }
     [[nodiscard]] static ProcessNumber process_of([[maybe_unused]] const Options& options, const Processes* processes) {
         if constexpr (AveragesBuckets<Averaging, D>)

@@ -221,8 +221,10 @@ CUPOLA_INLINE const HistoryRecord* FitRecorder::best() const {
 CUPOLA_INLINE double FitRecorder::best_value() const { return -*quantity_of(*best()); }
 
 CUPOLA_INLINE void FitRecorder::add(const StepReport& report) {
-    weight_ += report.weight;
-    sum_ += report.loss * report.weight;
+    if (!report.skipped) {
+        weight_ += report.weight;
+        sum_ += report.loss * report.weight;
+    }
     has_steps_ = true;
     step_ = report.step + 1;
     learning_rate_ = report.learning_rate;

@@ -7,8 +7,10 @@
 #include <cctype>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/net/summary.hpp>
@@ -57,14 +59,28 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
     add("moving_average", options.moving_average.description());
     add("precision", std::string(Net::Precision::name));
+    const LossScale loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>());
+    if (loss_scale != LossScale::constant(1)) add("loss_scale", description_of(loss_scale));
     if constexpr (requires { D::describe(options.device, IgnoredEntry{}); }) {
-        D::describe(options.device, add);
+        // Processes choose plans on GPUs of their own, and a checkpoint has the description of the first process.
+        const bool alone = training.process().count == 1;
+        D::describe(options.device, [&](std::string_view key, std::string value) {
+            if (alone || key != machine_property::plans) add(key, std::move(value));
+        });
     }
     // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
     if constexpr (AveragesBuckets<Averaging, D>) {
         add(machine_property::ranks, text(options.devices * training.process().count));
     } else if constexpr (SpansProcesses<Averaging> && sums_of_processes<Averaging>) {
         add(machine_property::ranks, text(training.process().count));
+    }
+}
+
+/// Prints what the devices have chosen since the last call.
+template <class D, class Options>
+void print_device_lines(const StandardOutput& output, const Options& options) {
+    if constexpr (requires { D::take_lines(options); }) {
+        for (const std::string& line : D::take_lines(options)) output.print_message(line);
     }
 }
 
@@ -92,6 +108,7 @@ void print_header(const StandardOutput& output,
     output.print_message(text("optimiser: ", options.optimizer.description()));
     output.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));
     if (!options.groups.empty()) output.print_message("parameter groups: " + description_of(options.groups));
+    print_device_lines<D>(output, options.device);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI::impl

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a run beside its log: the device of each operation, the cost of the summaries, the final result.
+// The messages of a run beside its log: the device of each operation, the loss of processes, the cost of the summaries, the
+// final result.
 #pragma once
 
 #include <cmath>
@@ -37,6 +38,15 @@ namespace cupola::inline CUPOLA_ABI::impl {
     }
     return text(lines, "placement: averaging: ", averaging,
                 "\nplacement: update: each device its copy of the parameters");
+}
+
+/// "processes 0, 2 were killed, of 4: 2 processes go on from step 8".
+[[nodiscard, gnu::cold]] inline std::string line_of_loss(std::span<const int> lost, int left, std::int64_t step) {
+    std::string numbers;
+    for (const int process : lost) numbers += text(numbers.empty() ? "" : ", ", process);
+    return text(lost.size() == 1 ? "process " : "processes ", numbers, lost.size() == 1 ? " was" : " were",
+                " killed, of ", left + static_cast<int>(lost.size()), ": ", left,
+                left == 1 ? " process goes" : " processes go", " on from step ", step);
 }
 
 /// "summaries took 0.43 % of the training's 75.2 s".

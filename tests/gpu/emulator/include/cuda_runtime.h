@@ -17,6 +17,9 @@
 #include "../kernel.hpp"
 #include "cuda_runtime_api.h"
 
+/* What the emulated program has code for: devices of compute capability 9.0, and PTX for later ones. */
+#define __CUDA_ARCH_LIST__ 900
+
 #define __global__
 #define __device__
 #define __host__

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -459,14 +460,63 @@ TEST_CASE("a failed device stays failed, and only this device, until it is repai
     CHECK(cudaStreamQuery(stream) == cudaErrorIllegalAddress);
     CHECK(start(stream, &add_kernel, memory.get, 1) == cudaErrorIllegalAddress);
     CHECK(forgotten() == cudaErrorIllegalAddress);
-    CHECK(forgotten() == cudaSuccess);
+    CHECK(forgotten() == cudaErrorIllegalAddress);  // every call returns it
+    int device = -1;
+    CHECK(cudaGetDevice(&device) == cudaErrorIllegalAddress);
+    CHECK(device == 0);
+    CHECK(cudaSetDevice(0) == cudaErrorIllegalAddress);
+    std::size_t free = 0, total = 0;
+    CHECK(cudaMemGetInfo(&free, &total) == cudaErrorIllegalAddress);
     CHECK(std::string(cudaGetErrorName(cudaErrorIllegalAddress)) == "cudaErrorIllegalAddress");
     CHECK(std::string(cudaGetErrorString(cudaErrorIllegalAddress)) == "an illegal memory access was encountered");
     CHECK(cudaStreamSynchronize(other) == cudaSuccess);
     emulator::mend();
+    CHECK(forgotten() == cudaErrorIllegalAddress);
+    CHECK(forgotten() == cudaSuccess);
     CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
     CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
     CHECK(memory.read() == 6);
+}
+
+TEST_CASE("a test sets the error of a lost device, the driver, the compute capability and the visible devices") {
+    const Stream stream;
+    const Memory<int> memory(1);
+    emulator::fail_device(0, 0, cudaErrorECCUncorrectable);
+    start(stream, &add_kernel, memory.get, 1);
+    CHECK(cudaStreamSynchronize(stream) == cudaErrorECCUncorrectable);
+    emulator::mend();
+    static_cast<void>(forgotten());
+
+    int version = 0, count = 0;
+    emulator::set_driver(12080);
+    CHECK(cudaDriverGetVersion(&version) == cudaSuccess);
+    CHECK(version == 12080);
+    CHECK(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver);
+    emulator::set_driver(CUDART_VERSION);
+    CHECK(forgotten() == cudaErrorInsufficientDriver);
+
+    emulator::set_capability(8, 0);
+    cudaFuncAttributes attributes{};
+    const auto* const kernel = reinterpret_cast<const void*>(&add_kernel);
+    CHECK(cudaFuncGetAttributes(&attributes, kernel) == cudaErrorNoKernelImageForDevice);
+    CHECK(start(stream, &add_kernel, memory.get, 1) == cudaErrorNoKernelImageForDevice);
+    emulator::set_capability(12, 0);  // from PTX
+    CHECK(cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess);
+    int major = 0;
+    CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+    CHECK(major == 12);
+    emulator::set_capability(9, 0);
+    static_cast<void>(forgotten());
+
+    for (const auto& [list, seen] : {std::pair{"", 0}, {"0", 1}, {"1,0", 2}, {"2,7,1", 1}, {"-1", 0}, {"0,1,2,3", 4}}) {
+        CAPTURE(list);
+        setenv("CUDA_VISIBLE_DEVICES", list, 1);
+        CHECK(cudaGetDeviceCount(&count) == (seen == 0 ? cudaErrorNoDevice : cudaSuccess));
+        CHECK(count == seen);
+        CHECK(cudaSetDevice(seen) == cudaErrorInvalidDevice);
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    static_cast<void>(forgotten());
 }
 
 TEST_CASE("a test sets the number of devices, and a kernel runs only on its stream's device") {
@@ -526,4 +576,69 @@ TEST_CASE("threads that queue and wait at the same time each have their work don
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == 0);
     CHECK(emulator::failure().empty());
+}
+
+namespace {
+
+/// Reads `in[first]` to `in[last]` and writes `out[first]` to `out[last]`; reads and writes `both[0]`.
+void spread_kernel(const int* in, int* out, int* both, int first, int last) {
+    for (int i = first; i < last; ++i) out[i] = in[i];
+    *both = 2 * *both + 1;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the memory that a kernel reads and writes is recorded in pages, and the costs of copies and libraries' calls") {
+    constexpr std::size_t page = 4096, ints = page / sizeof(int);
+    emulator::track_memory(page);
+    {
+        const Stream stream;
+        const Memory<int> in(16 * ints), out(16 * ints), both(1);
+        CHECK(reinterpret_cast<std::uintptr_t>(in.get) % page == 0);
+        emulator::record_work();
+        CHECK(start(stream, &spread_kernel, in.get, out.get, both.get, 0, static_cast<int>(5 * ints)) == cudaSuccess);
+        CHECK(start(stream, &spread_kernel, in.get, out.get, both.get, static_cast<int>(ints - 1),
+                    static_cast<int>(ints + 1)) == cudaSuccess);
+        CHECK(cudaMemcpyAsync(out.get, in.get, 100, cudaMemcpyDefault, stream) == cudaSuccess);
+        CHECK(cudaMemsetAsync(out.get, 0, 50, stream) == cudaSuccess);
+        emulator::enqueue(stream, [] { return true; }, "a call",
+                          {.bytes_read = 7, .bytes_written = 8, .operations = 9});
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+        const std::vector<emulator::RecordedWork> work = emulator::recorded_costs();
+        REQUIRE(work.size() == 5);
+        CHECK((work[0].bytes_read == 6 * page && work[0].bytes_written == 6 * page));
+        CHECK((work[1].bytes_read == 3 * page && work[1].bytes_written == 3 * page));
+        CHECK((work[2].bytes_read == 100 && work[2].bytes_written == 100));
+        CHECK((work[3].bytes_read == 0 && work[3].bytes_written == 50));
+        CHECK((work[4].bytes_read == 7 && work[4].bytes_written == 8 && work[4].operations == 9));
+        CHECK((work[4].is_library && !work[0].is_library && work[4].name == "a call"));
+        // Afterwards the memory is as before.
+        CHECK(both.read() == 3);
+    }
+    emulator::track_memory(0);
+    CHECK(emulator::failure() == "");
+}
+
+TEST_CASE("a test chooses which work runs; the rest takes its place in the stream and is recorded") {
+    const Stream stream;
+    const Memory<int> memory(1);
+    int calls = 0;
+    const auto queue_both = [&] {
+        emulator::record_work();
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+        emulator::enqueue(
+            stream, [&] { return ++calls > 0; }, "a call");
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+        CHECK(emulator::recorded_work().size() == 2);
+    };
+    emulator::set_runs(emulator::Runs::nothing);
+    queue_both();
+    CHECK((memory.read() == 0 && calls == 0));
+    emulator::set_runs(emulator::Runs::no_libraries);
+    queue_both();
+    CHECK((memory.read() == 1 && calls == 0));
+    emulator::set_runs(emulator::Runs::everything);
+    queue_both();
+    CHECK((memory.read() == 2 && calls == 1));
 }

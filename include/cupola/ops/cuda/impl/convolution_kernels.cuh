@@ -3,7 +3,7 @@
 // The part of a convolution's backward that cuDNN does not compute: the mask of the fused ReLU on the gradient of the
 // output and, in the same pass, its sum over all positions, which is the gradient of the bias. The sum is added in an
 // order that does not depend on the GPU: within slabs of rows, whose number depends only on the rows, and then over the
-// slabs.
+// slabs (joined_gradients.cuh).
 #pragma once
 
 #include <algorithm>
@@ -65,27 +65,6 @@ __global__ void __launch_bounds__(row_sum_threads)
     }
 }
 
-/// sum[channel] = the sum over the slabs, or sum[channel] += it. A block processes `slab_lanes` channels, with
-/// `slab_lanes` threads per channel.
-template <int slab_lanes>
-__global__ void __launch_bounds__(slab_lanes* slab_lanes)
-    add_slabs_kernel(const float* partial, std::int64_t slabs, std::int64_t channels, bool accumulate, float* sum) {
-    __shared__ float sums[slab_lanes][slab_lanes];
-    const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * slab_lanes + threadIdx.x;
-    float mine = 0;
-    if (channel < channels) {
-        for (std::int64_t slab = threadIdx.y; slab < slabs; slab += slab_lanes)
-            mine += partial[slab * channels + channel];
-    }
-    sums[threadIdx.y][threadIdx.x] = mine;
-    for (unsigned step = slab_lanes / 2; step > 0; step /= 2) {
-        __syncthreads();
-        if (threadIdx.y < step) sums[threadIdx.y][threadIdx.x] += sums[threadIdx.y + step][threadIdx.x];
-    }
-    if (threadIdx.y == 0 && channel < channels)
-        sum[channel] = accumulate ? sum[channel] + sums[0][threadIdx.x] : sums[0][threadIdx.x];
-}
-
 template <int n, class T>
 void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, float* partial) {
     const dim3 grid(static_cast<unsigned>(rows.slabs), static_cast<unsigned>(rows.column_blocks(n)));
@@ -98,22 +77,17 @@ void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T*
     }
 }
 
-/// Queues: gradient = 0 where there is an `output` and it is not positive; sum[channel] = the sum of gradient over the
-/// rows, added to the previous value where `accumulate` is set. `gradient` and `output` are aligned to 16 bytes;
-/// `partial` has rows.partial_bytes() bytes.
+/// Queues: gradient = 0 where there is an `output` and it is not positive; partial[slab, channel] = the sum of gradient over
+/// the rows of the slab, for queue_slab_sums. `gradient` and `output` are aligned to 16 bytes; `partial` has
+/// rows.partial_bytes() bytes.
 template <class T>
-void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, bool accumulate,
-                       float* sum, std::byte* scratch) {
-    auto* const partial = reinterpret_cast<float*>(scratch);
+void mask_and_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient,
+                        float* partial) {
     if (rows.channels % pack_size<T> == 0) {
         launch_sum_slabs<pack_size<T>>(context, rows, output, gradient, partial);
     } else {
         launch_sum_slabs<1>(context, rows, output, gradient, partial);
     }
-    constexpr int slab_lanes = 32;
-    const auto blocks = static_cast<unsigned>((rows.channels + slab_lanes - 1) / slab_lanes);
-    launch_kernel(add_slabs_kernel<slab_lanes>, blocks, dim3(slab_lanes, slab_lanes), context.stream(), partial,
-                  rows.slabs, rows.channels, accumulate, sum);
 }
 
 }  // namespace impl

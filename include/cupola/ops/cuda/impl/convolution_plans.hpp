@@ -12,15 +12,21 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/device/plan_choices.hpp>
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/cuda/impl/cudnn_engines.hpp>
+#include <cupola/ops/cuda/impl/plan_timer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -91,9 +97,11 @@ struct ConvolutionProblem {
     return cudnn_operation_graph(target, operations);
 }
 
-/// The rules for an element type: float is float32 throughout unless `tf32` allows its factors to be rounded.
+/// The rules for an element type: float is float32 throughout unless `tf32` allows its factors to be rounded. Where factors
+/// are rounded in any case, the tensor cores multiply them.
 [[nodiscard]] constexpr EngineRules convolution_rules(ElementType element, bool tf32, bool deterministic) {
-    return {.rounded_factors = element != ElementType::float32 || tf32, .deterministic = deterministic};
+    const bool rounded = element != ElementType::float32 || tf32;
+    return {.rounded_factors = rounded, .tensor_cores = rounded, .deterministic = deterministic};
 }
 
 /// The key under which a choice is kept: cuDNN's version, the device, the rules, and the problem.
@@ -104,15 +112,52 @@ struct ConvolutionProblem {
                 tf32 ? "TF32, " : "", rules.deterministic ? "deterministic, " : "", describe(problem));
 }
 
-/// Throws DeviceError with the problem and the rejected engines where no engine is left.
+/// The bytes of the tensors of the graph, in their order.
+[[nodiscard, gnu::cold]] inline std::vector<std::size_t> tensor_bytes(const ConvolutionProblem& problem) {
+    const auto& [h, w, in, out, bias] = problem.shape;
+    const auto bytes = [&](std::int64_t elements) {
+        return static_cast<std::size_t>(elements) * size_of(problem.element);
+    };
+    std::vector<std::size_t> result{bytes(problem.batch * h.input * w.input * in),
+                                    bytes(out * h.window * w.window * in),
+                                    bytes(problem.batch * h.output * w.output * out)};
+    if (problem.direction == ConvolutionDirection::forward && bias) result.push_back(bytes(out));
+    return result;
+}
+
+/// A variant of the problem. `before` is called with the tensors of the graph and then with those of `more_tensors`, and
+/// writes `scratch` bytes.
+[[nodiscard, gnu::cold]] inline PlanVariant convolution_variant(
+    const CudnnTarget& target, const ConvolutionProblem& problem, const EngineRules& rules,
+    const std::vector<std::size_t>& more_tensors = {}, std::size_t scratch = 0,
+    FunctionRef<void(std::span<const void* const> tensors)> before = {}) {
+    PlanVariant variant{.graph = convolution_graph(target, problem),
+                        .key = plan_key(target, problem, rules),
+                        .tensors = tensor_bytes(problem),
+                        .scratch = scratch,
+                        .before = before};
+    variant.graph_tensors = variant.tensors.size();
+    variant.tensors.insert(variant.tensors.end(), more_tensors.begin(), more_tensors.end());
+    return variant;
+}
+
+/// The plan of one of the variants of a problem. `trial` has the stream and the limit of time; without a limit nothing is
+/// timed. Throws DeviceError with the problem and the rejected engines where no engine is left.
 [[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target,
                                                             const ConvolutionProblem& problem, const EngineRules& rules,
-                                                            PlanChoices* choices = nullptr) {
-    ChosenPlan result =
-        choose_plan(target, convolution_graph(target, problem), rules, choices, plan_key(target, problem, rules));
+                                                            std::span<const PlanVariant> variants, PlanChoices* choices,
+                                                            const PlanTrial& trial) {
+    ChosenPlan result = choose_plan(target, variants, rules, choices, trial);
     require<DeviceError>(static_cast<bool>(result), "cuDNN has no engine on ", target.device_name, " for the ",
                          describe(problem), "; ", result.dropped.to_text());
     return result;
+}
+[[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target,
+                                                            const ConvolutionProblem& problem, const EngineRules& rules,
+                                                            PlanChoices* choices = nullptr,
+                                                            const PlanTrial& trial = {}) {
+    const PlanVariant variant = convolution_variant(target, problem, rules);
+    return plan_convolution(target, problem, rules, std::span(&variant, 1), choices, trial);
 }
 
 }  // namespace impl

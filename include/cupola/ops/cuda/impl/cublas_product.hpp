@@ -5,18 +5,30 @@
 //
 // Matrices are column-major without gaps, as in cuBLASLt; a row-major matrix is the transpose of such a matrix. The
 // bias has one element per row of D, in D's type. Sums split over thread blocks are added in a fixed order, so the bits
-// are the same each time.
+// are the same each time for the same algorithm. The algorithm is the fastest on the device or, where nothing is timed,
+// cuBLASLt's first.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <cublasLt.h>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/plan_choices.hpp>
+#include <cupola/ops/cuda/impl/plan_timer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -39,11 +51,20 @@ struct CublasMatrix {
     /// The extents in memory, before `transposed`.
     std::int64_t rows, columns;
     bool transposed = false;
+
+    [[nodiscard]] std::size_t bytes() const {
+        return static_cast<std::size_t>(rows * columns) * (type == CUDA_R_32F ? sizeof(float) : sizeof(BFloat16));
+    }
 };
 
 using CublasDescription = CudaHandle<cublasLtMatmulDesc_t, &cublasLtMatmulDescDestroy>;
 using CublasLayout = CudaHandle<cublasLtMatrixLayout_t, &cublasLtMatrixLayoutDestroy>;
 using CublasPreference = CudaHandle<cublasLtMatmulPreference_t, &cublasLtMatmulPreferenceDestroy>;
+
+/// nvcc 13 cannot instantiate a container of cublasLtMatmulAlgo_t, whose struct has no name.
+struct CublasAlgorithm {
+    cublasLtMatmulAlgo_t value{};
+};
 
 class CublasProduct {
 public:
@@ -58,29 +79,28 @@ public:
     /// No product: found() is false.
     CublasProduct() = default;
 
-    /// Requests an algorithm from cuBLASLt. An algorithm with an epilogue is chosen as if it had a ReLU too, so that
+    /// Chooses an algorithm of cuBLASLt. With `rectifiable` one is chosen, timed and kept as if it had a ReLU too, so that
     /// fusing a ReLU changes no other bits.
     [[gnu::cold]] CublasProduct(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
-                                const CublasMatrix& d, Epilogue epilogue, bool rectifiable) {
-        const cublasComputeType_t compute =
-            a.type == CUDA_R_32F && context.options().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+                                const CublasMatrix& d, Epilogue epilogue, bool rectifiable)
+        : tf32_(a.type == CUDA_R_32F && context.options().tf32),
+          max_workspace_(context.max_workspace() < max_workspace + workspace_alignment
+                             ? context.max_workspace() - std::min(context.max_workspace(), workspace_alignment)
+                             : max_workspace) {
+        const cublasComputeType_t compute = tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
         check_cublas(cublasLtMatmulDescCreate(description_.out(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
         set(CUBLASLT_MATMUL_DESC_TRANSA, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
         set(CUBLASLT_MATMUL_DESC_TRANSB, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
         has_bias_ = epilogue == Epilogue::bias || epilogue == Epilogue::bias_relu;
-        // The address only gives the alignment of the bias; nothing is read from it.
-        if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(operand_alignment));
         make(a_, a);
         make(b_, b);
         make(d_, d);
-        if (rectifiable) {
-            set_epilogue(has_bias_ ? Epilogue::bias_relu : Epilogue::relu);
-            found_ = search(context);
-            set_epilogue(epilogue);
-            if (found_ && usable(context)) return;
+        const Epilogue rectified = has_bias_ ? Epilogue::bias_relu : Epilogue::relu;
+        if (rectifiable && epilogue != rectified) {
+            found_ = choose(context, a, b, d, rectified, epilogue);
+            if (found_) return;
         }
-        set_epilogue(epilogue);
-        found_ = search(context);
+        found_ = choose(context, a, b, d, epilogue, epilogue);
     }
 
     /// Whether cuBLASLt has an algorithm for these matrices.
@@ -103,10 +123,10 @@ public:
             const auto address = reinterpret_cast<std::uintptr_t>(workspace);
             workspace += (workspace_alignment - address % workspace_alignment) % workspace_alignment;
         }
-        check_cublas(
-            cublasLtMatmul(context.cublas(), description_.get(), &one, a, a_.get(), b, b_.get(), &beta, d, d_.get(), d,
-                           d_.get(), &algorithm_, workspace_ > 0 ? workspace : nullptr, workspace_, context.stream()),
-            "cublasLtMatmul");
+        check_cublas(cublasLtMatmul(context.cublas(), description_.get(), &one, a, a_.get(), b, b_.get(), &beta, d,
+                                    d_.get(), d, d_.get(), &algorithm_.value, workspace_ > 0 ? workspace : nullptr,
+                                    workspace_, context.stream()),
+                     "cublasLtMatmul");
     }
 
 private:
@@ -126,15 +146,103 @@ private:
                      "cublasLtMatrixLayoutCreate");
     }
 
-    /// The first algorithm in the order of cuBLASLt's heuristic, if any.
-    [[gnu::cold]] bool search(const CudaContext& context) {
+    using Algorithms = std::vector<CublasAlgorithm>;
+
+    /// Chooses for the epilogue `timed` an algorithm that supports `used` too. False if there is none.
+    [[gnu::cold]] bool choose(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
+                              const CublasMatrix& d, Epilogue timed, Epilogue used) {
+        // The address only gives the alignment of the bias; nothing is read from it.
+        if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(operand_alignment));
+        PlanChoices& choices = context.plan_choices();
+        const std::string key = key_of(context, a, b, d, timed);
+        std::optional<EngineChoice> rejected;
+        if (take_kept(context, choices, key, timed, used, rejected)) return true;
+        const std::unique_lock<std::mutex> measuring = choices.measure();
+        if (take_kept(context, choices, key, timed, used, rejected)) return true;  // chosen meanwhile
+        PlanRecord record{.key = key};
+        if (!choose_new(context, a, b, d, timed, used, record)) return false;
+        record.choice = choice_of(algorithm_);
+        record.name = text("algorithm ", record.choice.engine);
+        choices.set(key, record.choice);
+        choices.record(std::move(record));
+        return true;
+    }
+
+    [[gnu::cold]] bool take_kept(const CudaContext& context, PlanChoices& choices, const std::string& key,
+                                 Epilogue timed, Epilogue used, std::optional<EngineChoice>& rejected) {
+        const std::optional<EngineChoice> kept = choices.find(key);
+        if (!kept || kept == rejected) return false;
+        const std::optional<CublasAlgorithm> algorithm = algorithm_of(*kept);
+        if (algorithm && supports(context, *algorithm, timed, used)) {
+            algorithm_ = *algorithm;
+            choices.record({.key = key,
+                            .choice = *kept,
+                            .name = text("algorithm ", kept->engine),
+                            .source = PlanRecord::Source::kept});
+            return true;
+        }
+        choices.note(text("the kept algorithm ", kept->engine, " of ", key, " cannot be used: another is chosen"));
+        rejected = kept;
+        return false;
+    }
+
+    [[gnu::cold]] bool choose_new(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
+                                  const CublasMatrix& d, Epilogue timed, Epilogue used, PlanRecord& record) {
+        set_epilogue(timed);
+        const Algorithms offered = search(context);
+        const PlanTrial trial{.stream = context.stream(),
+                              .seconds = context.options().plan_seconds,
+                              .tensors = {a.bytes(), b.bytes(), d.bytes(), has_bias_ ? d.bytes() : 0}};
+        PlanTimer timer(offered.empty() ? nullptr : &trial);
+        if (!timer.why().empty())
+            context.plan_choices().note(text("no candidate is timed for the plan of ", record.key, ": ", timer.why()));
+        std::optional<CublasAlgorithm> best;
+        std::size_t workspace = 0;
+        for (const CublasAlgorithm& algorithm : offered) {
+            if (timer.is_over()) {
+                ++record.not_timed;
+                continue;
+            }
+            if (!supports(context, algorithm, timed, used)) continue;
+            if (timer.times()) {
+                algorithm_ = algorithm;
+                set_epilogue(timed);
+                const auto run_it = [&](std::byte* memory, std::span<const void* const> tensors) {
+                    run(context, tensors[0], tensors[1], const_cast<void*>(tensors[2]),
+                        has_bias_ ? tensors[3] : nullptr, false, memory);
+                };
+                const PlanTimer::Result result = timer.offer(workspace_bytes(), run_it);
+                if (result == PlanTimer::Result::fastest || result == PlanTimer::Result::slower) {
+                    record.candidates.push_back(
+                        {text("algorithm ", choice_of(algorithm).engine, ", workspace ", workspace_),
+                         timer.last_seconds()});
+                }
+                if (result != PlanTimer::Result::fastest) continue;
+            }
+            best = algorithm;
+            workspace = workspace_;
+            if (!timer.times()) break;
+        }
+        record.source = timer.times() ? PlanRecord::Source::timed : PlanRecord::Source::first;
+        record.seconds = timer.seconds();
+        record.next_seconds = timer.next_seconds();
+        record.timed = timer.timed();
+        set_epilogue(used);
+        if (!best) return false;
+        algorithm_ = *best;
+        workspace_ = workspace;
+        return true;
+    }
+
+    /// cuBLASLt's algorithms for the current description, in the order of its heuristic.
+    [[gnu::cold]] Algorithms search(const CudaContext& context) {
         CublasPreference preference;
         check_cublas(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
         const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
             check_cublas(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
                          "cublasLtMatmulPreferenceSetAttribute");
         };
-        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{max_workspace});
+        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{max_workspace_});
         // A split sum keeps its parts in float and adds them in order.
         prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
         for (const auto attribute :
@@ -142,38 +250,82 @@ private:
               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
             prefer(attribute, std::uint32_t{operand_alignment});
         }
-        std::array<cublasLtMatmulHeuristicResult_t, 8> results{};
+        std::array<cublasLtMatmulHeuristicResult_t, 32> results{};
         int count = 0;
         const cublasStatus_t status =
             cublasLtMatmulAlgoGetHeuristic(context.cublas(), description_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
                                            preference.get(), static_cast<int>(results.size()), results.data(), &count);
-        if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
+        if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
         check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
+        Algorithms offered;
         for (int i = 0; i < count; ++i) {
             const auto& result = results[static_cast<std::size_t>(i)];
-            if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > max_workspace) continue;
-            algorithm_ = result.algo;
-            workspace_ = result.workspaceSize;
-            return true;
+            if (result.state == CUBLAS_STATUS_SUCCESS) offered.push_back({result.algo});
         }
-        return false;
+        return offered;
     }
-    /// Whether the algorithm supports the current description.
-    [[gnu::cold]] bool usable(const CudaContext& context) {
-        cublasLtMatmulHeuristicResult_t result{};
-        if (cublasLtMatmulAlgoCheck(context.cublas(), description_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
-                                    &algorithm_, &result) != CUBLAS_STATUS_SUCCESS) {
-            return false;
+    /// Whether an algorithm supports both epilogues within the limit of workspace; workspace_ is then what they need.
+    [[gnu::cold]] bool supports(const CudaContext& context, const CublasAlgorithm& algorithm, Epilogue one,
+                                Epilogue other) {
+        workspace_ = 0;
+        for (const Epilogue epilogue : {one, other}) {
+            set_epilogue(epilogue);
+            cublasLtMatmulHeuristicResult_t result{};
+            if (cublasLtMatmulAlgoCheck(context.cublas(), description_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
+                                        &algorithm.value, &result) != CUBLAS_STATUS_SUCCESS) {
+                return false;
+            }
+            if (result.workspaceSize > max_workspace_) return false;
+            workspace_ = std::max(workspace_, result.workspaceSize);
         }
-        if (result.workspaceSize > max_workspace) return false;
-        workspace_ = std::max(workspace_, result.workspaceSize);
         return true;
+    }
+
+    /// The words of an algorithm, which NVIDIA allows to be stored for the same version of cuBLASLt, and its number.
+    [[nodiscard, gnu::cold]] static EngineChoice choice_of(const CublasAlgorithm& algorithm) {
+        EngineChoice choice;
+        std::int32_t number = 0;
+        std::size_t written = 0;
+        check_cublas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm.value, CUBLASLT_ALGO_CONFIG_ID, &number,
+                                                          sizeof number, &written),
+                     "cublasLtMatmulAlgoConfigGetAttribute");
+        choice.engine = number;
+        for (std::size_t i = 0; i < std::size(algorithm.value.data); ++i)
+            choice.knobs.emplace_back(static_cast<std::int64_t>(i), static_cast<std::int64_t>(algorithm.value.data[i]));
+        return choice;
+    }
+    /// Empty if the words are not those of one algorithm.
+    [[nodiscard, gnu::cold]] static std::optional<CublasAlgorithm> algorithm_of(const EngineChoice& choice) {
+        CublasAlgorithm algorithm{};
+        if (choice.knobs.size() != std::size(algorithm.value.data)) return std::nullopt;
+        for (std::size_t i = 0; i < choice.knobs.size(); ++i) {
+            if (choice.knobs[i].first != static_cast<std::int64_t>(i)) return std::nullopt;
+            algorithm.value.data[i] = static_cast<std::uint64_t>(choice.knobs[i].second);
+        }
+        return algorithm;
+    }
+
+    /// "cuBLASLt 130100, NVIDIA H200, product in bfloat16 to float32: 192 x 384 transposed by 384 x 128, bias, ReLU", with
+    /// the extents in memory.
+    [[nodiscard, gnu::cold]] std::string key_of(const CudaContext& context, const CublasMatrix& a,
+                                                const CublasMatrix& b, const CublasMatrix& d, Epilogue epilogue) const {
+        const auto name = [](cudaDataType_t type) -> std::string_view {
+            return type == CUDA_R_32F ? "float32" : type == CUDA_R_16BF ? "bfloat16" : "float16";
+        };
+        const auto extents = [](const CublasMatrix& m) {
+            return text(m.rows, " x ", m.columns, m.transposed ? " transposed" : "");
+        };
+        constexpr std::array<std::string_view, 4> epilogues{"", ", bias", ", ReLU", ", bias, ReLU"};
+        return text("cuBLASLt ", static_cast<std::int64_t>(cublasLtGetVersion()), ", ", context.gpu_name(), ", ",
+                    tf32_ ? "TF32, " : "", "product in ", name(a.type), " to ", name(d.type), ": ", extents(a), " by ",
+                    extents(b), epilogues[static_cast<std::size_t>(epilogue)]);
     }
 
     CublasDescription description_;
     CublasLayout a_, b_, d_;
-    cublasLtMatmulAlgo_t algorithm_{};
-    std::size_t workspace_ = 0;
+    CublasAlgorithm algorithm_{};
+    bool tf32_ = false;
+    std::size_t max_workspace_ = max_workspace, workspace_ = 0;
     bool found_ = false, has_bias_ = false;
 };
 

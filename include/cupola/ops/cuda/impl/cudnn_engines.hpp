@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice of one of the engines that cuDNN offers for a graph: the first that satisfies the rules and becomes a
-// plan, in the order in which cuDNN ranks them for the device, followed by cuDNN's fallbacks.
+// The choice of one of the engines that cuDNN offers for a graph, of those that satisfy the rules and become a plan: the
+// fastest on the device or, where nothing is timed, the first in the order in which cuDNN ranks them for the device,
+// followed by cuDNN's fallbacks. An engine counts once for each setting of its knobs that cuDNN offers.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/device/plan_choices.hpp>
 #include <cupola/ops/cuda/impl/cudnn_graph.hpp>
 #include <cupola/ops/cuda/impl/cudnn_plan.hpp>
+#include <cupola/ops/cuda/impl/plan_timer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -27,6 +32,8 @@ namespace impl {
 struct EngineRules {
     /// Whether it may round the factors of a product to fewer bits.
     bool rounded_factors = true;
+    /// Whether an engine without tensor cores is used only where there is none with them.
+    bool tensor_cores = false;
     /// Whether it must give the same bits each time.
     bool deterministic = false;
     /// Whether it may be compiled at run time when the plan is made, which needs an installed compiler and tenths of a
@@ -125,7 +132,7 @@ struct CudnnEngine {
 /// The number of rejected engines, and the reasons: for the message where none is left.
 struct EnginesDropped {
     int tensor_core = 0, down_convert = 0, short_sums = 0, nondeterministic = 0, compiled_at_run_time = 0,
-        workspace = 0, refused = 0;
+        workspace = 0, refused = 0, failed = 0, plain = 0;
     /// cuDNN's message for the last engine that it rejected, or for offering none.
     std::string refusal;
 
@@ -141,6 +148,8 @@ struct EnginesDropped {
         add(compiled_at_run_time, "for being compiled at run time");
         add(workspace, "for the workspace that they need");
         add(refused, "that cuDNN then refused");
+        add(failed, "that failed when they ran");
+        add(plain, "for not using the tensor cores");
         result = result.empty() ? "it offered none" : "it passed over " + result;
         return refusal.empty() ? result : text(result, " (", refusal, ")");
     }
@@ -167,42 +176,222 @@ struct ChosenPlan {
     std::vector<cudnnBackendBehaviorNote_t> behavior_notes;
     /// The engines rejected before it or, without a plan, all rejected engines.
     EnginesDropped dropped;
+    /// The number of the variant that it computes.
+    std::size_t variant = 0;
 
     explicit operator bool() const { return static_cast<bool>(plan); }
 };
 
-/// The plan that `choices` has for `key`. Without one, or where cuDNN or the rules no longer allow it, the first engine
-/// that the rules allow and that becomes a plan, which is then kept in `choices`. `choices` may be null. If there is no
-/// such engine, the result has no plan.
-[[nodiscard, gnu::cold]] inline ChosenPlan choose_plan(const CudnnTarget& target, const CudnnDescriptor& graph,
-                                                       const EngineRules& rules, PlanChoices* choices,
-                                                       const std::string& key) {
-    ChosenPlan result;
-    const auto take = [&](CudnnEngine& engine) {
-        if (!allowed(engine, rules, result.dropped)) return false;
-        std::optional<CudnnPlan> plan = CudnnPlan::make(target, engine.config, result.dropped.refusal);
-        if (!plan) return ++result.dropped.refused, false;
-        if (plan->workspace_bytes() > rules.max_workspace) return ++result.dropped.workspace, false;
-        result.plan = std::move(*plan);
+/// "engine 4 2=8 18=1"
+[[nodiscard, gnu::cold]] inline std::string engine_text(const EngineChoice& choice) {
+    std::string result = text("engine ", choice.engine);
+    for (const auto& [knob, value] : choice.knobs) result += text(' ', knob, '=', value);
+    return result;
+}
+
+/// One way to compute an operation: a graph, and work before it. Its tensors are those of the graph, and then others that
+/// the work before reads or writes.
+struct PlanVariant {
+    CudnnDescriptor graph;
+    std::string key;
+    /// The bytes of the tensors, for timing.
+    std::vector<std::size_t> tensors = {};
+    /// The number of the graph's tensors, the first ones.
+    std::size_t graph_tensors = 0;
+    /// The scratch memory of the work before, which counts as the plan's own does.
+    std::size_t scratch = 0;
+    /// Queues the work before the plan; may refer to nothing.
+    FunctionRef<void(std::span<const void* const> tensors)> before = {};
+};
+
+/// One choice of a plan: see choose_plan.
+class PlanChooser {
+public:
+    PlanChooser(const CudnnTarget& target, std::span<const PlanVariant> variants, const EngineRules& rules,
+                PlanChoices* choices)
+        : target_(target), variants_(variants), rules_(rules), choices_(choices), rejected_(variants.size()) {}
+
+    [[gnu::cold]] ChosenPlan choose(const PlanTrial& trial) {
+        if (choices_ == nullptr) {
+            choose_new(trial);
+        } else if (!take_kept()) {
+            const std::unique_lock<std::mutex> measuring = choices_->measure();
+            if (!take_kept()) choose_new(trial);  // another device may have chosen meanwhile
+        }
+        return std::move(result_);
+    }
+
+private:
+    /// The plan of an engine that the rules allow, or nothing; the rejected are counted.
+    [[nodiscard]] std::optional<CudnnPlan> plan_of(const PlanVariant& variant, const CudnnEngine& engine,
+                                                   EnginesDropped& dropped) {
+        if (!allowed(engine, rules_, dropped)) return std::nullopt;
+        std::optional<CudnnPlan> plan = CudnnPlan::make(target_, engine.config, dropped.refusal);
+        if (!plan) return ++dropped.refused, std::nullopt;
+        if (plan->workspace_bytes() + variant.scratch > rules_.max_workspace) return ++dropped.workspace, std::nullopt;
+        return plan;
+    }
+    static void take(ChosenPlan& result, CudnnEngine& engine, CudnnPlan& plan) {
+        result.plan = std::move(plan);
         result.choice = std::move(engine.choice);
         result.numerical_notes = std::move(engine.numerical_notes);
         result.behavior_notes = std::move(engine.behavior_notes);
-        return true;
-    };
-    if (choices != nullptr) {
-        if (const std::optional<EngineChoice> kept = choices->find(key)) {
-            if (std::optional<CudnnEngine> engine = cudnn_engine(target, graph, *kept); engine && take(*engine))
-                return result;
+    }
+
+    [[nodiscard]] bool take_kept() {
+        for (std::size_t i = 0; i < variants_.size(); ++i) {
+            const PlanVariant& variant = variants_[i];
+            const std::optional<EngineChoice> kept = choices_->find(variant.key);
+            if (!kept || kept == rejected_[i]) continue;
+            if (std::optional<CudnnEngine> engine = cudnn_engine(target_, variant.graph, *kept)) {
+                if (std::optional<CudnnPlan> plan = plan_of(variant, *engine, result_.dropped)) {
+                    take(result_, *engine, *plan);
+                    result_.variant = i;
+                    record({.source = PlanRecord::Source::kept});
+                    return true;
+                }
+            }
+            choices_->note(
+                text("the kept ", engine_text(*kept), " of ", variant.key, " cannot be used: another is chosen"));
+            rejected_[i] = kept;
+        }
+        return false;
+    }
+
+    void choose_new(const PlanTrial& trial) {
+        PlanRecord best;
+        for (std::size_t i = 0; i < variants_.size(); ++i) {
+            PlanTrial own = trial;
+            own.tensors = variants_[i].tensors;
+            PlanTimer timer(own.tensors.empty() ? nullptr : &own);
+            if (choices_ != nullptr && !timer.why().empty())
+                choices_->note(text("no candidate is timed for the plan of ", variants_[i].key, ": ", timer.why()));
+            PlanRecord made;
+            ChosenPlan offered;
+            offered.variant = i;
+            contest(variants_[i], timer, made, offered);
+            if (!offered) {
+                if (i == 0) result_ = std::move(offered);
+                continue;
+            }
+            const bool better = !result_ || is_better(offered, made, best);
+            const PlanRecord& other = better ? best : made;
+            const double next = other.timed > 0 ? other.seconds : 0;
+            const int all_timed = best.timed + made.timed, not_timed = best.not_timed + made.not_timed;
+            std::vector<TimedCandidate> candidates = std::move(best.candidates);
+            candidates.insert(candidates.end(), made.candidates.begin(), made.candidates.end());
+            if (better) {
+                result_ = std::move(offered);
+                best = made;
+            }
+            best.candidates = std::move(candidates);
+            if (next > 0 && (best.next_seconds <= 0 || next < best.next_seconds)) best.next_seconds = next;
+            best.timed = all_timed;
+            best.not_timed = not_timed;
+        }
+        if (!result_ || choices_ == nullptr) return;
+        choices_->set(variants_[result_.variant].key, result_.choice);
+        record(std::move(best));
+    }
+
+    /// Whether the plan of a later variant is to replace the best so far.
+    [[nodiscard]] bool is_better(const ChosenPlan& offered, const PlanRecord& made, const PlanRecord& best) const {
+        const auto has_tensor_cores = [](const ChosenPlan& plan) {
+            return std::ranges::count(plan.numerical_notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) > 0;
+        };
+        if (rules_.tensor_cores && has_tensor_cores(offered) != has_tensor_cores(result_))
+            return has_tensor_cores(offered);
+        const bool times = made.source == PlanRecord::Source::timed && best.source == made.source;
+        if (times) return made.seconds < PlanTimer::faster * best.seconds;
+        // cuDNN ranks the tensor cores first for this variant alone.
+        return result_.dropped.plain > 0 && offered.dropped.plain == 0;
+    }
+
+    /// Chooses one of a variant's engines. Those with tensor cores come first, where the rules prefer them; the others are
+    /// left out if there is one.
+    void contest(const PlanVariant& variant, PlanTimer& timer, PlanRecord& made, ChosenPlan& result) {
+        std::vector<EngineChoice> seen;
+        std::vector<CudnnEngine> plain;
+        for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+            for (CudnnEngine& engine : cudnn_engines(target_, variant.graph, mode, &result.dropped.refusal)) {
+                if (std::ranges::find(seen, engine.choice) != seen.end()) continue;
+                seen.push_back(engine.choice);
+                if (rules_.tensor_cores && !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) {
+                    plain.push_back(std::move(engine));
+                    EnginesDropped ignored;
+                    result.dropped.plain += plan_of(variant, plain.back(), ignored) ? 1 : 0;
+                } else if (try_engine(variant, timer, made, result, engine)) {
+                    return;
+                }
+            }
+        }
+        if (result) return;
+        result.dropped.plain = 0;
+        for (CudnnEngine& engine : plain) {
+            if (try_engine(variant, timer, made, result, engine)) return;
         }
     }
-    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-        for (CudnnEngine& engine : cudnn_engines(target, graph, mode, &result.dropped.refusal)) {
-            if (!take(engine)) continue;
-            if (choices != nullptr) choices->set(key, result.choice);
-            return result;
+
+    /// True for an engine that is taken without being timed.
+    [[nodiscard]] bool try_engine(const PlanVariant& variant, PlanTimer& timer, PlanRecord& made, ChosenPlan& result,
+                                  CudnnEngine& engine) {
+        if (timer.is_over()) {
+            EnginesDropped ignored;
+            made.not_timed += allowed(engine, rules_, ignored) ? 1 : 0;
+            return false;
         }
+        std::optional<CudnnPlan> plan = plan_of(variant, engine, result.dropped);
+        if (!plan) return false;
+        if (!timer.times()) {
+            take(result, engine, *plan);
+            return true;
+        }
+        const PlanTimer::Result timed =
+            timer.offer(plan->workspace_bytes(), [&](std::byte* workspace, std::span<const void* const> tensors) {
+                if (variant.before) variant.before(tensors);
+                plan->run(target_.handle, workspace, tensors.first(variant.graph_tensors));
+            });
+        plan->forget_pointers();
+        if (timed == PlanTimer::Result::fastest || timed == PlanTimer::Result::slower) {
+            made.candidates.push_back(
+                {text(engine_text(engine.choice), engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ? ", tensor cores" : "",
+                      variant.before ? ", padded" : ""),
+                 timer.last_seconds()});
+        }
+        if (timed == PlanTimer::Result::failed) ++result.dropped.failed;
+        if (timed == PlanTimer::Result::no_memory) ++result.dropped.workspace;
+        if (timed == PlanTimer::Result::fastest) take(result, engine, *plan);
+        made.source = PlanRecord::Source::timed;
+        made.seconds = timer.seconds();
+        made.next_seconds = timer.next_seconds();
+        made.timed = timer.timed();
+        return false;
     }
-    return result;
+
+    void record(PlanRecord made) {
+        made.key = variants_[result_.variant].key;
+        made.choice = result_.choice;
+        made.name = engine_text(result_.choice);
+        choices_->record(std::move(made));
+    }
+
+    const CudnnTarget& target_;
+    std::span<const PlanVariant> variants_;
+    const EngineRules& rules_;
+    PlanChoices* choices_;
+    /// Per variant, a kept choice that cannot be used.
+    std::vector<std::optional<EngineChoice>> rejected_;
+    ChosenPlan result_;
+};
+
+/// The plan that `choices` has for the key of a variant. Without one, or where cuDNN or the rules no longer allow it, the
+/// fastest of the engines that the rules allow and that become a plan and run, of all variants, which is then kept in
+/// `choices`. Where nothing is timed (PlanTimer) it is the first of them, of the first variant, or of one for which cuDNN
+/// ranks no engine without tensor cores before it. `choices` may be null. The result has no plan if there is no engine.
+[[nodiscard, gnu::cold]] inline ChosenPlan choose_plan(const CudnnTarget& target, std::span<const PlanVariant> variants,
+                                                       const EngineRules& rules, PlanChoices* choices,
+                                                       const PlanTrial& trial = {}) {
+    return PlanChooser(target, variants, rules, choices).choose(trial);
 }
 
 }  // namespace impl

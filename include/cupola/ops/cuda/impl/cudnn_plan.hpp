@@ -66,6 +66,11 @@ public:
         const CudnnDescriptor& pack = pack_of(workspace, pointers);
         check_cudnn(cudnnBackendExecute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");
     }
+    /// Ends the use of the former pointers, whose memory may be gone.
+    void forget_pointers() {
+        packs_ = {};
+        next_ = 0;
+    }
 
 private:
     struct Pack {

@@ -3,8 +3,8 @@
 // Launches of Cupola's own kernels: over `count` elements, and sums that have the same bits each time.
 //
 // A kernel is a functor with `__device__ void operator()(std::int64_t i) const`, called once for each i in [0, count),
-// in no specified order, by a grid with a few blocks per multiprocessor that strides over the elements. A sum is added
-// within each of a fixed number of blocks, in a fixed order, and then over the blocks in order: the result depends only
+// in no specified order, by a grid with as many blocks as the GPU holds at a time, which strides over the elements. A sum is
+// added within each of a fixed number of blocks, in a fixed order, and then over the blocks in order: the result depends only
 // on the count, not on the GPU.
 #pragma once
 
@@ -17,34 +17,111 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/launch.cuh>
+#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/operation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
 inline constexpr int block_threads = 256;
-/// 2,048 threads, the maximum per multiprocessor.
-inline constexpr int blocks_per_multiprocessor = 8;
 
-/// The number of blocks of `threads` in a grid over `count` elements where each thread processes one at a time.
-[[nodiscard]] inline unsigned grid_of(const CudaContext& context, std::int64_t count, int threads = block_threads) {
-    const std::int64_t limit =
-        std::int64_t{context.multiprocessors()} * blocks_per_multiprocessor * block_threads / threads;
-    return static_cast<unsigned>(std::max<std::int64_t>(1, std::min((count + threads - 1) / threads, limit)));
+/// The number of blocks in a grid over `count` elements where each thread processes one at a time: at most those that the
+/// GPU holds at a time, if each multiprocessor holds `resident` of them.
+[[nodiscard]] inline unsigned grid_of(const CudaContext& context, std::int64_t count, int resident) {
+    const std::int64_t limit = std::int64_t{context.multiprocessors()} * resident;
+    return static_cast<unsigned>(
+        std::max<std::int64_t>(1, std::min((count + block_threads - 1) / block_threads, limit)));
 }
 
 template <class Functor>
-__global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t count, Functor functor) {
+__device__ void run_strided(std::int64_t count, const Functor& functor) {
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
     for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
         functor(i);
 }
+template <class Functor>
+__global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t count, Functor functor) {
+    run_strided(count, functor);
+}
+/// For a functor that indexes an array of its own by a variable: nvcc copies any other parameter to the stack for that.
+template <class Functor>
+__global__ void __launch_bounds__(block_threads)
+    strided_constant_kernel(std::int64_t count, const __grid_constant__ Functor functor) {
+    run_strided(count, functor);
+}
+
+template <class Functor>
+void launch_strided(const CudaContext& context, std::int64_t count, const Functor& functor,
+                    void (*kernel)(std::int64_t, Functor)) {
+    // Depends on the kernel's registers. A GPU of another kind in the same process gets a grid of this size too.
+    static const int resident = resident_blocks(kernel, block_threads);
+    launch_kernel(kernel, grid_of(context, count, resident), block_threads, context.stream(), count, functor);
+}
 
 /// Queues functor(i) for each i in [0, count).
 template <class Functor>
-void launch(const CudaContext& context, std::int64_t count, Functor functor) {
+void launch(const CudaContext& context, std::int64_t count, const Functor& functor) {
     if (count <= 0) return;
-    launch_kernel(strided_kernel<Functor>, grid_of(context, count), block_threads, context.stream(), count, functor);
+    if constexpr (indexes_own_array<Functor>) {
+        launch_strided<Functor>(context, count, functor, strided_constant_kernel<Functor>);
+    } else {
+        launch_strided<Functor>(context, count, functor, strided_kernel<Functor>);
+    }
+}
+
+/// The most parts of the sums of a gradient over its positions, and whether a kernel can add them for so many channels: a thread
+/// then has the same channels at each of its positions.
+inline constexpr std::int64_t max_gradient_sum_parts = 1024;
+[[nodiscard]] constexpr bool sums_channels(std::int64_t channels) {
+    return channels > 0 && channels <= block_threads && block_threads % channels == 0;
+}
+/// The number of blocks, each of which writes a part: the same on each GPU.
+[[nodiscard]] constexpr std::int64_t gradient_sum_parts(std::int64_t elements) {
+    const std::int64_t blocks = (elements + block_threads * 4 - 1) / (block_threads * 4);
+    return blocks < 1 ? 1 : blocks > max_gradient_sum_parts ? max_gradient_sum_parts : blocks;
+}
+
+/// Functor::values(i, values) computes n channels of a gradient, for `groups` groups of n channels of each position; the kernel
+/// stores them by Functor::store(i, values) and writes the sums of what is stored to partial[blockIdx.x, channel].
+template <int n, class Functor>
+__global__ void __launch_bounds__(block_threads)
+    summed_kernel(std::int64_t count, int groups, Functor functor, float* partial) {
+    __shared__ float sums[n * block_threads];
+    const int thread = static_cast<int>(threadIdx.x), group = thread % groups, lane = thread / groups,
+              lanes = block_threads / groups;
+    const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * block_threads;
+    float sum[n] = {};
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + thread; i < count; i += stride) {
+        float value[n];
+        functor.values(i, value);
+        functor.store(i, value);
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) sum[k] += Functor::stored(value[k]);
+    }
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) sums[k * block_threads + thread] = sum[k];
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        __syncthreads();
+        if (lane < step) {
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k)
+                sums[k * block_threads + thread] += sums[k * block_threads + thread + step * groups];
+        }
+    }
+    if (lane != 0) return;
+    float* const to = partial + (static_cast<std::int64_t>(blockIdx.x) * groups + group) * n;
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) to[k] = sums[k * block_threads + thread];
+}
+
+/// Queues a functor for [0, count), with the sums of its values where they have parts; `channels` are those of a position.
+template <int n, class Functor>
+void launch_summed(const CudaContext& context, std::int64_t count, std::int64_t channels, const ChannelSums& sums,
+                   const Functor& functor) {
+    if (sums.parts == 0) return launch(context, count, functor);
+    launch_kernel(summed_kernel<n, Functor>, static_cast<unsigned>(sums.parts), block_threads, context.stream(), count,
+                  static_cast<int>(channels / n), functor, sums.partial);
 }
 
 /// The value of the thread `by` lanes higher in the warp. A struct is transferred in words of 8 bytes.

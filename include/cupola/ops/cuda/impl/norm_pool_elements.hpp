@@ -98,9 +98,14 @@ struct LrnThenPoolBackward {
     bool mask;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        float result[norm_chunk];
+        values(i, result);
+        store(i, result);
+    }
+    CUPOLA_HOST_DEVICE void values(std::int64_t i, float (&result)[norm_chunk]) const {
         const PoolExtents::Place at = extents.input(i);
         const std::int64_t channels = extents.channels, c = at.channel;
-        float value[norm_chunk + 4 * radius], gradient[norm_chunk + 2 * radius] = {}, result[norm_chunk];
+        float value[norm_chunk + 4 * radius], gradient[norm_chunk + 2 * radius] = {};
         load_chunk<2 * radius>(x + extents.input_pixel(at.image, at.row, at.column) * channels, c, channels, value);
         if (c > 0) gather_maxima<radius>(extents, at, c - radius, dy, offsets, gradient);
         gather_maxima<norm_chunk>(extents, at, c, dy, offsets, gradient + radius);
@@ -110,8 +115,11 @@ struct LrnThenPoolBackward {
         CUPOLA_UNROLL
         for (int k = 0; k < norm_chunk + 2 * radius; ++k) gradient[k] = as_stored<T>(gradient[k]);
         norm_gradient_chunk<radius>(formula, value, gradient, c == 0, c + norm_chunk == channels, mask, result);
+    }
+    CUPOLA_HOST_DEVICE void store(std::int64_t i, const float* result) const {
         store_floats<norm_chunk>(dx + i * norm_chunk, result);
     }
+    [[nodiscard]] CUPOLA_HOST_DEVICE static float stored(float value) { return as_stored<T>(value); }
 };
 
 }  // namespace impl

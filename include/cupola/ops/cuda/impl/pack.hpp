@@ -86,9 +86,16 @@ template <class T>
     return static_cast<float>(T(value));
 }
 
+/// Whether a functor of a kernel has a member `indexes_own_array` that is true: it indexes an array that it contains by a
+/// variable, and is then read where the kernel's arguments are, instead of from a copy per thread.
+template <class Functor>
+inline constexpr bool indexes_own_array = requires { requires Functor::indexes_own_array; };
+
 /// Calls `body.at<n>(begin)` for each full group of n elements of [0, count), and `body.at<1>(i)` for the rest.
 template <int n, class Body>
 struct InPacks {
+    static constexpr bool indexes_own_array = impl::indexes_own_array<Body>;
+
     std::int64_t count;
     Body body;
 

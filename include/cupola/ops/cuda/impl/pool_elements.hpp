@@ -203,11 +203,16 @@ struct MaxPoolBackward {
     T* dx;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
-        const PoolExtents::Place at = extents.input(i);
         float sum[n];
-        gather_maxima<n>(extents, at, at.channel, dy, offsets, sum);
-        store_floats<n>(dx + i * n, sum);
+        values(i, sum);
+        store(i, sum);
     }
+    CUPOLA_HOST_DEVICE void values(std::int64_t i, float* sum) const {
+        const PoolExtents::Place at = extents.input(i);
+        gather_maxima<n>(extents, at, at.channel, dy, offsets, sum);
+    }
+    CUPOLA_HOST_DEVICE void store(std::int64_t i, const float* sum) const { store_floats<n>(dx + i * n, sum); }
+    [[nodiscard]] CUPOLA_HOST_DEVICE static float stored(float value) { return as_stored<T>(value); }
 };
 
 /// The mean over the part of a window that is inside the image.

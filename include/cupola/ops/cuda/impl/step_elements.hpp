@@ -44,25 +44,47 @@ CUPOLA_HOST_DEVICE inline void raise(unsigned long long* to, unsigned long long 
 #endif
 }
 
-template <class V>
-struct SetTo {
-    V* to;
-    V value;
-
-    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const { *to = value; }
+/// What a thread copies to pinned memory.
+struct alignas(16) PinnedUnit {
+    std::uint32_t word[4];
 };
 
-/// Bytes passed as a kernel's argument, 16 of them per thread.
-struct SetBytes {
-    static constexpr std::size_t max_bytes = 2048;
-    struct alignas(16) Unit {
-        std::uint32_t word[4];
+/// Values passed as a kernel's argument, one word of them per thread.
+struct WriteWords {
+    static constexpr int max_writes = 16, max_words = 512;
+
+    struct Write {
+        std::uint32_t* to;
+        /// The index at which its words end.
+        int end;
     };
 
-    Unit* to;
-    Unit unit[max_bytes / sizeof(Unit)];
+    int writes = 0, words = 0;
+    Write write[max_writes]{};
+    std::uint32_t word[max_words]{};
 
-    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        int k = 0;
+        while (i >= write[k].end) ++k;
+        write[k].to[i - (k == 0 ? 0 : write[k - 1].end)] = word[i];
+    }
+};
+
+/// Words of one of several versions, of which the device has the number: *counter - base, at least 0 and less than `versions`.
+/// The versions are one after another in `word`, with `words` each.
+struct WriteWordsOfVersion {
+    static constexpr std::size_t max_words = 512;
+
+    std::uint32_t* to;
+    const std::int64_t* counter;
+    std::int64_t base, versions, words;
+    std::uint32_t word[max_words];
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        std::int64_t version = *counter - base;
+        version = version < 0 ? 0 : version < versions ? version : versions - 1;
+        to[i] = word[version * words + i];
+    }
 };
 
 /// One column of a batch, as words of 4 bytes and the bytes after them, fewer than a word, or all where the column does not
@@ -82,13 +104,17 @@ struct TakenColumn {
 /// byte, per thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
 template <int n>
 struct TakeBatch {
-    TakenColumn column[max_columns];
-    int columns;
-    const std::int32_t* healthy;
+    TakenColumn column[max_columns]{};
+    int columns = 0;
+    const std::int32_t* healthy = nullptr;
+    /// Where the first column, which is then of floats, is also written rounded; at most one is not null.
+    BFloat16* in_bfloat16 = nullptr;
+    Float16* in_half = nullptr;
 
     TakeBatch() = default;
     template <int m>
-    explicit TakeBatch(const TakeBatch<m>& other) : columns(other.columns), healthy(other.healthy) {
+    explicit TakeBatch(const TakeBatch<m>& other)
+        : columns(other.columns), healthy(other.healthy), in_bfloat16(other.in_bfloat16), in_half(other.in_half) {
         for (int c = 0; c < columns; ++c) column[c] = other.column[c];
     }
 
@@ -106,18 +132,47 @@ struct TakeBatch {
             }
             return;
         }
-        std::int64_t at = i * n;
+        const std::int64_t at = i * n;
         if (at + n <= first.words) {
-            *reinterpret_cast<Pack<std::int32_t, n>*>(first.to + at * 4) =
-                *reinterpret_cast<const Pack<std::int32_t, n>*>(first.from + at * 4);
+            const Pack<std::int32_t, n> words = *reinterpret_cast<const Pack<std::int32_t, n>*>(first.from + at * 4);
+            *reinterpret_cast<Pack<std::int32_t, n>*>(first.to + at * 4) = words;
+            if (in_bfloat16 != nullptr) round(words, in_bfloat16 + at);
+            if (in_half != nullptr) round(words, in_half + at);
         } else {
-            for (; at < first.words; ++at) first.copy_word(at);
+            CUPOLA_NO_UNROLL
+            for (std::int64_t w = at; w < first.words; ++w) {
+                first.copy_word(w);
+                const auto word = *reinterpret_cast<const Pack<std::int32_t, 1>*>(first.from + w * 4);
+                if (in_bfloat16 != nullptr) round(word, in_bfloat16 + w);
+                if (in_half != nullptr) round(word, in_half + w);
+            }
         }
     }
     [[nodiscard]] std::int64_t threads() const {
         std::int64_t count = (column[0].words + n - 1) / n + column[0].bytes;
         for (int c = 1; c < columns; ++c) count += column[c].words + column[c].bytes;
         return count;
+    }
+
+private:
+    template <int m, class T>
+    CUPOLA_HOST_DEVICE static void round(const Pack<std::int32_t, m>& words, T* to) {
+        Pack<T, m> rounded;
+        CUPOLA_UNROLL
+        for (int k = 0; k < m; ++k) rounded.element[k] = T(__builtin_bit_cast(float, words.element[k]));
+        *reinterpret_cast<Pack<T, m>*>(to) = rounded;
+    }
+};
+
+/// The writes, and then a batch.
+template <int n>
+struct WriteWordsAndTake {
+    WriteWords values;
+    TakeBatch<n> batch;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        if (i < values.words) return values(i);
+        batch(i - values.words);
     }
 };
 
@@ -164,14 +219,20 @@ struct RoundedSumAt {
     }
 };
 
-/// Writes a NaN into the gradient if the loss is not finite, whatever backward computed: the check of the average then
-/// detects it.
-struct PoisonBy {
-    const double* loss;
-    float* gradient;
+/// values *= factor * *by, the product rounded to float.
+struct ScaleByAt {
+    float* values;
+    double factor;
+    const float* by;
 
-    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
-        if (!is_finite_number(*loss)) *gradient = __builtin_nanf("");
+    template <int n>
+    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        const auto both = static_cast<float>(factor * static_cast<double>(*by));
+        float value[n];
+        load_floats<n>(values + i, value);
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) value[k] *= both;
+        store_floats<n>(values + i, value);
     }
 };
 
@@ -191,6 +252,7 @@ struct WeighReports {
 
 /// *to = the sum of factor * report over the losses of a batch.
 struct SumLosses {
+    static constexpr bool indexes_own_array = true;
     static constexpr int max_losses = 8;
 
     const LossReport* reports;
@@ -205,17 +267,17 @@ struct SumLosses {
     }
 };
 
-/// mean = sums / count. Sets *healthy to 0 if a result or the count is not finite, and then looks for the rows that it comes
+/// mean = sums / (count * loss_scale), the latter 1 if it is null. Sets *healthy to 0 if a result or the count is not finite, and then looks for the rows that it comes
 /// from; otherwise leaves it unchanged.
 struct MeanAt {
-    const float *sums, *count;
+    const float *sums, *count, *loss_scale;
     float* mean;
     std::int32_t* healthy;
     ops::RowsOfMean rows;
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const float by = *count;
+        const float by = loss_scale == nullptr ? *count : *count * *loss_scale;
         bool finite = is_finite_number(by);
         float value[n];
         load_floats<n>(sums + i, value);

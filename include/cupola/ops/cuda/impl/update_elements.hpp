@@ -23,6 +23,7 @@ struct ConstantsOf {
     K value{};
     const K* on_device = nullptr;
 
+    ConstantsOf() = default;
     ConstantsOf(const K& constants) : value(constants) {}      // NOLINT: callers pass either
     ConstantsOf(const K* constants) : on_device(constants) {}  // NOLINT
 

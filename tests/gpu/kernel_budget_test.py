@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Usage: kernel_budget_test.py. Tests the rules of kernel_budget.py and the reading of a program's PTX, without a compiler of CUDA."""
+import contextlib
+import pathlib
+import struct
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+import kernel_budget
+import kernel_code
+from kernel_code import Kernel, Wrong
+
+PTX = """.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry {name}(
+\t.param .u64 {name}_param_0
+)
+.maxntid 256
+{{
+\t// begin inline asm
+\t{{
+mov.b32 %r1, 0;
+}}
+\t// end inline asm
+\tret;
+}}
+"""
+
+
+def kernel(name: str, **properties) -> Kernel:
+    """A kernel that keeps all rules, unless a property breaks one."""
+    given = {"threads": 256, "registers": 32, "instructions": {"LDG.E": 1}, **properties}
+    return Kernel("_Z1k", f"void cupola::v0_1::impl::{name}(long)", **given)
+
+
+def program(folder: str, *texts: str) -> pathlib.Path:
+    """An ELF file whose only sections are .nv_fatbin, with the texts, and the sections' names."""
+    code = b"\x50\xed\x55\xba" + b"\0".join(text.encode() for text in texts) + b"\0"
+    names = b"\0.nv_fatbin\0.shstrtab\0"
+    begin = 64
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, begin + len(code) + len(names), 0, 64, 0, 0, 64, 3, 2)
+    sections = [(0, 0, 0), (1, begin, len(code)), (12, begin + len(code), len(names))]
+    rows = b"".join(struct.pack("<IIQQQQ", name, 1, 0, 0, offset, size).ljust(64, b"\0") for name, offset, size in sections)
+    file = pathlib.Path(folder) / "program"
+    file.write_bytes(header + code + names + rows)
+    return file
+
+
+class Rules(unittest.TestCase):
+    def problems(self, *kernels: Kernel) -> str:
+        return "\n".join(kernel_budget.over_budget(list(kernels), set()))
+
+    def wrong(self, *kernels: Kernel) -> str:
+        with_names = [line for line in kernel_budget.wrong_instructions(list(kernels)) if "no kernel has the name" not in line]
+        return "\n".join(with_names)
+
+    def test_a_kernel_within_the_budget_is_no_problem(self):
+        self.assertEqual(self.problems(kernel("strided_kernel<MeanAt>", registers=64)), "")
+
+    def test_each_rule_names_the_kernel_and_the_numbers(self):
+        self.assertEqual(self.problems(kernel("a_kernel<4>", stack=8)), "a_kernel<4> has 8 bytes of stack; at most 0 are allowed")
+        self.assertEqual(self.problems(kernel("a_kernel<4>", spills=12)), "a_kernel<4> has 12 bytes of spills; at most 0 are allowed")
+        self.assertEqual(
+            self.problems(kernel("a_kernel<4>", registers=65)),
+            "a_kernel<4> has 65 registers and 0 bytes of shared memory, so a multiprocessor holds 768 of its threads; at least 1024 are required",
+        )
+        self.assertIn("holds 512 of its threads", self.problems(kernel("a_kernel<4>", shared=100_000)))
+
+    def test_an_exception_has_a_limit_and_must_be_needed(self):
+        name = "strided_kernel<LrnThenPoolBackward<float, 4> >"
+        used = set()
+        self.assertEqual(kernel_budget.over_budget([kernel(name, registers=104)], used), [])
+        self.assertIn("holds 256 of its threads", self.problems(kernel(name, registers=160)))
+        self.assertIn("24 bytes of spills", self.problems(kernel(name, spills=24)))
+        unneeded = "\n".join(kernel_budget.unneeded(used))
+        self.assertNotIn("<LrnThenPoolBackward< for its registers", unneeded)
+        self.assertIn("no kernel needs the exception <LrnThenPoolBackward< for its bytes of stack", unneeded)
+        self.assertIn(r"<NormBackward<\w+, 4> for its registers", unneeded)
+
+    def test_packs_are_read_and_written_by_16_bytes(self):
+        name = "strided_kernel<InPacks<4, MeanAt> >"
+        wide = {"LDG.E.128": 1, "STG.E.128": 1}
+        self.assertEqual(self.wrong(kernel(name, instructions=wide)), "")
+        self.assertEqual(self.wrong(kernel(name, instructions={"LDG.E.128.CONSTANT": 1, "STG.E.EF.128": 1})), "")
+        self.assertEqual(
+            self.wrong(kernel(name, instructions={"LDG.E.64": 2, "STG.E.128": 1})), "strided_kernel<InPacks<4, MeanAt>> has 0 loads of 16 bytes; at least one is expected"
+        )
+        self.assertIn("has 0 stores of 16 bytes", self.wrong(kernel("strided_kernel<MaxPoolForward<cupola::v0_1::BFloat16, 8, 3, int> >", instructions={"LDG.E.128": 1})))
+        self.assertIn("none is expected", self.wrong(kernel("sum_slabs_kernel<4, false, float>", instructions=wide)))
+
+    def test_local_memory_and_tensor_cores_are_found(self):
+        self.assertIn("has 3 loads and stores of local memory", self.wrong(kernel("a_kernel<4>", instructions={"LDL.64": 2, "STL": 1})))
+        self.assertIn("has 1 instructions of the tensor cores; none is expected", self.wrong(kernel("a_kernel<4>", instructions={"HMMA.16816.F32.BF16": 1})))
+
+    def test_a_pattern_without_a_kernel_is_a_problem(self):
+        self.assertIn("no kernel has the name FromBytesAt<: remove it", kernel_budget.wrong_instructions([kernel("a_kernel<4>")]))
+
+
+class Code(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory()) if hasattr(self, "enterContext") else self.folder_until_the_end()
+
+    def folder_until_the_end(self) -> str:
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        return stack.enter_context(tempfile.TemporaryDirectory())
+
+    def test_the_texts_of_a_program_are_found(self):
+        texts = [PTX.format(name="_Z1a"), PTX.format(name="_Z1b")]
+        self.assertEqual(kernel_code.ptx_of(program(self.folder, *texts)), texts)
+
+    def test_a_program_without_a_text_is_an_error(self):
+        with self.assertRaisesRegex(Wrong, "has no PTX as text: nvcc must compile for a virtual architecture, with --no-compress"):
+            kernel_code.ptx_of(program(self.folder, "compressed"))
+
+    def test_each_kernel_is_compiled_once(self):
+        one, two = PTX.format(name="_Z1a"), PTX.format(name="_Z1a") + PTX.format(name="_Z1b").partition("64\n")[2]
+        first, second = kernel_code.without_repeated([one, two])
+        self.assertEqual(first, one)
+        self.assertEqual([symbol for symbol, _, _ in kernel_code.entries(second)], ["_Z1b"])
+        self.assertEqual(second.count("begin inline asm"), 1)
+        self.assertEqual(kernel_code.without_repeated([one, one]), [one])
+
+    def test_the_messages_of_ptxas_are_read(self):
+        kernels = {"_Z1a": Kernel("_Z1a")}
+        kernel_code.read_usage(
+            "ptxas info    : Compiling entry function '_Z1a' for 'sm_90'\nptxas info    : Function properties for _Z1a\n"
+            "    24 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads\nptxas info    : Used 40 registers, used 1 barriers, 2688 bytes smem\n",
+            kernels,
+        )
+        found = kernels["_Z1a"]
+        self.assertEqual((found.registers, found.stack, found.spills, found.shared), (40, 24, 36, 2688))
+        with self.assertRaisesRegex(Wrong, "ptxas said nothing of _Z1a"):
+            kernel_code.read_usage("Compiling entry function '_Z1a' for 'sm_90'\n", kernels)
+
+    def test_the_instructions_of_a_listing_are_counted(self):
+        kernels = {"_Z1a": Kernel("_Z1a"), "_Z1b": Kernel("_Z1b")}
+        kernel_code.read_instructions(
+            '\t.section\t.text._Z1a,"ax",@progbits\n'
+            "        /*0000*/                   LDG.E.128 R4, desc[UR4][R2.64] ;\n"
+            "        /*0010*/              @!P0 EXIT ;\n"
+            "        /*0020*/               @P1 LDG.E.128 R8, desc[UR4][R2.64+0x10] ;\n"
+            '\t.section\t.text._Z1b,"ax",@progbits\n'
+            "        /*0000*/                   EXIT ;\n",
+            kernels,
+        )
+        self.assertEqual(kernels["_Z1a"].instructions, {"LDG.E.128": 2, "EXIT": 1})
+        self.assertEqual(kernels["_Z1b"].instructions, {"EXIT": 1})
+
+    def test_registers_shared_memory_and_threads_limit_the_blocks(self):
+        def blocks(threads: int, registers: int, shared: int = 0) -> int:
+            return Kernel("_Z1a", threads=threads, registers=registers, shared=shared).blocks()
+
+        # From CUDA's occupancy calculator for compute capability 9.0.
+        self.assertEqual([blocks(256, registers) for registers in (32, 33, 40, 41, 48, 64, 65, 80, 104)], [8, 6, 6, 5, 5, 4, 3, 3, 2])
+        self.assertEqual([blocks(32, 16), blocks(1024, 64), blocks(1024, 32), blocks(256, 32, 48_000)], [32, 1, 2, 4])
+
+
+if __name__ == "__main__":
+    unittest.main()

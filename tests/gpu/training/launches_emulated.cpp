@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The number of kernels, copies, fills and calls of libraries in a step of the tutorial's network, counted as they run on an
+// emulated GPU. It does not depend on the size of the batch. With CUPOLA_PRINT_LAUNCHES set, their names are printed.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
+#include <cupola/models/cifar10_net.hpp>
+
+#include "../emulator/control.hpp"
+#include "../emulator/listener.hpp"
+#include "../synthetic_batches.hpp"
+
+using namespace cupola;
+
+namespace {
+
+constexpr std::int64_t batch_size = 2;
+
+/// The name without the namespaces, the type of the function and its arguments.
+std::string short_name(std::string_view name) {
+    std::string result;
+    std::size_t word = 0;
+    for (const char c : name.substr(0, name.find(">("))) {
+        if (c == ':') {
+            result.resize(word);
+            continue;
+        }
+        result += c;
+        if (c == '<' || c == ' ' || c == ',') word = result.size();
+    }
+    constexpr std::string_view before = "the kernel void ";
+    return result.starts_with(before) ? result.substr(before.size()) : result;
+}
+
+struct Step {
+    std::vector<std::string> work;
+    std::string description;
+};
+
+/// What the fourth step runs, after the captures.
+template <class Net>
+Step fourth_step() {
+    const gpu_tests::SyntheticBatches batches(batch_size);
+    DataParallel<Net, Cifar10Loss, Sgd, ConcatMean, Cuda> training({.replicas = 1,
+                                                                    .batch_size = batch_size,
+                                                                    .seed = 1,
+                                                                    .optimizer = {.learning_rate = 0.01},
+                                                                    .moving_average = {.decay = 0.9999}});
+    for (int i = 0; i < 3; ++i) training.step(batches);
+    CHECK(training.not_captured() == "");
+    emulator::record_work();
+    training.step(batches);
+    return {emulator::recorded_work(), training.launches_description()};
+}
+
+void expect_launches(const char* what, const Step& step, std::size_t most) {
+    std::string names;
+    for (const std::string& each : step.work) names += "  " + short_name(each) + "\n";
+    if (std::getenv("CUPOLA_PRINT_LAUNCHES") != nullptr)
+        std::printf("%s: %zu launches\n%s", what, step.work.size(), names.c_str());
+    INFO(what);
+    INFO(names);
+    CHECK(step.work.size() <= most);
+    const std::string counted = text("a step queues ", step.work.size(), " kernels and copies, ");
+    CHECK_MESSAGE(step.description.starts_with(counted), "'", step.description, "', and ", step.work.size(), " ran");
+}
+
+}  // namespace
+
+TEST_CASE("a step of the tutorial's network has at most so many launches, and their number is reported") {
+    expect_launches("float", fourth_step<Cifar10Net>(), 28);
+    // One more where padding the images' channels for the tensor cores takes less time than not to.
+    expect_launches("bfloat16", fourth_step<Cifar10NetBf16>(), 28 + 1);
+}
