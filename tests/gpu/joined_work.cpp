@@ -7,13 +7,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/device/cuda_graph.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/frozen.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/net/tied.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/optim/adam.hpp>
@@ -22,6 +33,7 @@
 #include <cupola/optim/sgd.hpp>
 #include <cupola/optim/update_parameters.hpp>
 
+#include "../devices.hpp"
 #include "../reference/compare.hpp"
 #include "emulator/control.hpp"
 
@@ -371,8 +383,9 @@ TEST_CASE_TEMPLATE("gradients are widened, slabs added and a loss that is not fi
                                           : poisoned == 1 ? sums.data()
                                                           : other.data() + 1;
                     const std::int64_t before = emulator::kernels();
-                    impl::queue_widened_gradient(cuda, from.data() + start, weights.data() + start, count, accumulate);
-                    impl::queue_slab_sums(cuda, partial.data(), slabs, channels, accumulate, sums.data());
+                    impl::queue_widened_gradient(cuda, from.data() + start, weights.data() + start, count, accumulate,
+                                                 false);
+                    impl::queue_slab_sums(cuda, partial.data(), slabs, channels, accumulate, sums.data(), false);
                     if (poisoned >= 0) ops::TrainingStep<Cuda>::poison(cuda, &loss, marked);
                     cuda.synchronize();
                     CHECK(emulator::kernels() - before == 1);
@@ -396,6 +409,134 @@ TEST_CASE_TEMPLATE("gradients are widened, slabs added and a loss that is not fi
             }
         }
     }
+}
+
+TEST_CASE("deferred work waits for other work, and is launched in order with what it cannot be joined with") {
+    CudaContext cuda(0, {});
+    const Floats from(8, 2.0F);
+    Floats to(40, 1.0F), other(8, 1.0F);
+    const auto defer = [&](std::size_t k, bool lasts) {
+        impl::queue_widened_gradient(cuda, from.data(), to.data() + k, 1, true, lasts);
+    };
+    const float by = 1;
+    const auto scale = [&] { ops::TrainingStep<Cuda>::scale(cuda, other, 2, &by); };
+    const auto kernels = [&](auto&& work) {
+        const std::int64_t before = emulator::kernels();
+        work();
+        CHECK(cudaStreamSynchronize(cuda.stream()) == cudaSuccess);
+        return emulator::kernels() - before;
+    };
+    {
+        const CudaContext::DeferScope scope(cuda);
+        CHECK(kernels([&] { defer(0, true); }) == 0);
+        CHECK(kernels([&] {
+                  defer(1, false);  // whose operands do not last
+                  scale();
+              }) == 2);
+        CHECK(to[0] == 1);
+        CHECK(to[1] == 3);
+        CHECK(kernels([&] { cuda.launch_deferred(); }) == 1);
+        CHECK(to[0] == 3);
+        CHECK(kernels([&] { cuda.launch_deferred(); }) == 0);
+        // One kernel has 32 pieces.
+        CHECK(kernels([&] {
+                  for (std::size_t k = 0; k < 33; ++k) defer(k, true);
+              }) == 1);
+        CHECK(to[31] == 3);
+        CHECK(to[32] == 1);
+        CHECK(kernels([&] { cuda.launch_deferred(); }) == 1);
+        CHECK(to[32] == 3);
+        // Two that add to the same elements are two kernels.
+        CHECK(kernels([&] {
+                  defer(33, true);
+                  defer(33, true);
+                  cuda.launch_deferred();
+              }) == 2);
+        CHECK(to[33] == 5);
+        defer(39, true);
+    }
+    // What was left is discarded, as after an exception, and nothing is deferred any more.
+    CHECK(kernels([&] { scale(); }) == 1);
+    CHECK(to[39] == 1);
+    CHECK(kernels([&] {
+              defer(39, true);
+              scale();
+          }) == 2);
+    CHECK(to[39] == 3);
+}
+
+namespace {
+
+/// Convolutions whose gradients are widened, two that share their weights, and a classifier that masks and sums for what is before it.
+struct Deferring
+    : InPrecision<MixedBFloat16, Sequential<Input<6, 6, 8>, Named<"first", Conv2d<8, 3>>, ReLU, MaxPool2d<2, 2>,
+                                            Tied<"same", Conv2d<8, 3>>, ReLU, Tied<"same", Conv2d<8, 3>>, Flatten,
+                                            Named<"hidden", Linear<40>>, ReLU, Linear<5>>> {};
+/// With weights whose gradients are computed and discarded.
+struct DeferringFrozen : Frozen<Deferring, "first.weight", "hidden.weight"> {};
+
+/// The gradient of a pass, and the kernels of its own that it launches.
+template <class Net>
+std::pair<Floats, std::int64_t> gradient_of(bool defers, bool accumulate, std::int64_t batch) {
+    CudaContext cuda(0, device_options<Cuda>(1));
+    const impl::OnCudaDevice team = cuda.team();
+    auto plan = PlanOf<Net, Cuda>::template make<Net>(cuda, {.batch = batch});
+    CudaArena memory(plan.bytes().total(), "the plan");
+    plan.bind(memory.data());
+    // Libraries take memory of the device alone.
+    std::deque<CudaArena> arrays;
+    const auto on_device = [&](const Floats& values) {
+        const std::size_t bytes = values.size() * sizeof(float);
+        std::byte* const to = arrays.emplace_back(bytes, "an array").data();
+        Cuda::copy_from_host(cuda, to, reinterpret_cast<const std::byte*>(values.data()), bytes);
+        return reinterpret_cast<float*>(to);
+    };
+    Floats gradient(static_cast<std::size_t>(Net::parameter_elements), 0.5F);
+    const float* const input = on_device(normal(batch * Net::input.size(), 1));
+    const float* const output = on_device(normal(batch * Net::output.size(), 2));
+    const float* const parameters = on_device(normal(Net::parameter_elements, 3));
+    float* const gradients = on_device(gradient);
+    plan.prepare(cuda, parameters);
+    plan.forward(cuda, input, parameters, {});
+    cuda.queue_copy(plan.output_gradient(), output,
+                    static_cast<std::size_t>(batch * Net::output.size()) * sizeof(float));
+    cuda.synchronize();
+    const std::int64_t before = emulator::kernels();
+    const auto backward = [&] { plan.backward(cuda, input, parameters, gradients, {}, accumulate); };
+    if (defers) {
+        const CudaContext::DeferScope scope(cuda);
+        backward();
+        cuda.launch_deferred();
+    } else {
+        backward();
+    }
+    cuda.synchronize();
+    const std::int64_t kernels = emulator::kernels() - before;
+    Cuda::copy_to_host(cuda, reinterpret_cast<std::byte*>(gradient.data()),
+                       reinterpret_cast<const std::byte*>(gradients), gradient.size() * sizeof(float));
+    return {gradient, kernels};
+}
+
+template <class Net>
+void expect_same_gradient(bool fewer) {
+    for (const std::int64_t batch : {1, 3, 130}) {
+        for (const bool accumulate : {false, true}) {
+            CAPTURE(batch);
+            CAPTURE(accumulate);
+            const auto [deferred, few] = gradient_of<Net>(true, accumulate, batch);
+            const auto [apart, many] = gradient_of<Net>(false, accumulate, batch);
+            CHECK(same_bits(deferred, apart));
+            CHECK((few < many) == fewer);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a backward pass whose last pieces are deferred has the bits of one that launches each with its layer") {
+    expect_same_gradient<Deferring>(true);
+    // Each layer's are launched before the next uses the memory in which some are discarded.
+    expect_same_gradient<DeferringFrozen>(false);
 }
 
 TEST_CASE_TEMPLATE("sums for biases are one kernel, except two that add to the same bias", T, float, BFloat16) {

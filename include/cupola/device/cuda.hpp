@@ -25,6 +25,7 @@
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
+#include <cupola/device/impl/joined_work.hpp>
 #include <cupola/device/plan_choices.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -278,39 +279,51 @@ public:
     // Joined work: small pieces of work of one kind that do not depend on each other are collected, and launched as one kernel
     // as soon as other work is queued.
 
-    /// The work of type `Work` that is collected: a new one, if other work was collected before, which is launched. `Work` is
-    /// trivially copyable and has `void launch(const CudaContext&) const`.
+    /// The work of type `Work` that is collected: a new one, if other work was collected before, which is launched. See
+    /// impl::JoinedWork for `Work`.
     template <class Work>
     [[nodiscard]] Work& joined() const {
-        static_assert(std::is_trivially_copyable_v<Work> && alignof(Work) <= alignof(std::max_align_t));
-        if (launch_joined_ != &launch_work<Work>) {
-            launch_joined();
-            if (joined_.size() < sizeof(Work)) joined_.resize(sizeof(Work));
-            ::new (static_cast<void*>(joined_.data())) Work();
-            launch_joined_ = &launch_work<Work>;
-            joined_base_ = nullptr;
-            if constexpr (requires { typename Work::Base; }) {
-                joined_base_ = &type_mark<typename Work::Base>;
-                joined_as_base_ = static_cast<typename Work::Base*>(reinterpret_cast<Work*>(joined_.data()));
-            }
-        }
-        return *std::launder(reinterpret_cast<Work*>(joined_.data()));
+        if (!joined_.holds<Work>()) launch_joined();
+        return joined_.collect<Work>();
     }
     /// The collected work as an object of its base class `Base`, if its type names that as `Work::Base`; null otherwise.
     template <class Base>
     [[nodiscard]] Base* joined_as() const {
-        if (launch_joined_ == nullptr || joined_base_ != &type_mark<Base>) return nullptr;
-        return static_cast<Base*>(joined_as_base_);
+        return joined_.as<Base>();
     }
     /// Launches the work that is collected, if there is any.
-    void launch_joined() const {
-        if (launch_joined_ == nullptr) return;
-        ++joined_launches_;
-        std::exchange(launch_joined_, nullptr)(*this, joined_.data());
-    }
-    /// The number of launches of joined work since the last call.
+    void launch_joined() const { joined_launches_ += joined_.launch(*this); }
+    /// The number of launches of joined and of deferred work since the last call.
     [[nodiscard]] std::int64_t take_joined_launches() const { return std::exchange(joined_launches_, 0); }
-    void discard_joined() const { launch_joined_ = nullptr; }
+    void discard_joined() const { joined_.discard(); }
+
+    // Deferred work: joined work whose operands nothing changes, and whose results nothing reads, until launch_deferred() is
+    // called. Other work that is queued does not launch it.
+
+    /// During its lifetime work may be deferred. What has not been launched at its end is discarded.
+    class DeferScope {
+    public:
+        explicit DeferScope(const CudaContext& context) : context_(context) { context_.defers_ = true; }
+        DeferScope(const DeferScope&) = delete;
+        DeferScope& operator=(const DeferScope&) = delete;
+        ~DeferScope() {
+            context_.deferred_.discard();
+            context_.defers_ = false;
+        }
+
+    private:
+        const CudaContext& context_;
+    };
+    /// Whether a DeferScope exists.
+    [[nodiscard]] bool defers() const { return defers_; }
+    /// The work of type `Work` that is deferred. Called while a DeferScope exists.
+    template <class Work>
+    [[nodiscard]] Work& deferred() const {
+        if (!deferred_.holds<Work>()) launch_deferred();
+        return deferred_.collect<Work>();
+    }
+    /// Launches the joined work, and then what is deferred, if there is any.
+    void launch_deferred() const { joined_launches_ += deferred_.launch(*this); }
 
     /// Joined work is launched first.
     [[nodiscard]] cudnnHandle_t cudnn() const {
@@ -340,14 +353,6 @@ public:
     }
 
 private:
-    template <class>
-    static constexpr char type_mark = 0;
-    using LaunchJoined = void (*)(const CudaContext&, const std::byte*);
-    template <class Work>
-    static void launch_work(const CudaContext& context, const std::byte* work) {
-        std::launder(reinterpret_cast<const Work*>(work))->launch(context);
-    }
-
     [[nodiscard]] static int checked(int ordinal, const CudaOptions& options) {
         const int gpu = ordinal < 0 ? ordinal : options.gpu_of(ordinal), count = cuda_devices();
         const bool shared = options.devices_per_gpu > 1;
@@ -373,11 +378,9 @@ private:
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
     StepScalars step_scalars_;
-    mutable std::vector<std::byte> joined_;
-    mutable LaunchJoined launch_joined_ = nullptr;
+    mutable impl::JoinedWork<CudaContext> joined_, deferred_;
+    mutable bool defers_ = false;
     mutable std::int64_t joined_launches_ = 0;
-    mutable const char* joined_base_ = nullptr;
-    mutable void* joined_as_base_ = nullptr;
     mutable CudaArena sums_;
     mutable impl::CudaStaging staging_;
 };

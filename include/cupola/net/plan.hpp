@@ -215,6 +215,11 @@ private:
         bool accumulate = false;
     };
 
+    /// Launches what operations have deferred, on a device that defers work.
+    void launch_deferred() {
+        if constexpr (requires { context_->launch_deferred(); }) context_->launch_deferred();
+    }
+
     void run_forward(std::size_t begin, std::size_t end, const Call& call);
 
     /// Runs backward from node `end` - 1 down to node `begin`.

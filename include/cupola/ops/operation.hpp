@@ -98,6 +98,9 @@ struct ForwardArgs {
 struct ChannelSums {
     float* partial = nullptr;
     std::int64_t parts = 0;
+    /// Whether the gradient, before it is summed, is masked for the ReLU of the operation that reads it, although
+    /// BuildContext::applies_relu_mask_of_previous is not set.
+    bool masked = false;
 };
 
 /// The arguments of `backward`: the tensors of forward, and gradients.

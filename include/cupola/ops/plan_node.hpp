@@ -30,7 +30,8 @@ public:
     virtual void backward(const BackwardArgs<Device, T>& args) = 0;
     /// The parts of the sums of its input gradient that `backward` can write; 0 if it cannot.
     [[nodiscard]] virtual std::int64_t gradient_sum_parts() const { return 0; }
-    /// Whether `backward` reads the sums of its output gradient.
+    /// Whether `backward` reads the sums of its output gradient. One that would mask this gradient for a ReLU leaves the mask to
+    /// the operation that sums.
     [[nodiscard]] virtual bool reads_gradient_sums() const { return false; }
     /// For an operation with ReducesStatistics; other operations reduce nothing.
     [[nodiscard]] virtual std::int64_t statistics_size() const { return 0; }

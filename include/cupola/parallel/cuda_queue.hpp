@@ -78,6 +78,7 @@ public:
     [[nodiscard]] bool reached() const { return mark_.happened(); }
     /// In a captured pass the event is a node of the graph, which later work of other streams can wait for.
     void mark_bucket(std::size_t k) {
+        context_.launch_deferred();
         while (buckets_.size() <= k) buckets_.emplace_back();
         buckets_[k].record(context_, capturing_);
     }
@@ -110,7 +111,7 @@ public:
     template <class Work>
     void queue(Work&& work) {
         launch_writes();
-        work();
+        run(work);
         end_work();
     }
     template <class Work>
@@ -126,7 +127,7 @@ public:
             ++counted_.graphs;
         } else {
             counted_.captured = false;
-            work();
+            run(work);
         }
         end_work();
     }
@@ -176,11 +177,18 @@ private:
         context_.launch_joined();
         static_cast<void>(context_.take_joined_launches());
     }
+    /// Gradients of parameters are read by work that is queued later, so what writes them may be deferred to the end.
+    template <class Work>
+    void run(Work& work) {
+        const CudaContext::DeferScope scope(context_);
+        work();
+        context_.launch_deferred();
+    }
     template <class Work>
     void capture(impl::CapturedWork& captured, Work& work) {
         capturing_ = true;
         try {
-            captured.capture(context_, work);
+            captured.capture(context_, [&] { run(work); });
         } catch (...) {
             capturing_ = false;
             throw;

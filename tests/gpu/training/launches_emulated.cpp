@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The number of kernels, copies, fills and calls of libraries in a step of the tutorial's network, counted as they run on an
-// emulated GPU. It does not depend on the size of the batch. With CUPOLA_PRINT_LAUNCHES set, their names are printed.
+// emulated GPU. It is that of batches of up to 128 samples; those of larger ones have one more, which adds the losses of several blocks. With
+// CUPOLA_PRINT_LAUNCHES set, the names are printed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -77,7 +78,7 @@ void expect_launches(const char* what, const Step& step, std::size_t most) {
 }  // namespace
 
 TEST_CASE("a step of the tutorial's network has at most so many launches, and their number is reported") {
-    expect_launches("float", fourth_step<Cifar10Net>(), 28);
+    expect_launches("float", fourth_step<Cifar10Net>(), 25);
     // One more where padding the images' channels for the tensor cores takes less time than not to.
-    expect_launches("bfloat16", fourth_step<Cifar10NetBf16>(), 28 + 1);
+    expect_launches("bfloat16", fourth_step<Cifar10NetBf16>(), 25 + 1);
 }

@@ -235,9 +235,9 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
 template <class Device, class T>
 void Plan<Device, T>::find_gradient_sums() {
     for (std::size_t i = 1; i < infos_.size(); ++i) {
-        // What the mask of a ReLU is moved to is the only reader of the value.
-        if (!infos_[i].applies_relu_mask_of_previous || infos_[i].reads != i || !has_backward(i) ||
-            !has_backward(i - 1))
+        // The only reader of the value: a second one would read it from a Fork.
+        if (infos_[i].reads != i || infos_[i - 1].activation != Activation::relu || infos_[i - 1].is_output ||
+            !has_backward(i) || !has_backward(i - 1))
             continue;
         const std::int64_t parts = nodes_[i]->gradient_sum_parts();
         if (parts == 0 || !nodes_[i - 1]->reads_gradient_sums()) continue;
@@ -286,7 +286,11 @@ void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Cal
     for (std::size_t i = end; i-- > begin;) {
         if (infos_[i].runs_backward() && has_backward(i)) {
             const Stopwatch watch(times_, Direction::backward, i);
+            // It adds to gradients that may still be deferred.
+            if (layers_[infos_[i].layer].adds_parameter_gradients) launch_deferred();
             nodes_[i]->backward(args_of(i, call));
+            // Gradients that are discarded are in scratch memory, which the next node uses.
+            if (impl::discarded_bytes(layers_, infos_[i].layer) > 0) launch_deferred();
         }
         for (; ready && bucket < buckets_.size() && bucket_nodes_[bucket] == i; ++bucket) ready(bucket);
     }
@@ -353,7 +357,8 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
     args.output_gradient = gradient(gradient_entry(infos_, i + 1));
     const auto sums_of = [&](std::size_t node) -> ChannelSums {
         if (node >= infos_.size() || sums_at_[node] == no_sums) return {};
-        return {reinterpret_cast<float*>(saved_ + sums_at_[node]), nodes_[node]->gradient_sum_parts()};
+        return {reinterpret_cast<float*>(saved_ + sums_at_[node]), nodes_[node]->gradient_sum_parts(),
+                !infos_[node].applies_relu_mask_of_previous};
     };
     args.input_gradient_sums = sums_of(i);
     args.output_gradient_sums = sums_of(i + 1);

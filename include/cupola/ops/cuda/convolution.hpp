@@ -73,7 +73,8 @@ public:
         const std::size_t forward = padded_bytes() + forward_.workspace_bytes(),
                           backward = std::max(backward_weights_.workspace_bytes(), backward_data_.workspace_bytes());
         return {.packed = packed_weights_bytes() + packed_bias_bytes(),
-                .scratch = std::max(forward, backward + (backward_weights_ ? gradient_bytes() + partial_bytes() : 0))};
+                .saved = keeps_gradient && backward_weights_ ? gradient_bytes() : 0,
+                .scratch = std::max(forward, backward + used_bytes())};
     }
 
     [[nodiscard]] bool reads_gradient_sums() const { return shape_.bias && backward_weights_ && !mask_; }
@@ -107,8 +108,8 @@ public:
     void backward(const BackwardArgs<Cuda, T>& args) {
         const CudaContext& context = args.context;
         const bool trains(backward_weights_);
-        std::byte* const partial = args.scratch + gradient_bytes();
-        std::byte* const workspace = args.scratch + (trains ? gradient_bytes() + partial_bytes() : 0);
+        std::byte* const partial = args.scratch + (keeps_gradient ? 0 : gradient_bytes());
+        std::byte* const workspace = args.scratch + used_bytes();
         const bool sums = shape_.bias && trains;
         // Written by the operation that has written the gradient, with the mask.
         const ChannelSums& given = args.output_gradient_sums;
@@ -128,7 +129,7 @@ public:
             const bool own = given.parts == 0;
             impl::queue_slab_sums(context, own ? reinterpret_cast<const float*>(partial) : given.partial,
                                   own ? rows_.slabs : given.parts, shape_.out_channels, args.accumulate,
-                                  args.parameter_gradients[1]);
+                                  args.parameter_gradients[1], !own);
         }
     }
 
@@ -169,12 +170,13 @@ private:
         const CudaContext& context = args.context;
         float* const gradient = args.parameter_gradients[0];
         const bool in_place = std::same_as<T, float> && !args.accumulate;
-        void* const computed = in_place ? static_cast<void*>(gradient) : static_cast<void*>(args.scratch);
+        void* const computed =
+            in_place ? static_cast<void*>(gradient) : static_cast<void*>(keeps_gradient ? args.saved : args.scratch);
         backward_weights_.run(context.cudnn(), workspace,
                               std::array<const void*, 3>{args.input, computed, args.output_gradient});
         if (!in_place)
-            impl::queue_widened_gradient(context, reinterpret_cast<const T*>(args.scratch), gradient, weights_,
-                                         args.accumulate);
+            impl::queue_widened_gradient(context, static_cast<const T*>(computed), gradient, weights_, args.accumulate,
+                                         keeps_gradient);
     }
     [[nodiscard]] bool adds_bias() const { return shape_.bias || relu_; }
     [[nodiscard]] bool bias_is_packed() const { return adds_bias() && (!std::same_as<T, float> || !shape_.bias); }
@@ -190,6 +192,13 @@ private:
     }
     [[nodiscard]] std::size_t packed_bias_bytes() const {
         return bias_is_packed() ? aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(T)) : 0;
+    }
+    /// Whether the weights' gradient in T has memory of its own, so that all those of a pass are widened by one kernel. In float
+    /// it is computed in the arena, and beside it only where several batches are added.
+    static constexpr bool keeps_gradient = !std::same_as<T, float>;
+    /// The scratch memory of backward beside that of the library.
+    [[nodiscard]] std::size_t used_bytes() const {
+        return backward_weights_ ? (keeps_gradient ? 0 : gradient_bytes()) + partial_bytes() : 0;
     }
     /// The place where cuDNN writes the weights' gradient when it cannot write into the arena.
     [[nodiscard]] std::size_t gradient_bytes() const { return aligned(static_cast<std::size_t>(weights_) * sizeof(T)); }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Linear layers on `Cuda`: three products by cuBLASLt, with bias and ReLU in the epilogue of the first, and one of
-// Cupola's own kernels over the gradient, which applies the mask of a fused ReLU and sums the bias gradient. Where
+// Cupola's own kernels over the gradient, which applies the mask of a fused ReLU and sums the bias gradient. Backward of a layer
+// with few outputs is one kernel (impl/few_outputs.cuh), which does this for the layer before too. Where
 // cuBLASLt has no algorithm for a shape, or operands are not aligned, the product uses Cupola's own kernel too.
 //
 // cuBLASLt's matrices are column-major, Cupola's row-major: to cuBLASLt, each of Cupola's matrices is its transpose,
@@ -20,12 +21,15 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/impl/bias_gradient.cuh>
 #include <cupola/ops/cuda/impl/cublas_product.hpp>
+#include <cupola/ops/cuda/impl/few_outputs.cuh>
+#include <cupola/ops/cuda/impl/joined_gradients.cuh>
 #include <cupola/ops/cuda/impl/tiled_product.cuh>
 #include <cupola/ops/linear.hpp>
 
@@ -78,7 +82,10 @@ public:
           batch_(build.batch),
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next),
-          parameter_gradients_(build.parameter_gradients) {
+          parameter_gradients_(build.parameter_gradients),
+          few_outputs_(build.training && impl::FewOutputs::fits(shape.out_features) &&
+                       shape.in_features <= std::numeric_limits<int>::max()),
+          slabs_(impl::FewOutputs::of(build.batch)) {
         constexpr cudaDataType_t type = impl::cublas_type<T>;
         const std::int64_t n = build.batch, in = shape.in_features, out = shape.out_features;
         const impl::CublasMatrix weight{type, in, out}, weight_transposed{type, in, out, true},
@@ -98,7 +105,7 @@ public:
                                            .right_depth = 1,
                                            .right_column = in},
                                           !forward_.found());
-        if (!build.training) return;
+        if (!build.training || few_outputs_) return;
         if (parameter_gradients_) {
             backward_weights_ =
                 Product(build.context, input, output_transposed, weight_gradient, Product::Epilogue::none, false);
@@ -134,8 +141,15 @@ public:
         return {.packed = rounds ? packed_bias_offset() +
                                        static_cast<std::size_t>(shape_.bias ? shape_.out_features : 0) * sizeof(T)
                                  : 0,
+                .saved = few_outputs_ && parameter_gradients_
+                             ? static_cast<std::size_t>(slabs_.slabs * (weights() + biases())) * sizeof(float)
+                             : 0,
                 .scratch = scratch};
     }
+
+    /// Of the sums of the gradient of the input.
+    [[nodiscard]] std::int64_t gradient_sum_parts() const { return few_outputs_ ? slabs_.slabs : 0; }
+    [[nodiscard]] bool reads_gradient_sums() const { return shape_.bias && parameter_gradients_ && !few_outputs_; }
 
     /// The number of products by cuBLASLt: at most three in training.
     [[nodiscard]] int library_products() const {
@@ -164,7 +178,14 @@ public:
     }
 
     void backward(const BackwardArgs<Cuda, T>& args) {
+        if (few_outputs_) return backward_few_outputs(args);
         const bool bias = shape_.bias && parameter_gradients_;
+        // Written by the operation that has written the gradient, with the mask.
+        if (const ChannelSums& given = args.output_gradient_sums; given.parts > 0) {
+            multiply(args);
+            return impl::queue_slab_sums(args.context, given.partial, given.parts, shape_.out_features, args.accumulate,
+                                         args.parameter_gradients[1], true);
+        }
         const auto mask_and_sum = [&] {
             impl::queue_bias_gradient<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
                                          bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
@@ -177,6 +198,31 @@ public:
     }
 
 private:
+    void backward_few_outputs(const BackwardArgs<Cuda, T>& args) {
+        auto* const parts = parameter_gradients_ ? reinterpret_cast<float*>(args.saved) : nullptr;
+        float* const bias_parts = parts != nullptr && shape_.bias ? parts + slabs_.slabs * weights() : nullptr;
+        const ChannelSums& sums = args.input_gradient_sums;
+        impl::queue_few_outputs_backward<T>(args.context,
+                                            {.slabs = slabs_,
+                                             .inputs = static_cast<int>(shape_.in_features),
+                                             .outputs = static_cast<int>(shape_.out_features),
+                                             .input = args.input,
+                                             .output = mask_ ? args.output : nullptr,
+                                             .gradient = args.output_gradient,
+                                             .weight = args.input_gradient != nullptr ? weights(args) : nullptr,
+                                             .input_gradient = args.input_gradient,
+                                             .masks_input = sums.masked,
+                                             .weight_parts = parts,
+                                             .bias_parts = bias_parts,
+                                             .input_parts = sums.parts > 0 ? sums.partial : nullptr});
+        if (parts == nullptr) return;
+        impl::queue_slab_sums(args.context, parts, slabs_.slabs, weights(), args.accumulate,
+                              args.parameter_gradients[0], true);
+        if (bias_parts != nullptr)
+            impl::queue_slab_sums(args.context, bias_parts, slabs_.slabs, biases(), args.accumulate,
+                                  args.parameter_gradients[1], true);
+    }
+
     void multiply(const BackwardArgs<Cuda, T>& args) {
         float* const weight_gradient = args.parameter_gradients[0];
         if (!parameter_gradients_) {
@@ -199,8 +245,11 @@ private:
         }
     }
 
+    /// The numbers of parameters.
+    [[nodiscard]] std::int64_t weights() const { return shape_.in_features * shape_.out_features; }
+    [[nodiscard]] std::int64_t biases() const { return shape_.bias ? shape_.out_features : 0; }
     [[nodiscard]] std::size_t packed_bias_offset() const {
-        return aligned(static_cast<std::size_t>(shape_.in_features * shape_.out_features) * sizeof(T));
+        return aligned(static_cast<std::size_t>(weights()) * sizeof(T));
     }
     [[nodiscard]] T* packed_bias(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<T*>(args.packed + packed_bias_offset());
@@ -222,7 +271,8 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool relu_, mask_, parameter_gradients_;
+    bool relu_, mask_, parameter_gradients_, few_outputs_;
+    impl::FewOutputs slabs_;
     Product forward_, backward_weights_, backward_data_;
     impl::TiledProduct own_forward_, own_backward_weights_, own_backward_data_;
 };

@@ -197,8 +197,8 @@ void queue_weighted_sum(const CudaContext& context, std::span<const float* const
 /// gradient. The same once *failed is not 0, where `failed` is not null.
 inline void queue_poison(const CudaContext& context, const double* loss, float* gradient,
                          const std::int32_t* failed = nullptr) {
-    if (!context.joined<JoinedGradients>().takes_loss()) context.launch_joined();
-    context.joined<JoinedGradients>().set_loss(loss, failed, gradient);
+    const auto takes = [](const JoinedGradients& each) { return each.takes_loss(); };
+    collected_gradients(context, true, takes).set_loss(loss, failed, gradient);
 }
 
 /// mean = sums / (*count * *loss_scale), with the same bits where that is 1; `mean` may be `sums`. *healthy becomes 0 if an

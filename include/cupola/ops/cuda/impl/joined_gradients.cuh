@@ -34,7 +34,7 @@ struct GradientPart {
 };
 
 struct GradientParts {
-    static constexpr int max_parts = 8;
+    static constexpr int max_parts = 32;
     /// The elements that a thread widens together.
     static constexpr int n = 8;
     /// A block adds the slabs of so many channels, with so many threads for each.
@@ -130,7 +130,14 @@ __global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_co
 
 /// The pieces that wait to be launched together. None reads or writes what another writes.
 struct JoinedGradients {
-    [[nodiscard]] bool takes_part() const { return all.parts < GradientParts::max_parts && all.loss == nullptr; }
+    /// Whether `count` elements at `to` can be written by the same kernel as the others: layers with tied parameters add to the same.
+    [[nodiscard]] bool takes_part(const float* to, std::int64_t count) const {
+        for (int p = 0; p < all.parts; ++p) {
+            const GradientPart& each = all.part[p];
+            if (to < each.to + each.count && each.to < to + count) return false;
+        }
+        return all.parts < GradientParts::max_parts && all.loss == nullptr;
+    }
     template <class T>
     void add_widened(const T* from, float* to, std::int64_t count, bool accumulate) {
         using Kind = GradientPart::Kind;
@@ -175,18 +182,31 @@ private:
     }
 };
 
-/// Queues to = or += from, widened, joined with other such work.
-template <class T>
-void queue_widened_gradient(const CudaContext& context, const T* from, float* to, std::int64_t count, bool accumulate) {
-    if (!context.joined<JoinedGradients>().takes_part()) context.launch_joined();
-    context.joined<JoinedGradients>().add_widened(from, to, count, accumulate);
+/// The pieces that are collected, and for which takes(pieces) is true. With `lasts` they are deferred where the context defers work.
+template <class Takes>
+[[nodiscard]] JoinedGradients& collected_gradients(const CudaContext& context, bool lasts, Takes takes) {
+    if (lasts && context.defers()) {
+        if (!takes(context.deferred<JoinedGradients>())) context.launch_deferred();
+        return context.deferred<JoinedGradients>();
+    }
+    if (!takes(context.joined<JoinedGradients>())) context.launch_joined();
+    return context.joined<JoinedGradients>();
 }
 
-/// Queues sum[channel] = or += the sum of partial[slab, channel] over the slabs, joined with other such work.
+/// Queues to = or += from, widened, joined with other such work. `lasts`: whether `from` keeps its values until the end of the pass.
+template <class T>
+void queue_widened_gradient(const CudaContext& context, const T* from, float* to, std::int64_t count, bool accumulate,
+                            bool lasts) {
+    const auto takes = [&](const JoinedGradients& each) { return each.takes_part(to, count); };
+    collected_gradients(context, lasts, takes).add_widened(from, to, count, accumulate);
+}
+
+/// Queues sum[channel] = or += the sum of partial[slab, channel] over the slabs, in the same way.
 inline void queue_slab_sums(const CudaContext& context, const float* partial, std::int64_t slabs, std::int64_t channels,
-                            bool accumulate, float* sum) {
-    if (!context.joined<JoinedGradients>().takes_part()) context.launch_joined();
-    context.joined<JoinedGradients>().add_slabs(partial, slabs, channels, accumulate, sum);
+                            bool accumulate, float* sum, bool lasts) {
+    if (slabs == 1) return queue_widened_gradient(context, partial, sum, channels, accumulate, lasts);
+    const auto takes = [&](const JoinedGradients& each) { return each.takes_part(sum, channels); };
+    collected_gradients(context, lasts, takes).add_slabs(partial, slabs, channels, accumulate, sum);
 }
 
 }  // namespace impl
