@@ -124,7 +124,8 @@ def pack(root, build, folder, wanted):
     archive.unlink(missing_ok=True)
     begin = time.monotonic()
     # -6 needs about 100 MiB per thread, and the archive is unpacked in seconds.
-    subprocess.run(f"tar --sort=name --mtime=@0 --owner=0 --group=0 -C '{staged}' -c bin own | xz -6 -T2 >'{archive}'", shell=True, check=True)
+    pack = f"set -o pipefail; tar --sort=name --mtime=@0 --owner=0 --group=0 -C '{staged}' -c bin own | xz -6 -T2 >'{archive}'"
+    subprocess.run(["bash", "-c", pack], check=True)
     shutil.rmtree(staged)
     commit, changed = commit_of(root)
     manifest = {

@@ -12,6 +12,7 @@ A pattern is searched in a kernel's name without namespaces: "strided_kernel<InP
 needs is an error, so that the lists stay true.
 """
 import argparse
+import os
 import dataclasses
 import re
 import sys
@@ -140,6 +141,8 @@ def main() -> int:
         problems += unneeded(used)
     if arguments.nvdisasm:
         problems += wrong_instructions(kernels)
+    elif os.environ.get("CUPOLA_REQUIRE_CUDA"):
+        problems.append("there is no nvdisasm, and CUPOLA_REQUIRE_CUDA is set: the instructions cannot be checked")
     else:
         print("there is no nvdisasm: the instructions were not checked")
     if arguments.list:

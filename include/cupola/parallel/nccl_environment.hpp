@@ -190,13 +190,18 @@ private:
     void end_communicators() {
         for (void* const each : std::exchange(communicators_, {})) end_(each);
     }
-    /// The state after `step` steps is the one to go on from.
-    void go_back_to(std::int64_t step) {
-        if (step < 0)
+    /// The state after `step` steps is the one to go on from. Empty, and `why`, if it is not kept; otherwise `left`.
+    [[nodiscard]] std::vector<int> going_back_to(std::int64_t step, std::vector<int> left, std::string& why) {
+        if (step < 0) {
             kept_ = {};
-        else if (kept_[0] && kept_[0]->step == step)
+        } else if (kept_[0] && kept_[0]->step == step) {
             kept_[1] = std::move(kept_[0]);
+        } else if (!kept_[1] || kept_[1]->step != step) {
+            why = text("this process has not kept the state after step ", step, ", from which the others go on");
+            return {};
+        }
         kept_[0].reset();
+        return left;
     }
     /// Hears those that have come.
     void hear(std::vector<Guest>& guests) const {
@@ -264,8 +269,7 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
                 asked = -1;  // it has ended, or goes on without this process
                 continue;
             }
-            go_back_to(answer.step);
-            return {answer.numbers.begin(), answer.numbers.begin() + answer.count};
+            return going_back_to(answer.step, {answer.numbers.begin(), answer.numbers.begin() + answer.count}, why);
         }
         hear(guests);
         Answer answer{.step = step, .count = 0, .numbers = {}};
@@ -290,8 +294,7 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
         for (const Guest& each : guests) {
             if (each.number >= 0) (void)!send(each.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL);
         }
-        go_back_to(answer.step);
-        return {answer.numbers.begin(), answer.numbers.begin() + answer.count};
+        return going_back_to(answer.step, {answer.numbers.begin(), answer.numbers.begin() + answer.count}, why);
     }
     why = text("a process that still exists has not answered within ", seconds, " s");
     return {};

@@ -136,7 +136,8 @@ void print(const PlanRecord& plan, const char* before) {
     std::printf("]}");
 }
 
-int plans(std::string_view batches, const CudaOptions& device) {
+/// The choices are written after each size, so that a run that is cut leaves those that it has made.
+int plans(std::string_view batches, const CudaOptions& device, PlanFile& choices) {
     std::size_t printed = 0;
     while (!batches.empty()) {
         const std::size_t comma = std::min(batches.find(','), batches.size());
@@ -149,6 +150,7 @@ int plans(std::string_view batches, const CudaOptions& device) {
         for (const char* before = ""; printed < records.size(); before = ", ") print(records[printed++], before);
         std::printf("]}\n");
         std::fflush(stdout);
+        choices.write();
     }
     return 0;
 }
@@ -202,7 +204,7 @@ int main(int argc, char** argv) try {
     if (what == "kernels") {
         status = kernels(batch, device);
     } else if (what == "plans") {
-        status = plans(argv[1], device);
+        status = plans(argv[1], device, choices);
     } else if (what == "augmented") {
         status = serve<Augmented>(batch, device);
     } else if (what.empty()) {
@@ -212,7 +214,6 @@ int main(int argc, char** argv) try {
         CudaContext context(0, device);
         bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context)));
     }
-    if (what == "plans") choices.write();
     return status;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", CUPOLA_BENCH_NAME, error.what());

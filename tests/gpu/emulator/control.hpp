@@ -56,6 +56,8 @@ struct EngineBehavior {
     bool fails = false;
     /// Additional bytes of scratch memory for a plan that is made from now on; of cuDNN alone.
     std::int64_t workspace = 0;
+    /// The time that a call takes of the host. A run that is not captured takes the device at least as long.
+    double host_seconds = 0;
 };
 /// Replaces the behaviour of the stand-in for cuDNN's engine of this number (cudnn_engines.hpp), or restores its own.
 void set_engine_behavior(std::int64_t engine, std::optional<EngineBehavior> behavior);

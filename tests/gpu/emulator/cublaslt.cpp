@@ -474,7 +474,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                            .operations = 2 * product.m * product.n * product.k};
     enqueue(
         stream,
-        [product, chosen = *unpacked, operands, seconds = behavior.seconds] {
+        [product, chosen = *unpacked, operands,
+         seconds = queued_seconds(stream, behavior.seconds, behavior.host_seconds)] {
             multiply(product, chosen, operands);
             take_seconds(seconds);
             return true;

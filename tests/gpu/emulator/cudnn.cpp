@@ -170,6 +170,7 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
     }
     if (program.engine.index == tensor_core_engine && has_few_channels(program.convolution))
         seconds *= few_channels_time;
+    seconds = queued_seconds(handle->stream, seconds, behavior.host_seconds);
     enqueue(
         handle->stream,
         [program, in_order, workspace, seconds] {

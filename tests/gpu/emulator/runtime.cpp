@@ -822,6 +822,11 @@ void misuse(const std::string& message) {
 
 int current_device() { return current; }
 
+double queued_seconds(cudaStream_t stream, double of_device, double of_host) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(stream, &status);
+    return status == cudaStreamCaptureStatusNone ? std::max(of_device, of_host) : of_device;
+}
 void take_seconds(double seconds) { state().taken = seconds; }
 
 namespace {

@@ -30,6 +30,9 @@ void misuse(const std::string& message);
 /// The device of the calling thread, as in cudaGetDevice.
 int current_device();
 
+/// The time of a piece of work that a call queues now, which takes the host `of_host` seconds.
+double queued_seconds(cudaStream_t stream, double of_device, double of_host);
+
 /// Called by a piece of work: it takes this time by the clock of the device, which events read, and not the time that the
 /// CPU takes.
 void take_seconds(double seconds);

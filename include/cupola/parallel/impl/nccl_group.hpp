@@ -44,14 +44,16 @@ public:
         : policy_(checked(policy, devices)),
           first_rank_(policy_.process * devices),
           calls_(calls),
-          beats_(policy_.processes * devices, heartbeats_path()),
+          goes_on_(policy_.environment != nullptr && policy_.processes > 1 && !policy_.environment->lost().empty()),
+          beats_path_(heartbeats_path()),
+          beats_(policy_.processes * devices, beats_path_),
           communicators_(policy_.processes * devices, ranks_of(first_replica_of_device, gpus, devices), beats_,
                          limits_of(policy_), std::move(calls)) {}
 
     NcclGroup(const NcclGroup&) = delete;
     NcclGroup& operator=(const NcclGroup&) = delete;
     ~NcclGroup() {
-        if (goes_on()) unlink(heartbeats_path().c_str());
+        if (goes_on_) unlink(beats_path_.c_str());
     }
 
     /// Makes this process's communicators; returns when all ranks of all processes have started.
@@ -154,13 +156,9 @@ private:
     }
     [[nodiscard]] static std::size_t index_of(int device) { return static_cast<std::size_t>(device); }
 
-    /// Whether these are the processes that are left of others.
-    [[nodiscard]] bool goes_on() const {
-        return policy_.environment != nullptr && policy_.processes > 1 && !policy_.environment->lost().empty();
-    }
     /// Empty if there is no other process, or if none could be seen.
     [[nodiscard]] std::string heartbeats_path() const {
-        if (goes_on()) return policy_.environment->heartbeats();
+        if (goes_on_) return policy_.environment->heartbeats();
         return policy_.processes == 1 || policy_.id_file.empty() ? std::string() : policy_.id_file + ".heartbeats";
     }
     [[nodiscard]] CommunicatorId agreed_id() {
@@ -199,9 +197,8 @@ private:
     void remove_files() const {
         if (!made_file_.empty()) unlink(made_file_.c_str());
         if (policy_.process == 0 && !agreed_) return;
-        const std::string heartbeats = heartbeats_path();
-        if (heartbeats.empty()) return;
-        unlink(heartbeats.c_str());
+        if (beats_path_.empty()) return;
+        unlink(beats_path_.c_str());
         if (policy_.process == 0 && !communicator_id_of_environment().has_value()) unlink(policy_.id_file.c_str());
     }
 
@@ -210,6 +207,10 @@ private:
     Calls calls_;
     bool agreed_ = false;
     std::string made_file_;
+    /// Whether these are the processes that are left of others.
+    bool goes_on_;
+    /// Does not change when the environment loses more processes.
+    std::string beats_path_;
     Heartbeats beats_;
     NcclCommunicators<Calls> communicators_;
 };

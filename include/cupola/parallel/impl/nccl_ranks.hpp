@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -171,7 +172,13 @@ protected:
             }
         }
         // Without the lock: the other threads receive the error meanwhile. message_ does not change any more.
-        abort_all();
+        try {
+            abort_all();
+        } catch (const std::exception& error) {
+            // Other threads wait until it is done.
+            calls_.end_process(
+                text(message_, "; the communicators could not be aborted, and this process was ended: ", error.what()));
+        }
         aborted_.store(true, std::memory_order_release);
         throw_message();
     }

@@ -119,6 +119,25 @@ TEST_CASE("the engine that takes the least time is chosen, of those that the rul
     }
 }
 
+TEST_CASE("the time that the host takes for a call does not count") {
+    Times times;
+    constexpr double of_host = 40 * microsecond;
+    for (const std::int64_t each : {plain_engine, tiled_engine, nondeterministic_engine})
+        emulator::set_engine_behavior(each,
+                                      emulator::EngineBehavior{.seconds = 5 * microsecond, .host_seconds = of_host});
+    emulator::set_engine_behavior(tiled_engine,
+                                  emulator::EngineBehavior{.seconds = 3 * microsecond, .host_seconds = of_host});
+    for (const std::int64_t splits : {1, 2, 3})
+        emulator::set_product_behavior(splits,
+                                       emulator::EngineBehavior{.seconds = 4 * microsecond, .host_seconds = of_host});
+    emulator::set_product_behavior(3, emulator::EngineBehavior{.seconds = 2 * microsecond, .host_seconds = of_host});
+    const CudaContext context(0, {.plan_seconds = enough});
+    CHECK(planned(context).choice.engine == tiled_engine);
+    CHECK(last(context).seconds == doctest::Approx(3e-6));
+    static_cast<void>(product_of(context));
+    CHECK(last(context).seconds == doctest::Approx(2e-6));
+}
+
 TEST_CASE("settings of an engine's knobs are candidates of their own") {
     Times times;
     const CudaContext context(0, {.plan_seconds = enough});

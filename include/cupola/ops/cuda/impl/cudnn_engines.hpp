@@ -260,9 +260,12 @@ private:
 
     void choose_new(const PlanTrial& trial) {
         PlanRecord best;
+        double spent = 0;
         for (std::size_t i = 0; i < variants_.size(); ++i) {
             PlanTrial own = trial;
             own.tensors = variants_[i].tensors;
+            // The limit is for all variants together; something is left for each.
+            own.seconds = std::max(trial.seconds - spent, trial.seconds / 10);
             PlanTimer timer(own.tensors.empty() ? nullptr : &own);
             if (choices_ != nullptr && !timer.why().empty())
                 choices_->note(text("no candidate is timed for the plan of ", variants_[i].key, ": ", timer.why()));
@@ -270,6 +273,7 @@ private:
             ChosenPlan offered;
             offered.variant = i;
             contest(variants_[i], timer, made, offered);
+            spent += timer.elapsed();
             if (!offered) {
                 if (i == 0) result_ = std::move(offered);
                 continue;

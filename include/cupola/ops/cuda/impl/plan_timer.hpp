@@ -2,7 +2,8 @@
 //
 // The time of the candidates of a plan: runs on memory of their own, timed by the device's events, within a limit of
 // time. A candidate runs once to load its code, once to find out how often it has to run for a time that can be
-// measured, and then three times as often; the least time counts. Its operands are small random numbers of either sign.
+// measured, and then three times as often; the least time counts. Those runs are captured and launched as a graph, because a call
+// of a library may take the host longer than its kernel the device. Its operands are small random numbers of either sign.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/cuda_graph.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -75,7 +77,9 @@ public:
     /// Why nothing can be timed, where that is for lack of memory.
     [[nodiscard]] const std::string& why() const { return why_; }
     /// Whether the limit is reached; not before a first candidate has been timed.
-    [[nodiscard]] bool is_over() const { return timed_ > 0 && spent_ >= limit_; }
+    [[nodiscard]] bool is_over() const { return timed_ > 0 && std::max(spent_, elapsed()) >= limit_; }
+    /// The seconds since the first candidate could run, by the host's clock.
+    [[nodiscard]] double elapsed() const { return times_ ? monotonic_seconds() - began_ : 0; }
 
     /// Times a candidate. `fastest` if it takes less time than `faster` of each before: of two that are alike, the one
     /// that the library ranks first is taken each time. `failed` where `run` throws DeviceError; throws it where the device
@@ -94,6 +98,7 @@ public:
             time = seconds_of([&] { run(workspace_bytes == 0 ? nullptr : workspace_.data(), pointers_); });
         } catch (const DeviceError&) {
             check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+            cudaGetLastError();  // the error is of this candidate alone
             return Result::failed;
         }
         last_ = time;
@@ -124,26 +129,58 @@ private:
         check_cuda(cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get()), "cudaEventElapsedTime");
         return static_cast<double>(milliseconds) / 1e3;
     }
-    /// The mean of `runs` runs, one after another.
-    [[nodiscard]] double mean_of(int runs, FunctionRef<void()> run) {
+    /// The seconds of what `work` queues.
+    [[nodiscard]] double seconds_of_work(FunctionRef<void()> work) {
         record(1);
-        for (int i = 0; i < runs; ++i) run();
+        work();
         record(2);
         check_cuda(cudaEventSynchronize(events_[2].get()), "cudaEventSynchronize");
         // By the host's clock and by the device's: a plan takes time to be made, too.
-        spent_ = std::max(monotonic_seconds() - began_, seconds_between(0, 2));
-        return seconds_between(1, 2) / runs;
+        spent_ = std::max(elapsed(), seconds_between(0, 2));
+        return seconds_between(1, 2);
+    }
+    /// A graph of `runs` runs; empty where the stream cannot be captured with them.
+    [[nodiscard]] CudaGraphExec graph_of(int runs, FunctionRef<void()> run) {
+        CudaGraph graph;
+        CudaGraphExec exec;
+        bool captured = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+        if (captured) {
+            try {
+                for (int i = 0; i < runs; ++i) run();
+            } catch (const DeviceError&) {
+                captured = false;
+            }
+            captured = cudaStreamEndCapture(stream_, graph.out()) == cudaSuccess && captured;
+        }
+        if (!captured || cudaGraphInstantiate(exec.out(), graph.get(), 0) != cudaSuccess ||
+            cudaGraphUpload(exec.get(), stream_) != cudaSuccess) {
+            cudaGetLastError();
+            exec = {};
+        }
+        return exec;
     }
     [[nodiscard]] double seconds_of(FunctionRef<void()> run) {
         // An event is exact to half a microsecond, and the launch of a kernel takes a few.
         constexpr double long_enough = 100e-6;
         constexpr int rounds = 3, max_runs = 20;
-        static_cast<void>(mean_of(1, run));
-        double least = mean_of(1, run);
-        if (spent_ >= limit_ || (timed_ > 0 && least > 2 * seconds_)) return least;
+        static_cast<void>(seconds_of_work(run));
+        double least = seconds_of_work(run);
+        // Compared with a run that was launched as this one was.
+        const bool slow = timed_ > 0 && least > 2 * single_;
+        single_ = timed_ > 0 ? std::min(single_, least) : least;
+        if (spent_ >= limit_ || slow) return least;
         const double wanted = std::ceil(long_enough / std::max(least, 1e-9));
         const int runs = static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(max_runs)));
-        for (int round = 0; round < rounds && spent_ < limit_; ++round) least = std::min(least, mean_of(runs, run));
+        const CudaGraphExec graph = graph_of(runs, run);
+        const auto all = [&] {
+            if (graph) {
+                check_cuda(cudaGraphLaunch(graph.get(), stream_), "cudaGraphLaunch");
+            } else {
+                for (int i = 0; i < runs; ++i) run();
+            }
+        };
+        for (int round = 0; round < rounds && spent_ < limit_; ++round)
+            least = std::min(least, seconds_of_work(all) / runs);
         return least;
     }
 
@@ -171,6 +208,8 @@ private:
 
     cudaStream_t stream_ = nullptr;
     double limit_ = 0, began_ = 0, spent_ = 0, seconds_ = 0, next_ = 0, last_ = 0;
+    /// The least time of a run that was launched on its own.
+    double single_ = 0;
     int timed_ = 0;
     bool times_ = false;
     std::string why_;
