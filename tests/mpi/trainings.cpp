@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cupola/cupola.hpp>
@@ -268,6 +271,43 @@ int sum_in_backward(const MpiEnvironment& mpi) {
     return WaitsForSum::saw && posted_sums == 2 ? 0 : 1;
 }
 
+/// The order of two threads in which a sum could be posted twice: the thread that polls MPI has decided to look at the sums, and the
+/// one that waits for them takes the lock before it. The functions of the system and of MPI below bring it about.
+struct Order {
+    std::thread::id waits{};
+    std::atomic<bool> on = false, has_decided = false, looks = false;
+    /// Whether this thread polls, and the mutexes that it has locked since its last sleep: the second is that of a look.
+    static inline thread_local bool polls = false;
+    static inline thread_local int locks = 0;
+    [[nodiscard]] bool is_waiting_thread() const { return std::this_thread::get_id() == waits; }
+};
+Order order;
+
+int sums_posted_once(const MpiEnvironment& mpi) {
+    constexpr int rounds = 3, parts = 3;
+    if (mpi.count() == 1) return 0;
+    impl::MpiProcesses processes(300, {}, false, nullptr, true);
+    std::vector<float> values(100 * parts);
+    posted_sums = 0;
+    int wrong = 0;
+    order.waits = std::this_thread::get_id();
+    for (int round = 1; round <= rounds; ++round) {
+        std::ranges::fill(values, static_cast<float>(round));
+        order.has_decided = order.looks = false;
+        order.on = true;
+        for (std::size_t part = 0; part < parts; ++part)
+            processes.begin_sum({"the sum of the gradients", round}, std::span(values).subspan(100 * part, 100));
+        while (!order.has_decided) usleep(1000);
+        processes.finish_sums();
+        order.on = false;
+        for (const float each : values) wrong += each == static_cast<float>(round * mpi.count()) ? 0 : 1;
+    }
+    if (posted_sums != rounds * parts || wrong > 0)
+        std::printf("process %d has posted %d sums, not %d; %d values are wrong\n", mpi.number(), posted_sums.load(),
+                    rounds * parts, wrong);
+    return posted_sums == rounds * parts && wrong == 0 ? 0 : 1;
+}
+
 int sum(const MpiEnvironment& mpi) {
     int errors = 0;
     for (const std::int64_t bytes : {0, 4096, 1 << 20})
@@ -275,7 +315,7 @@ int sum(const MpiEnvironment& mpi) {
     errors += unequal_sums<Tutorial>(mpi, {.unequal = true, .accumulation = 2}, 4096, FirstReplica{});
     if (mpi.count() < 4) errors += unequal_sums<Tutorial>(mpi, {.devices = 2}, 4096, FirstReplica{});
     errors += unequal_sums<SmallResNet>(mpi, {.unequal = true}, 4096, Synchronized{});
-    return errors + sum_in_backward(mpi);
+    return errors + sum_in_backward(mpi) + sums_posted_once(mpi);
 }
 
 /// A training in which `fail` is called in step 2 by process 1.
@@ -366,6 +406,36 @@ extern "C" int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatyp
                               MPI_Request* request) {
     ++posted_sums;
     return PMPI_Iallreduce(from, to, count, type, op, of, request);
+}
+
+/// Nothing is complete for the thread that polls, so that the sums remain for the one that waits.
+extern "C" int MPI_Testsome(int requests, MPI_Request* first, int* complete, int* which, MPI_Status* statuses) {
+    if (order.on) {
+        if (!order.is_waiting_thread()) {
+            Order::polls = true;
+            *complete = 0;
+            return MPI_SUCCESS;
+        }
+        order.looks = true;
+        usleep(5000);
+    }
+    return PMPI_Testsome(requests, first, complete, which, statuses);
+}
+
+// In place of the system's.
+extern "C" int nanosleep(const timespec* time, timespec* rest) {
+    Order::locks = 0;
+    return clock_nanosleep(CLOCK_REALTIME, 0, time, rest);
+}
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
+    static const auto lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+    if (order.on && Order::polls && ++Order::locks == 2) {
+        order.has_decided = true;
+        while (order.on && !order.looks) usleep(100);
+    }
+    // The other thread goes on in the gaps between two locks.
+    if (order.on && order.looks && order.is_waiting_thread()) usleep(5000);
+    return lock(mutex);
 }
 
 int main(int argc, char** argv) {

@@ -58,18 +58,27 @@ public:
     /// Returns when all sums are complete; calls `waits` between two looks. Throws the error of the first that failed; no later one is complete then.
     template <class Waits>
     void finish(Waits&& waits) {
-        set_finishes(true);
         {
-            const std::scoped_lock lock(looking_);
+            const std::scoped_lock lock(mutex_);
+            finishes_ = true;
+        }
+        {
+            const std::scoped_lock looking(looking_);
             MpiPause pause;
             while (!ended()) {
                 if (look()) pause = {};
                 waits();
                 pause();
             }
+            // The thread may have begun to wait for `looking_` before finishes_ was set. It sees both lists empty: with the sums,
+            // but without their requests, it would post them again.
+            const std::scoped_lock lock(mutex_);
             requests_.clear();
+            begun_.clear();
+            finished_ = 0;
+            finishes_ = false;
+            watchdog_.end_sums();
         }
-        set_finishes(false);
         if (error_) std::rethrow_exception(error_);
     }
 
@@ -80,14 +89,6 @@ private:
     /// a step took 1.03 of its limit with 20 us and 0.97 to 0.98 with 0.3 to 1 ms. What the system buffers meanwhile is enough.
     static constexpr long sleep_ns = 500'000;
 
-    void set_finishes(bool finishes) {
-        const std::scoped_lock lock(mutex_);
-        finishes_ = finishes;
-        if (finishes) return;
-        begun_.clear();
-        finished_ = 0;
-        watchdog_.end_sums();
-    }
     [[nodiscard]] bool complete() const { return finished_ == begun_.size(); }
     [[nodiscard]] bool ended() {
         const std::scoped_lock lock(mutex_);
@@ -154,7 +155,8 @@ private:
     ExchangeWatchdog& watchdog_;
     MPI_Comm sums_ = MPI_COMM_NULL;
 
-    /// Held by the thread that calls MPI; guards the requests of the sums, of the first that were begun, in their order.
+    /// Held by the thread that calls MPI; guards the requests of the sums, of the first that were begun, in their order. A thread
+    /// that takes mutex_ too takes it second; a request is removed only together with its sum, under both.
     std::mutex looking_;
     std::vector<MPI_Request> requests_;
     std::vector<int> done_;
