@@ -7,6 +7,8 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
@@ -41,6 +43,24 @@ TEST_CASE("child: sums that proceed" * doctest::skip()) {
     usleep(600'000);
 }
 
+TEST_CASE("child: an exchange with a process whose end its parent has not seen" * doctest::skip()) {
+    impl::ExchangeWatchdog watchdog(0, 2, 20, "");
+    const pid_t other = fork();
+    if (other == 0) _exit(0);
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(other), &info, WEXITED | WNOWAIT);
+    watchdog.know_ids({0, other});
+    watchdog.begin({"the records of the replicas", 7});
+    watchdog.count_missing(1, 1);
+    for (;;) pause();
+}
+
+TEST_CASE("a process that has ended is not waited for, also where its parent has not seen that") {
+    const ChildResult ended = run_in_child("child: an exchange with a process whose end its parent has not seen", {});
+    CHECK(ended.status == 75);
+    CHECK(ended.output.find("process 0 has lost process 1, which does not exist any more, in the records of the "
+                            "replicas of step 7; missing: process 1") != std::string::npos);
+}
 TEST_CASE(
     "a wait for sums has the deadline, and is reported as that of the exchange beside it, which knows who is missing") {
     const ChildResult sums = run_in_child("child: sums that do not end", {});

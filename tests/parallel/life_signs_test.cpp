@@ -2,8 +2,9 @@
 //
 // What a process can prove about the end of another one, and the memory that they share; the others are children of the test.
 //
-// Covers: cupola/parallel/impl/life_signs.hpp, cupola/parallel/impl/shared_memory.hpp
+// Covers: cupola/parallel/impl/life_signs.hpp, cupola/parallel/impl/process_id.hpp, cupola/parallel/impl/shared_memory.hpp
 #include <cupola/parallel/impl/life_signs.hpp>
+#include <cupola/parallel/impl/process_id.hpp>
 #include <cupola/parallel/impl/shared_memory.hpp>
 
 #include <csignal>
@@ -22,6 +23,7 @@
 using cupola::impl::LifeSigns;
 using cupola::impl::may_go_on;
 using cupola::impl::process_exists;
+using cupola::impl::ProcessId;
 using cupola::impl::SharedMemory;
 
 namespace {
@@ -101,6 +103,30 @@ TEST_CASE("a process that was killed is told from one that lives, is stopped, ha
     CHECK(signs.was_killed(4));
 }
 
+TEST_CASE("memory is not opened by a number that names another process or another file") {
+    const SharedMemory memory(1000), other(1000), larger(1001);
+    const auto refused = [](const SharedMemory::Address& address) {
+        return message_of<cupola::DeviceError>([&] { const SharedMemory opened(address); });
+    };
+    CHECK(SharedMemory(memory.address()).data() != nullptr);
+    SharedMemory::Address address = memory.address();
+    address.process.where = address.process.where + 1;
+    CHECK(contains(refused(address), "the process is in another PID namespace, as that of another container"));
+    address.process.where = -1;
+    CHECK(contains(refused(address), "the process is in another PID namespace"));
+    for (const SharedMemory* each : {&other, &larger}) {
+        address = memory.address();
+        address.file = each->address().file;
+        CHECK(contains(refused(address), "this file is not the memory"));
+    }
+    int ends[2] = {};
+    REQUIRE(pipe(ends) == 0);
+    address.file = ends[0];
+    CHECK(contains(refused(address), "this file is not the memory"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 TEST_CASE("of two sides of any division exactly one may go on") {
     for (int all = 1; all <= 6; ++all) {
         for (unsigned side = 1; side < 1U << all; ++side) {
@@ -134,7 +160,7 @@ TEST_CASE("memory of one process is written by another one, and outlives the fir
     memory = SharedMemory();
     CHECK(second.data()[9999] == std::byte{7});
     CHECK(SharedMemory(std::size_t{0}).data() != nullptr);
-    const SharedMemory::Address none{.process = getpid(), .file = 99999, .bytes = 1};
+    const SharedMemory::Address none{.process = ProcessId::own(), .file = 99999, .bytes = 1};
     CHECK(
         contains(message_of<cupola::DeviceError>([&] { const SharedMemory opened(none); }), "/fd/99999: No such file"));
     CHECK(contains(message_of<cupola::OutOfMemory>([] { const SharedMemory made(std::size_t{1} << 60); }),

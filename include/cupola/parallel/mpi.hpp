@@ -69,7 +69,7 @@ public:
             // Nothing here waits for all processes, of which one may be killed at any time.
             survived_by_ = environment;
             all_ = environment->communicator();
-            on_machine_ = environment->on_machine();
+            near_ = environment->near();
             environment->tell(watchdog_);
             return;
         }
@@ -82,7 +82,9 @@ public:
         check_mpi(MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         MPI_Comm machine = MPI_COMM_NULL;
         check_mpi(MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine), "MPI_Comm_split_type");
-        on_machine_ = numbers_of(machine, all_);
+        MPI_Comm near = with_common_numbers(machine);
+        near_ = numbers_of(near, all_);
+        MPI_Comm_free(&near);
         MPI_Comm_free(&machine);
         if (adds) sums_ = std::make_unique<MpiSums>(all_, watchdog_);
         watchdog_.end();
@@ -200,7 +202,7 @@ public:
     }
 
     std::vector<std::byte*> share(std::size_t bytes) override {
-        if (!shares_memory_ || static_cast<int>(on_machine_.size()) != count()) return {};
+        if (!shares_memory_ || static_cast<int>(near_.size()) != count()) return {};
         // A process that fails tells the others, which would wait for it.
         struct Part {
             SharedMemory::Address address;
@@ -306,13 +308,12 @@ private:
         }
     }
 
-    /// The processes of the same machine see whether this one exists.
+    /// The processes near this one see whether it exists.
     [[gnu::cold]] void learn_ids() {
         std::vector<std::int64_t> ids =
             gathered(*this, {"the start of the processes"}, static_cast<std::int64_t>(getpid()));
         for (int p = 0; p < count(); ++p) {
-            if (std::find(on_machine_.begin(), on_machine_.end(), p) == on_machine_.end())
-                ids[static_cast<std::size_t>(p)] = 0;
+            if (std::find(near_.begin(), near_.end(), p) == near_.end()) ids[static_cast<std::size_t>(p)] = 0;
         }
         watchdog_.know_ids(ids);
     }
@@ -321,8 +322,8 @@ private:
     /// Null if the processes end when one is lost.
     const MpiEnvironment* survived_by_ = nullptr;
     MPI_Comm all_ = MPI_COMM_NULL;
-    /// The processes of this machine.
-    std::vector<int> on_machine_;
+    /// The processes of this machine and this PID namespace: those that find each other by the system's numbers.
+    std::vector<int> near_;
     std::vector<SharedMemory> parts_;
     ExchangeName name_, sum_name_;
     std::vector<MPI_Request> requests_;

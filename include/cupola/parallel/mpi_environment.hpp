@@ -151,16 +151,14 @@ public:
         }
     }
 
-    /// For policies: the processes that are left, their functions, and what they are known by on this machine. All numbers are
-    /// those of the communicator.
+    /// For policies: the processes that are left, their functions, and what they are known by on this machine, to those that find
+    /// each other by the system's numbers. All numbers are those of the communicator.
     [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
     [[nodiscard]] const impl::MpiFaultTolerance& functions() const { return functions_; }
-    [[nodiscard]] std::vector<int> on_machine() const {
+    [[nodiscard]] std::vector<int> near() const {
         std::vector<int> numbers;
         for (int p = 0; p < count_; ++p) {
-            if (std::find(on_machine_.begin(), on_machine_.end(), numbers_[static_cast<std::size_t>(p)]) !=
-                on_machine_.end())
-                numbers.push_back(p);
+            if (is_near(numbers_[static_cast<std::size_t>(p)])) numbers.push_back(p);
         }
         return numbers;
     }
@@ -186,7 +184,7 @@ private:
     }
     /// A process that is not lost, and has ended by itself; below 0 if there is none.
     [[nodiscard]] int departed() const {
-        for (const int p : on_machine_) {
+        for (const int p : near_) {
             if (is_left(p) && signs_.has_left(p)) return p;
         }
         return -1;
@@ -195,20 +193,27 @@ private:
         return std::find(numbers_.begin(), numbers_.end(), started_as) != numbers_.end();
     }
 
+    [[nodiscard]] bool is_near(int started_as) const {
+        return std::find(near_.begin(), near_.end(), started_as) != near_.end();
+    }
+
     [[gnu::cold]] void begin_to_survive(const MpiOptions& options, MPI_Comm machine) {
+        MPI_Comm near = impl::with_common_numbers(machine);
+        near_ = impl::numbers_of(near, MPI_COMM_WORLD);
         impl::check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
         impl::check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        // The first process of the machine makes the memory of the signs, and has it until all have opened it.
+        // The first process makes the memory of the signs, and has it until all have opened it.
         impl::SharedMemory::Address address;
-        if (on_machine_.front() == number_) {
+        if (near_.front() == number_) {
             memory_ = impl::SharedMemory(impl::LifeSigns::bytes_of(count_));
             address = memory_.address();
         }
-        impl::check_mpi(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, machine), "MPI_Bcast");
-        if (on_machine_.front() != number_) memory_ = impl::SharedMemory(address);
+        impl::check_mpi(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, near), "MPI_Bcast");
+        if (near_.front() != number_) memory_ = impl::SharedMemory(address);
         signs_ = impl::LifeSigns(memory_.data(), count_);
         signs_.begin(number_);
-        impl::check_mpi(MPI_Barrier(machine), "MPI_Barrier");
+        impl::check_mpi(MPI_Barrier(near), "MPI_Barrier");
+        MPI_Comm_free(&near);
         watchdog_ = std::make_unique<impl::ExchangeWatchdog>(number_, count_, options.deadline_seconds, options.folder);
         tell(*watchdog_);
     }
@@ -273,8 +278,7 @@ private:
             // A bit that is set on all of them: none knows of it.
             int unknown = (1 << part.size()) - 1;
             for (std::size_t i = 0; i < part.size(); ++i) {
-                const bool here = std::find(on_machine_.begin(), on_machine_.end(), part[i]) != on_machine_.end();
-                if (here && signs_.was_killed(part[i])) unknown &= ~(1 << i);
+                if (is_near(part[i]) && signs_.was_killed(part[i])) unknown &= ~(1 << i);
             }
             const int status = functions_.agree(left, &unknown);
             if (impl::MpiFaultTolerance::is_loss(status)) return false;
@@ -296,8 +300,9 @@ private:
     int started_ = 1, count_ = 1, number_ = 0;
     impl::MpiFaultTolerance functions_;
     MPI_Comm communicator_ = MPI_COMM_WORLD;
-    /// The numbers at the start: of the processes that are left, of those of this machine, and of the lost ones.
-    std::vector<int> numbers_, on_machine_, lost_;
+    /// The numbers at the start: of the processes that are left, of those of this machine, of those among them that find each other
+    /// by the system's numbers (no containers are between them), and of the lost ones.
+    std::vector<int> numbers_, on_machine_, near_, lost_;
     impl::SharedMemory memory_;
     impl::LifeSigns signs_;
     std::unique_ptr<impl::ExchangeWatchdog> watchdog_;

@@ -31,6 +31,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/impl/process_id.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -68,11 +69,11 @@ public:
         thread_.join();
     }
 
-    /// The system's numbers of the processes, 0 for those of other machines: a process that is missing and does not exist
+    /// The system's numbers of the processes, 0 for those of other machines and PID namespaces: a process that is missing and does not exist
     /// any more is not waited for.
     void know_ids(const std::vector<std::int64_t>& ids) {
         const std::scoped_lock lock(mutex_);
-        for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = static_cast<pid_t>(ids[p]);
+        for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = ids[p];
     }
 
     /// The process sets `leaves` to 1 before it is ended. `departed()` is the number of another process that has ended by itself
@@ -195,7 +196,7 @@ private:
                 leave(waits_ ? name_ : sums_name_, text("has waited ", deadline_, " s for others"));
             if (!waits_ || now - since_ <= last_part_seconds) continue;
             for (std::size_t p = 0; p < missing_.size(); ++p) {
-                if (missing_[p] > 0 && ids_[p] != 0 && kill(ids_[p], 0) != 0 && errno == ESRCH)
+                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p]))
                     leave(name_, text("has lost process ", p, ", which does not exist any more"));
             }
             if (const int p = departed_ ? departed_() : -1; p >= 0)
@@ -244,7 +245,7 @@ private:
     FixedArray<int> missing_;
     /// The time of each process's last note in this wait, or `never`.
     FixedArray<double> heard_;
-    FixedArray<pid_t> ids_;
+    FixedArray<std::int64_t> ids_;
     std::thread thread_;
 };
 

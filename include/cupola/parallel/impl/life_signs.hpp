@@ -7,24 +7,16 @@
 #pragma once
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <string>
 #include <thread>
 #include <type_traits>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/impl/process_id.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -32,27 +24,12 @@ namespace impl {
 
 /// The sign of one process. Memory of zeros is that of no process.
 struct LifeSign {
-    /// The process's number in the system, and the place that has such numbers: a container may have its own.
+    /// As in ProcessId.
     std::atomic<std::int64_t> id, where;
     /// Not 0 once the process is about to end by itself.
     std::atomic<std::int32_t> leaves;
 };
 static_assert(std::is_trivially_destructible_v<LifeSign> && std::atomic<std::int64_t>::is_always_lock_free);
-
-/// Whether the system has a process of this number that has not ended: one whose end its parent has not seen yet, has.
-[[nodiscard, gnu::cold]] inline bool process_exists(std::int64_t id) {
-    if (kill(static_cast<pid_t>(id), 0) != 0 && errno == ESRCH) return false;
-    const int file = open(text("/proc/", id, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return errno != ENOENT;
-    char line[512] = {};
-    const ssize_t length = read(file, line, sizeof line - 1);
-    close(file);
-    if (length <= 0) return errno != ESRCH;
-    // <id> (<name>) <state>: the name may have any characters.
-    const char* const name_end = std::strrchr(line, ')');
-    const char state = name_end != nullptr && name_end[1] == ' ' ? name_end[2] : '?';
-    return state != 'Z' && state != 'X';
-}
 
 class LifeSigns {
 public:
@@ -64,9 +41,10 @@ public:
     /// Called by process `number` itself.
     [[gnu::cold]] void begin(int number) {
         LifeSign& mine = of(number);
-        mine.where = place();
+        const ProcessId own = ProcessId::own();
+        mine.where = own.where;
         mine.leaves = 0;
-        mine.id = getpid();
+        mine.id = own.number;
     }
     /// What a process writes 1 to before it ends by itself.
     [[nodiscard]] std::atomic<std::int32_t>* leaves(int number) const { return &of(number).leaves; }
@@ -77,7 +55,7 @@ public:
     /// that is being ended. False for a process of another machine.
     [[nodiscard, gnu::cold]] bool was_killed(int number) const {
         const LifeSign& sign = of(number);
-        if (sign.id == 0 || sign.where != place()) return false;
+        if (sign.id == 0 || !ProcessId::own().shares_numbers_with({sign.id, sign.where})) return false;
         const double until = monotonic_seconds() + 1;
         while (process_exists(sign.id)) {
             if (sign.leaves != 0 || monotonic_seconds() > until) return false;
@@ -90,10 +68,6 @@ private:
     [[nodiscard]] LifeSign& of(int number) const {
         require(number >= 0 && number < count_, "process ", number, " is none of ", count_);
         return signs_[number];
-    }
-    [[nodiscard, gnu::cold]] static std::int64_t place() {
-        struct stat status {};
-        return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::int64_t>(status.st_ino) : -1;
     }
 
     LifeSign* signs_ = nullptr;

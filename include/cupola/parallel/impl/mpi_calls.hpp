@@ -28,6 +28,7 @@
 #include <mpi.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/impl/process_id.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -97,6 +98,23 @@ private:
               "MPI_Group_translate_ranks");
     MPI_Group_free(&group);
     MPI_Group_free(&other);
+    return result;
+}
+
+/// Those of the processes of a machine that can look each other up by their numbers in the system, this one among them. To be
+/// freed; called on all processes of `machine`.
+[[nodiscard, gnu::cold]] inline MPI_Comm with_common_numbers(MPI_Comm machine) {
+    int count = 0, number = 0;
+    check_mpi(MPI_Comm_size(machine, &count), "MPI_Comm_size");
+    check_mpi(MPI_Comm_rank(machine, &number), "MPI_Comm_rank");
+    const ProcessId own = ProcessId::own();
+    std::vector<ProcessId> all(static_cast<std::size_t>(count));
+    check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, machine), "MPI_Allgather");
+    // The first process of each namespace names it.
+    int first = 0;
+    while (first < number && !all[static_cast<std::size_t>(first)].shares_numbers_with(own)) ++first;
+    MPI_Comm result = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split(machine, first, number, &result), "MPI_Comm_split");
     return result;
 }
 

@@ -9,15 +9,19 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/impl/process_id.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -27,8 +31,12 @@ class SharedMemory {
 public:
     /// What another process opens it by.
     struct Address {
-        std::int64_t process = 0, file = -1;
+        ProcessId process{};
+        std::int64_t file = -1;
         std::uint64_t bytes = 0;
+        /// A random number that is in the memory, behind the bytes: the file of this number may be another one for the process
+        /// that opens it.
+        std::uint64_t token = 0;
     };
 
     SharedMemory() = default;
@@ -38,9 +46,14 @@ public:
         int error = is_too_much(bytes) ? ENOMEM : 0;
         if (error == 0) {
             file_ = memfd_create("cupola", MFD_CLOEXEC);
-            error = file_ < 0 || ftruncate(file_, static_cast<off_t>(bytes)) != 0 ? errno : map(bytes);
+            error = file_ < 0 || ftruncate(file_, static_cast<off_t>(whole(bytes))) != 0 ? errno : map(bytes);
         }
-        if (error == 0) return;
+        std::uint64_t token = 0;
+        if (error == 0 && getrandom(&token, sizeof token, 0) != sizeof token) error = errno;
+        if (error == 0) {
+            std::memcpy(data() + bytes, &token, sizeof token);
+            return;
+        }
         release();
         throw OutOfMemory(
             text("memory of ", ByteCount{bytes},
@@ -48,14 +61,12 @@ public:
     }
     /// Opens what another process has made. Throws DeviceError if that cannot be done, as from another container.
     [[gnu::cold]] explicit SharedMemory(const Address& address) {
-        const std::string path = text("/proc/", address.process, "/fd/", address.file);
-        file_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
-        int error = file_ < 0 ? errno : 0;
-        if (error == 0) error = map(static_cast<std::size_t>(address.bytes));
-        if (error == 0) return;
+        const std::string path = text("/proc/", address.process.number, "/fd/", address.file);
+        const std::string why = opened(path, address);
+        if (why.empty()) return;
         release();
-        throw DeviceError(text("the memory of the process ", address.process, " of this machine cannot be opened: ",
-                               path, ": ", std::generic_category().message(error)));
+        throw DeviceError(text("the memory of the process ", address.process.number,
+                               " of this machine cannot be opened: ", path, ": ", why));
     }
     SharedMemory(SharedMemory&& other) noexcept
         : file_(std::exchange(other.file_, -1)),
@@ -71,7 +82,9 @@ public:
 
     /// Null if this object has none.
     [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
-    [[nodiscard]] Address address() const { return {.process = getpid(), .file = file_, .bytes = bytes_}; }
+    [[nodiscard, gnu::cold]] Address address() const {
+        return {.process = ProcessId::own(), .file = file_, .bytes = bytes_, .token = token()};
+    }
 
 private:
     /// More than the machine has. The system itself would promise it, and then end processes when it is used.
@@ -79,15 +92,36 @@ private:
         const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
         return bytes / static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) >= pages;
     }
+    /// With the token.
+    [[nodiscard]] static std::size_t whole(std::size_t bytes) { return bytes + sizeof(std::uint64_t); }
+    [[nodiscard]] std::uint64_t token() const {
+        std::uint64_t token = 0;
+        if (data_ != nullptr) std::memcpy(&token, data() + bytes_, sizeof token);
+        return token;
+    }
+    /// Why it cannot be opened; empty if it is.
+    [[nodiscard, gnu::cold]] std::string opened(const std::string& path, const Address& address) {
+        if (!ProcessId::own().shares_numbers_with(address.process))
+            return "the process is in another PID namespace, as that of another container";
+        const auto bytes = static_cast<std::size_t>(address.bytes);
+        file_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        struct stat status {};
+        if (file_ < 0 || fstat(file_, &status) != 0) return std::generic_category().message(errno);
+        // The size first: what is behind the end of a file cannot be read.
+        if (!S_ISREG(status.st_mode) || static_cast<std::size_t>(status.st_size) != whole(bytes))
+            return "this file is not the memory";
+        if (const int error = map(bytes); error != 0) return std::generic_category().message(error);
+        return token() == address.token ? "" : "this file is not the memory";
+    }
     [[nodiscard, gnu::cold]] int map(std::size_t bytes) {
-        void* const place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+        void* const place = mmap(nullptr, whole(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
         if (place == MAP_FAILED) return errno;
         data_ = place;
         bytes_ = bytes;
         return 0;
     }
     [[gnu::cold]] void release() {
-        if (data_ != nullptr) munmap(data_, bytes_);
+        if (data_ != nullptr) munmap(data_, whole(bytes_));
         if (file_ >= 0) close(file_);
     }
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ProcessId: a process of this machine, as other processes may look it up. The same number is another process, or none, in another
+// PID namespace, which each container of a machine may have.
+#pragma once
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+struct ProcessId {
+    /// The process's number in the system, and the PID namespace that has such numbers: the inode of /proc/self/ns/pid, or -1 if
+    /// that is not known.
+    std::int64_t number = 0, where = -1;
+
+    /// Of this process.
+    [[nodiscard, gnu::cold]] static ProcessId own() {
+        struct stat status {};
+        const bool known = stat("/proc/self/ns/pid", &status) == 0;
+        return {.number = getpid(), .where = known ? static_cast<std::int64_t>(status.st_ino) : -1};
+    }
+    /// Whether the numbers of both are those of the same namespace.
+    [[nodiscard]] bool shares_numbers_with(const ProcessId& other) const { return where != -1 && where == other.where; }
+};
+
+/// Whether the system has a process of this number that has not ended: one whose end its parent has not seen yet, has.
+[[nodiscard, gnu::cold]] inline bool process_exists(std::int64_t id) {
+    if (kill(static_cast<pid_t>(id), 0) != 0 && errno == ESRCH) return false;
+    const int file = open(text("/proc/", id, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return errno != ENOENT;
+    char line[512] = {};
+    const ssize_t length = read(file, line, sizeof line - 1);
+    close(file);
+    if (length <= 0) return errno != ESRCH;
+    // <id> (<name>) <state>: the name may have any characters.
+    const char* const name_end = std::strrchr(line, ')');
+    const char state = name_end != nullptr && name_end[1] == ' ' ? name_end[2] : '?';
+    return state != 'Z' && state != 'X';
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
