@@ -4,13 +4,19 @@
 // its own.
 //
 // Covers: cupola/parallel/impl/exchange_watchdog.hpp
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
 #include <string>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 
 #include "child_process.hpp"
@@ -60,6 +66,53 @@ TEST_CASE("a process that has ended is not waited for, also where its parent has
     CHECK(ended.status == 75);
     CHECK(ended.output.find("process 0 has lost process 1, which does not exist any more, in the records of the "
                             "replicas of step 7; missing: process 1") != std::string::npos);
+}
+namespace {
+
+/// Waits in vain for process 1, in the folder of the variable FOLDER. A process that does not end is ended by SIGALRM.
+[[noreturn]] void wait_in_vain() {
+    alarm(20);
+    const char* const folder = std::getenv("FOLDER");
+    impl::ExchangeWatchdog watchdog(0, 2, 0.2, folder == nullptr ? "" : folder);
+    watchdog.begin({"the records of the replicas", 7});
+    watchdog.count_missing(1, 1);
+    for (;;) pause();
+}
+const std::string in_vain =
+    "process 0 has waited 0.2 s for others, in the records of the replicas of step 7; missing: process 1\n";
+
+}  // namespace
+
+TEST_CASE("child: a wait whose standard error is a full pipe" * doctest::skip()) {
+    int ends[2] = {};
+    REQUIRE(pipe(ends) == 0);
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    const char bytes[4096] = {};
+    while (write(ends[1], bytes, sizeof bytes) > 0) continue;
+    fcntl(ends[1], F_SETFL, 0);
+    dup2(ends[1], STDERR_FILENO);
+    wait_in_vain();
+}
+TEST_CASE("child: a wait whose file has no reader" * doctest::skip()) { wait_in_vain(); }
+
+TEST_CASE("a process ends although its file or its standard error takes nothing") {
+    char folder[] = "/tmp/cupola-watchdog-XXXXXX";
+    REQUIRE(mkdtemp(folder) != nullptr);
+    const std::string file = text(folder, "/process-0.fault");
+    CHECK(run_in_child("child: a wait whose standard error is a full pipe", {{"FOLDER", folder}}).status == 75);
+    std::string written(in_vain.size() + 1, '\0');
+    const int handle = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    REQUIRE(handle >= 0);
+    written.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(handle, written.data(), written.size()))));
+    close(handle);
+    CHECK(written == in_vain);
+    unlink(file.c_str());
+    REQUIRE(mkfifo(file.c_str(), 0600) == 0);
+    const ChildResult fifo = run_in_child("child: a wait whose file has no reader", {{"FOLDER", folder}});
+    CHECK(fifo.status == 75);
+    CHECK(fifo.output.find(in_vain) != std::string::npos);
+    unlink(file.c_str());
+    rmdir(folder);
 }
 TEST_CASE(
     "a wait for sums has the deadline, and is reported as that of the exchange beside it, which knows who is missing") {

@@ -21,6 +21,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -160,15 +161,24 @@ public:
     /// The name of a process's file.
     [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
 
-    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the process.
+    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the process, at the
+    /// latest after `longest_leave`: also if a file system does not respond, or nobody reads a full pipe.
     [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
+        try {
+            std::thread([] {
+                std::this_thread::sleep_for(longest_leave);
+                _exit(exit_status);
+            }).detach();
+        } catch (const std::system_error&) {
+            // Without a thread the end has no bound.
+        }
         const std::string message = line + '\n';
         // The file first: a launcher that has ended no longer reads standard error, and may be about to kill this process.
         std::signal(SIGPIPE, SIG_IGN);
         int file = -1;
         if (!folder.empty()) {
             const std::string path = folder + '/' + file_name(process);
-            file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
             if (file >= 0) write_to(file, message);
         }
         write_to(STDERR_FILENO, message);
@@ -184,6 +194,8 @@ private:
     /// The pause between the file and the end: with each process that ends, mpirun of Open MPI goes on to the next signal, and
     /// SIGKILL is the third; all have their files by then.
     static constexpr auto pause_for_others = std::chrono::milliseconds(500);
+    /// With a period, less than the second in which a process promises to be gone.
+    static constexpr auto longest_leave = std::chrono::milliseconds(900);
     /// The notes that do not come from a process that is silent.
     static constexpr double silent_notes = 3, never = -1e300;
 
