@@ -64,7 +64,7 @@ public:
                     environment == nullptr ? std::vector<int>()
                                            : std::vector<int>(environment->lost().begin(), environment->lost().end())),
           shares_memory_(shares_memory),
-          watchdog_(number(), count(), deadline_seconds, folder) {
+          watchdog_(number(), count(), deadline_seconds, folder, numbers_at_start()) {
         if (environment != nullptr && environment->survives()) {
             // Nothing here waits for all processes, of which one may be killed at any time.
             survived_by_ = environment;
@@ -222,7 +222,8 @@ public:
             std::vector<Part> all = gathered(*this, {operation}, mine);
             if (error) std::rethrow_exception(error);
             for (std::size_t p = 0; p < all.size(); ++p)
-                require<DeviceError>(all[p].failed == 0, "process ", p, " failed in ", operation);
+                require<DeviceError>(all[p].failed == 0, "process ", number_at_start(static_cast<int>(p)),
+                                     " failed in ", operation);
             return all;
         };
         parts_.resize(static_cast<std::size_t>(count()));

@@ -7,6 +7,7 @@
 // <cupola/parallel/mpi.hpp> has such an engine by MPI.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -63,6 +64,10 @@ public:
     /// The processes that were killed before this training was made, in that order, by their numbers at the job's start: those
     /// that are left have taken over their replicas.
     [[nodiscard]] std::span<const int> lost() const { return lost_; }
+    /// The number that a process had at the job's start, for messages and names of files: it does not change with a loss.
+    [[nodiscard]] int number_at_start(int process) const {
+        return numbers_at_start_[static_cast<std::size_t>(process)];
+    }
     /// Whether these are left of more processes: their number need not divide that of the replicas.
     [[nodiscard]] bool are_survivors() const { return !lost_.empty(); }
 
@@ -91,7 +96,12 @@ protected:
     Processes(int count, int number, std::vector<int> lost = {})
         : count_(count), number_(number), lost_(std::move(lost)) {
         require(count >= 1 && number >= 0 && number < count, "process ", number, " is none of ", count);
+        // Those that are left keep their order.
+        for (int p = 0; static_cast<int>(numbers_at_start_.size()) < count; ++p) {
+            if (std::find(lost_.begin(), lost_.end(), p) == lost_.end()) numbers_at_start_.push_back(p);
+        }
     }
+    [[nodiscard]] std::span<const int> numbers_at_start() const { return numbers_at_start_; }
 
 private:
     struct BegunSum {
@@ -100,7 +110,7 @@ private:
     };
 
     int count_, number_;
-    std::vector<int> lost_;
+    std::vector<int> lost_, numbers_at_start_;
     std::vector<BegunSum> begun_;
 };
 

@@ -36,6 +36,8 @@ public:
     RunAgreement& operator=(const RunAgreement&) = delete;
 
     [[nodiscard]] int number() const { return processes_.number(); }
+    /// As in Processes.
+    [[nodiscard]] int number_at_start(int process) const { return processes_.number_at_start(process); }
 
     /// The largest of the processes' values. `error` is what has ended the work of this process, or null. If any has one, all
     /// throw: a process its own, the others that of the first process. An exchange by which another process waits ends too.
@@ -67,7 +69,7 @@ public:
         require_not_ended();
         exchange(name, 0, error_of(work), false);
     }
-    /// The first process whose settings are not those of process 0, and the name of the first of these; none if all have the
+    /// The first process whose settings are not those of process 0, by its number at the start, and the name of the first of these; none if all have the
     /// same.
     [[nodiscard, gnu::cold]] std::optional<std::pair<int, std::string>> first_difference(const ExchangeName& name,
                                                                                          impl::Settings settings) {
@@ -75,7 +77,7 @@ public:
         const std::vector<std::string> all = impl::gathered_texts(processes_, name, impl::joined_settings(settings));
         const std::optional<impl::OtherSetting> other = impl::first_other_setting(all);
         if (!other) return {};
-        return std::pair(static_cast<int>(other->process), std::string(other->name));
+        return std::pair(processes_.number_at_start(static_cast<int>(other->process)), std::string(other->name));
     }
     /// Throws InvalidArgument, which names the first difference, unless all processes have the same settings.
     [[gnu::cold]] void require_same(impl::Settings settings) {
@@ -120,7 +122,7 @@ private:
         if (failed < 0) return largest;
         try {
             if (error != nullptr) std::rethrow_exception(error);
-            first.throw_of(failed);
+            first.throw_of(processes_.number_at_start(failed));
         } catch (...) {
             if (left) ended_ = std::current_exception();
             throw;

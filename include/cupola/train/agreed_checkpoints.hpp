@@ -52,8 +52,8 @@ public:
         agreement_->attempt({operation, at}, [&] { checkpoint = make(); });
         const std::int64_t step = checkpoint.state.step;
         if (const auto other = agreement_->first_difference({operation, step}, impl::digest_of(checkpoint)))
-            throw ReplicasDiffer(text("process ", other->first, " has another ", other->second,
-                                      " than process 0 in the checkpoint of step ", step,
+            throw ReplicasDiffer(text("process ", other->first, " has another ", other->second, " than process ",
+                                      agreement_->number_at_start(0), " in the checkpoint of step ", step,
                                       ", which is not written: a process computed a different result"),
                                  step, other->first);
         return checkpoint;

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -44,10 +45,12 @@ public:
     /// The exit status of a process that a watchdog ends: the EX_TEMPFAIL of sysexits.h.
     static constexpr int exit_status = 75;
 
-    /// Process `number` of `count`. Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not
-    /// more than 0.
-    [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder)
+    /// Process `number` of `count`; messages and the file name them by `numbers_at_start`, or by the same numbers if that is empty.
+    /// Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than 0.
+    [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder,
+                                   std::span<const int> numbers_at_start = {})
         : number_(number),
+          numbers_at_start_(numbers_at_start.begin(), numbers_at_start.end()),
           deadline_(deadline_seconds),
           folder_(std::move(folder)),
           missing_(static_cast<std::size_t>(count)),
@@ -77,8 +80,8 @@ public:
         for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = ids[p];
     }
 
-    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number of another process that has ended by itself
-    /// and is not waited for, or below 0; it is called on the thread of the watchdog.
+    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number at the start of another process that has
+    /// ended by itself and is not waited for, or below 0; it is called on the thread of the watchdog.
     void tell(std::atomic<std::int32_t>* leaves, std::function<int()> departed) {
         const std::scoped_lock lock(mutex_);
         leaves_ = leaves;
@@ -149,10 +152,10 @@ public:
     /// Why this process could not write its file; empty if it can. A file of an earlier run is left as it is.
     [[nodiscard, gnu::cold]] std::string problem() const {
         if (folder_.empty()) return {};
-        const std::string path = folder_ + '/' + file_name(number_);
+        const std::string path = folder_ + '/' + file_name(name_of(number_));
         const bool is_new = access(path.c_str(), F_OK) != 0;
         const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-        if (file < 0) return text("process ", number_, " cannot write ", path, ": ", std::strerror(errno));
+        if (file < 0) return text("process ", name_of(number_), " cannot write ", path, ": ", std::strerror(errno));
         close(file);
         if (is_new) unlink(path.c_str());
         return {};
@@ -209,19 +212,24 @@ private:
             if (!waits_ || now - since_ <= last_part_seconds) continue;
             for (std::size_t p = 0; p < missing_.size(); ++p) {
                 if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p]))
-                    leave(name_, text("has lost process ", p, ", which does not exist any more"));
+                    leave(name_, text("has lost process ", name_of(p), ", which does not exist any more"));
             }
             if (const int p = departed_ ? departed_() : -1; p >= 0)
                 leave(name_, text("has lost process ", p, ", which has ended by itself"));
         }
     }
 
+    template <class Number>
+    [[nodiscard]] int name_of(Number process) const {
+        return numbers_at_start_.empty() ? static_cast<int>(process)
+                                         : numbers_at_start_[static_cast<std::size_t>(process)];
+    }
     [[nodiscard]] std::string missing() const {
         if (!waits_ || !names_missing_) return "it is not known which are missing";
         std::string list;
         const double silent_since = monotonic_seconds() - silent_notes / notes_per_deadline * deadline_;
         for (std::size_t p = 0; p < missing_.size(); ++p) {
-            if (missing_[p] > 0 && heard_[p] < silent_since) list += text(list.empty() ? "" : ", ", p);
+            if (missing_[p] > 0 && heard_[p] < silent_since) list += text(list.empty() ? "" : ", ", name_of(p));
         }
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
@@ -229,10 +237,10 @@ private:
     [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what,
                                        bool others_are_missing = true) const {
         if (leaves_ != nullptr) *leaves_ = 1;
-        std::string message = text("process ", number_, ' ', what, ", in ", name.operation);
+        std::string message = text("process ", name_of(number_), ' ', what, ", in ", name.operation);
         if (name.step >= 0) message += text(" of step ", name.step);
         if (others_are_missing) message += "; " + missing();
-        leave(number_, folder_, message);
+        leave(name_of(number_), folder_, message);
     }
     static void write_to(int file, const std::string& message) {
         std::string_view rest = message;
@@ -244,6 +252,7 @@ private:
     }
 
     int number_;
+    std::vector<int> numbers_at_start_;
     double deadline_;
     std::string folder_;
     std::mutex mutex_;

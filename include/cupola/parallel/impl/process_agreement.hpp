@@ -223,7 +223,7 @@ void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
     for (auto& state : set_.devices()) state.updating = true;  // not healthy
     std::vector<HashesOfProcess> all(static_cast<std::size_t>(processes_.count()));
     for (std::size_t p = 0; p < all.size(); ++p) all[p] = records_.hashes(static_cast<int>(p));
-    impl::require_same_hashes(all, step);
+    impl::require_same_hashes(all, processes_, step);
 }
 
 template <class D, class T>
@@ -351,17 +351,18 @@ void ProcessAgreement<D, T>::require_same_hashes(std::int64_t step, std::uint64_
     const auto all = gathered(processes_, {"the hash of the parameters", step},
                               Hashes{parameters, hash_of(set_.context(0), running), differs});
     for (std::size_t p = 0; p < all.size(); ++p) {
+        const int number = processes_.number_at_start(static_cast<int>(p));
         if (all[p].differs >= 0)
-            throw ReplicasDiffer(text("after step ", step, " the parameters of device ", all[p].differs, " of process ",
-                                      p, " differ from those of its device 0: a device computed a different result"),
-                                 step, static_cast<int>(all[p].differs));
+            throw ReplicasDiffer(
+                text("after step ", step, " the parameters of device ", all[p].differs, " of process ", number,
+                     " differ from those of its device 0: a device computed a different result"),
+                step, static_cast<int>(all[p].differs));
         const bool same = all[p].parameters == all[0].parameters;
         if (same && all[p].running == all[0].running) continue;
-        throw ReplicasDiffer(
-            text("after step ", step, " the ", same ? "running statistics" : "parameters", " of process ", p,
-                 " differ from those of process 0: a process computed a different "
-                 "result"),
-            step, 0);
+        throw ReplicasDiffer(text("after step ", step, " the ", same ? "running statistics" : "parameters",
+                                  " of process ", number, " differ from those of process ",
+                                  processes_.number_at_start(0), ": a process computed a different result"),
+                             step, 0);
     }
 }
 

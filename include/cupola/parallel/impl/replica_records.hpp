@@ -57,10 +57,11 @@ inline void require_all_in_step(const ProcessGather& gather, const Processes& pr
         StepOfProcess begun;
         std::memcpy(&begun, gather.of(p), sizeof begun);
         if (p == processes.number()) continue;
-        require(begun.step == step, "process ", p, " makes step ", begun.step, " where process ", processes.number(),
-                " makes step ", step);
+        require(begun.step == step, "process ", processes.number_at_start(p), " makes step ", begun.step,
+                " where process ", processes.number_at_start(processes.number()), " makes step ", step);
         if (begun.failed == 0) continue;
-        throw DeviceError(text("process ", p, " failed in step ", step, ": ", begun.message));
+        throw DeviceError(
+            text("process ", processes.number_at_start(p), " failed in step ", step, ": ", begun.message));
     }
 }
 
@@ -150,11 +151,13 @@ static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && s
 
 /// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes. Without
 /// a majority the message has the hash of each.
-[[gnu::cold]] inline void require_same_hashes(const std::vector<HashesOfProcess>& all, std::int64_t step) {
+[[gnu::cold]] inline void require_same_hashes(const std::vector<HashesOfProcess>& all, const Processes& processes,
+                                              std::int64_t step) {
+    const auto name_of = [&](std::size_t p) { return processes.number_at_start(static_cast<int>(p)); };
     for (std::size_t p = 0; p < all.size(); ++p) {
         if (all[p].other_device < 0) continue;
         throw ReplicasDiffer(
-            text("in step ", step, " the parameters of device ", all[p].other_device, " of process ", p,
+            text("in step ", step, " the parameters of device ", all[p].other_device, " of process ", name_of(p),
                  " differ from those of its device 0: a device computed a different result, or its memory has changed"),
             step, static_cast<int>(all[p].other_device));
     }
@@ -170,14 +173,14 @@ static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && s
         for (std::size_t p = 0; p < all.size(); ++p) {
             if (has_majority && all[p].*hash == all[common].*hash) continue;
             ++others;
-            list += text(list.empty() ? "" : ", ", p);
+            list += text(list.empty() ? "" : ", ", name_of(p));
             if (has_majority) continue;
             char digits[20];
             std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(all[p].*hash));
             list += text(" (hash ", digits, ')');
         }
-        const std::string processes = text(others == 1 ? "process " : "processes ", list);
-        throw ReplicasDiffer(text("in step ", step, " the ", what, " of ", processes, " differ",
+        const std::string which = text(others == 1 ? "process " : "processes ", list);
+        throw ReplicasDiffer(text("in step ", step, " the ", what, " of ", which, " differ",
                                   has_majority ? text(" from those of the other ", equal_to(common)) : std::string(),
                                   ": a process computed a different result, or its memory has changed"),
                              step, 0);

@@ -73,11 +73,13 @@ struct OtherSetting {
         gathered_texts(processes, {"the comparison of settings"}, joined_settings(settings));
     const std::optional<OtherSetting> other = first_other_setting(all);
     if (!other) return;
-    require(other->name == other->name_in_first, "process ", other->process, " has the setting ", other->name,
-            " where process 0 has ", other->name_in_first,
+    const int number = processes.number_at_start(static_cast<int>(other->process)),
+              first = processes.number_at_start(0);
+    require(other->name == other->name_in_first, "process ", number, " has the setting ", other->name,
+            " where process ", first, " has ", other->name_in_first,
             ": the processes of a training must be started with the same program");
-    throw InvalidArgument(text("process ", other->process, " has another ", other->name,
-                               " than process 0: ", other->value, ", not ", other->value_in_first));
+    throw InvalidArgument(text("process ", number, " has another ", other->name, " than process ", first, ": ",
+                               other->value, ", not ", other->value_in_first));
 }
 
 }  // namespace impl
