@@ -9,6 +9,7 @@
 //   stop    SIGSTOP before it computes the step        error   an error while it computes the step
 //   leave   an error after its last step, STEP, which   end     kill -9 after its last step, before the others have ended
 //           the others do not hear of
+//   folder  the process's file is to be written to a folder that does not exist, from step 0
 //
 // tests/mpi/run starts it.
 //
@@ -106,7 +107,8 @@ int run(const std::string& folder, std::int64_t steps) {
                                    .max_steps = steps,
                                    .checkpoint_every = 4};
         TrainingRun run(options);
-        const MpiConcatMean averaging{.deadline_seconds = 4, .folder = folder, .environment = &mpi};
+        const MpiConcatMean averaging{
+            .deadline_seconds = 4, .folder = fails("folder", 0) ? folder + "/missing" : folder, .environment = &mpi};
         processes::Training<MpiConcatMean, processes::AnyStatistics> training(
             processes::options_of({.unequal = true}, averaging, processes::AnyStatistics{3}));
         const auto batches = [&](std::int64_t step, int replica, HostContext& context) {

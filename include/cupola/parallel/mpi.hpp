@@ -65,16 +65,18 @@ public:
                                            : std::vector<int>(environment->lost().begin(), environment->lost().end())),
           shares_memory_(shares_memory),
           watchdog_(number(), count(), deadline_seconds, folder, numbers_at_start()) {
+        constexpr ExchangeName start{"the start of the processes"};
         if (environment != nullptr && environment->survives()) {
             // Nothing here waits for all processes, of which one may be killed at any time.
             survived_by_ = environment;
             all_ = environment->communicator();
             near_ = environment->near();
             environment->tell(watchdog_);
+            static_cast<void>(gathered(*this, start, std::int32_t{0}));  // process 0 may make the folder before
+            require_files(start);
             return;
         }
         // First that all have come here: a collective call that waits does not say for whom.
-        constexpr ExchangeName start{"the start of the processes"};
         all_ = MPI_COMM_WORLD;
         static_cast<void>(gathered(*this, start, std::int32_t{0}));
         watchdog_.begin(start);
@@ -90,8 +92,7 @@ public:
         watchdog_.end();
         notes_ = MpiNotes(all_, note_tag, number(), count(), deadline_seconds / ExchangeWatchdog::notes_per_deadline);
         learn_ids();
-        for (const std::string& problem : gathered_texts(*this, start, watchdog_.problem()))
-            require<DataError>(problem.empty(), problem);
+        require_files(start);
     }
     ~MpiProcesses() override {
         // This waits for the other processes, which do not come here if an error ends the training.
@@ -253,6 +254,11 @@ private:
         check_mpi(question(environment == nullptr ? MPI_COMM_WORLD : environment->communicator(), &answer),
                   "MPI_Comm_size or MPI_Comm_rank");
         return answer;
+    }
+    /// Throws DataError, on all processes, if one of them cannot write its file.
+    [[gnu::cold]] void require_files(const ExchangeName& name) {
+        for (const std::string& problem : gathered_texts(*this, name, watchdog_.problem()))
+            require<DataError>(problem.empty(), problem);
     }
     /// While this process waits in a sum: it tells the others, and hears those that wait too.
     void exchange_notes() {
