@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cupola/core/duration_text.hpp>
@@ -36,11 +38,16 @@ constexpr const char* archive_name = "cifar-10-binary.tar.gz";
 /// The part of the archive that was downloaded. The lock ends with the process that holds it, however that ends.
 class PartFile {
 public:
-    explicit PartFile(const std::string& path)
+    /// With `waits`, the constructor returns when the other process that has the file has ended its download, in whatever way.
+    PartFile(const std::string& path, bool waits)
         : path_(path), handle_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
         require<DataError>(handle_ >= 0, path, " cannot be written: ", std::strerror(errno));
-        const bool locked = flock(handle_, LOCK_EX | LOCK_NB) == 0;
-        const int error = errno;
+        bool locked = flock(handle_, LOCK_EX | LOCK_NB) == 0;
+        int error = errno;
+        while (!locked && waits && (error == EWOULDBLOCK || error == EINTR)) {
+            locked = flock(handle_, LOCK_EX) == 0;
+            error = errno;
+        }
         if (locked) return;
         close(handle_);
         require<DataError>(error == EWOULDBLOCK, path, " cannot be locked: ", std::strerror(error));
@@ -49,8 +56,15 @@ public:
     PartFile(const PartFile&) = delete;
     PartFile& operator=(const PartFile&) = delete;
     ~PartFile() {
-        if (lseek(handle_, 0, SEEK_END) == 0) unlink(path_.c_str());  // nothing was downloaded: no file is left
+        if (size() == 0 && is_current()) unlink(path_.c_str());  // nothing was downloaded: no file is left
         close(handle_);
+    }
+    /// Whether the path still names this file: the process that has been waited for may have removed it.
+    [[nodiscard]] bool is_current() const {
+        struct stat mine {
+        }, named{};
+        return fstat(handle_, &mine) == 0 && stat(path_.c_str(), &named) == 0 && mine.st_dev == named.st_dev &&
+               mine.st_ino == named.st_ino;
     }
     [[nodiscard]] int handle() const { return handle_; }
     [[nodiscard]] std::uint64_t size() const {
@@ -145,19 +159,29 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     const std::string folder = text(data_dir, '/', folder_name), whole = text(data_dir, '/', archive_name),
                       part = whole + ".part";
     std::error_code error;
-    if (std::filesystem::exists(folder, error)) {
+    const auto is_there = [&](bool says_so) {
+        if (!std::filesystem::exists(folder, error)) return false;
+        if (!says_so) return true;
         try {
             output.line(text(folder, " exists already: ", counted(read_cifar10(folder))));
         } catch (const DataError& cause) {
             throw DataError(text(cause.what(), "; remove ", folder, " to download it again"));
         }
+        return true;
+    };
+    if (is_there(true)) {
         unlink(part.c_str());  // a process that was killed after unpacking may have left the file
         return folder;
     }
     std::filesystem::create_directories(data_dir, error);
     require<DataError>(!error, "the folder ", data_dir, " cannot be created: ", error.message());
 
-    const PartFile file(part);
+    std::optional<PartFile> opened;
+    do {
+        opened.emplace(part, options.waits);
+        if (is_there(false)) return folder;  // another process has downloaded it
+    } while (!opened->is_current());
+    const PartFile& file = *opened;
     for (std::filesystem::directory_iterator entry(data_dir, error), end; !error && entry != end;
          entry.increment(error)) {
         // The folder of an unpacking that was killed; no other process unpacks now, since this one holds the lock.

@@ -16,6 +16,9 @@ struct DownloadOptions {
     std::string md5{};
     /// Whether to print progress messages on standard output, in a terminal with the percentage of the download.
     bool verbose = true;
+    /// Whether to wait for another process that downloads to the same folder, and to take what it has downloaded; else that is an
+    /// error. For the processes of one training.
+    bool waits = false;
     /// Prints each message as {"message": "..."}, and no percentage.
     bool json = false;
 };

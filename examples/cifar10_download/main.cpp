@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
                    "Checksum of the archive. Default, without --md5: the one of the author's file")
         ->check(hexadecimal(64));
     app.add_option("--md5", options.md5, "Checksum of the archive")->check(hexadecimal(32));
+    app.add_flag("--wait", options.waits, "Wait for another process that downloads to the same folder");
     app.add_flag("--json", options.json, "Print each line as a JSON object");
     return run(app, argc, argv, [&] {
         if (options.sha256.empty() && options.md5.empty()) options.sha256 = author;

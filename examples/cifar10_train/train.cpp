@@ -156,7 +156,8 @@ int train(TrainOptions options) {
     RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
     const StandardOutput output(options.run.log.json, options.run.log.file);
     const std::string folder =
-        options.download ? ensure_cifar10(options.data_dir, {.json = output.json()}) : options.data_dir;
+        options.download ? ensure_cifar10(options.data_dir, {.waits = options.process_count > 1, .json = output.json()})
+                         : options.data_dir;
     const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, but the network distinguishes 10");

@@ -142,6 +142,34 @@ trains $good --url "$site/good/good"
 whole
 [ "$(tail -n 1 "$work/requests")" = '/good/good 50000' ] || fail "it did not go on after it was killed"
 
+# The processes of one training: one of them downloads, and the others wait, also for a process that is killed.
+fresh
+waiting=()
+for process in 1 2 3 4; do
+    "$program" $good --wait --url "$site/good/good" >"$work/waiting-$process" 2>&1 &
+    waiting+=($!)
+done
+for process in 1 2 3 4; do
+    wait "${waiting[process - 1]}" || fail "process $process of four does not wait: $(cat "$work/waiting-$process")"
+done
+whole
+[ "$(wc -l <"$work/requests")" -eq 1 ] || fail "not one of four processes downloaded: $(cat "$work/requests")"
+fresh
+"$program" $good --url "$site/hang/good" >/dev/null 2>&1 &
+loader=$!
+for try in $(seq 600); do
+    [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = 50000 ] && break
+    [ "$try" -lt 600 ] || fail "the download never came so far"
+    sleep 0.1
+done
+"$program" $good --wait --url "$site/good/good" >"$work/waiting-1" 2>&1 &
+waiting=$!
+kill -KILL $loader
+wait $loader 2>/dev/null || true
+wait $waiting || fail "the process that waited does not go on: $(cat "$work/waiting-1")"
+whole
+[ "$(tail -n 1 "$work/requests")" = '/good/good 50000' ] || fail "the process that waited does not continue the download"
+
 # An archive that the user provides.
 fresh
 mkdir "$data"
