@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -106,7 +108,26 @@ std::vector<std::string> met(const std::vector<MeetingPlace>& places, std::strin
     return taken;
 }
 
+/// Whether connections of this thread are made from the port to which they are made.
+thread_local bool connects_to_itself = false;
+
 }  // namespace
+
+// In place of the system's: a name that /etc/hosts of a Debian machine gives the address 127.0.1.1, and the connection that the system
+// makes by chance.
+extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints, addrinfo** list) {
+    static const auto find = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+    const bool numeric = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
+    const bool own = host != nullptr && std::string_view(host) == "name-of-this-machine.test" && !numeric;
+    return find(own ? "127.0.1.1" : host, port, hints, list);
+}
+extern "C" int connect(int socket, const sockaddr* to, socklen_t size) {
+    static const auto system = reinterpret_cast<decltype(&connect)>(dlsym(RTLD_NEXT, "connect"));
+    const int on = 1;
+    if (connects_to_itself && setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0)
+        static_cast<void>(bind(socket, to, size));
+    return system(socket, to, size);
+}
 
 TEST_CASE("process 0 gives its bytes to all others, whoever comes first, and beside connections of other programs") {
     const std::string address = free_address(), bytes("\0id\n", 4);
@@ -130,6 +151,31 @@ TEST_CASE("a host by name is found") {
     const std::string address = free_address(), port = address.substr(address.find(':'));
     CHECK(met({place("localhost" + port, 2, 0), place("localhost" + port, 2, 1)}, "id") ==
           std::vector<std::string>{"", "id"});
+}
+
+TEST_CASE("where the name of the host means the loopback interface, process 0 is reached by all interfaces") {
+    const std::string address = free_address(), port = address.substr(address.find(':'));
+    // 127.0.1.1 on this machine; for a process of another one it would be an address of the network.
+    CHECK(met({place("name-of-this-machine.test" + port, 2, 0), place("127.0.0.1" + port, 2, 1)}, "id") ==
+          std::vector<std::string>{"", "id"});
+    CHECK(met({place("name-of-this-machine.test" + port, 2, 0), place("name-of-this-machine.test" + port, 2, 1)},
+              "id") == std::vector<std::string>{"", "id"});
+    // An address of the interface is the caller's will.
+    const std::vector<std::string> apart =
+        met({place("127.0.1.1" + port, 2, 0, 0.5), place("127.0.0.1" + port, 2, 1, 0.5)}, "id");
+    CHECK(contains(apart[0], "process 1 of 2 has not connected"));
+    CHECK(contains(apart[1], "Connection refused"));
+}
+
+TEST_CASE("a connection to itself is not one to process 0") {
+    const std::string address = free_address();
+    connects_to_itself = true;
+    std::string taken;
+    const std::string error = message_of<DeviceError>([&] { taken = TcpMeeting(place(address, 2, 1, 0.3)).take(); });
+    connects_to_itself = false;
+    CHECK(error == text("process 1 could not connect to process 0 at ", address,
+                        " within 0.3 s: Connection refused; check that process 0 was started, and the address"));
+    CHECK(taken.empty());
 }
 
 TEST_CASE("a process that is missing is named by process 0, and by those that have come") {

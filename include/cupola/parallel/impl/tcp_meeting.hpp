@@ -26,6 +26,7 @@
 
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -181,24 +182,56 @@ private:
         return Addresses(status == 0 ? list : nullptr);
     }
 
-    /// Listens on the host's own address or, where that is not one of this machine's interfaces, on all of them.
+    /// Whether the host is a name, and not an address or one that means this machine alone.
+    [[nodiscard]] bool is_name() const {
+        if (host_ == "localhost" || host_.ends_with(".localhost")) return false;
+        addrinfo hints{};
+        hints.ai_flags = AI_NUMERICHOST;
+        addrinfo* list = nullptr;
+        const bool is_address = getaddrinfo(host_.c_str(), nullptr, &hints, &list) == 0;
+        if (is_address) freeaddrinfo(list);
+        return !is_address;
+    }
+    [[nodiscard]] static bool is_loopback(const sockaddr* at) {
+        if (at->sa_family == AF_INET) {
+            sockaddr_in address;
+            std::memcpy(&address, at, sizeof address);
+            return ntohl(address.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+        }
+        if (at->sa_family != AF_INET6) return false;
+        sockaddr_in6 address;
+        std::memcpy(&address, at, sizeof address);
+        return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
+    }
+
+    /// Listens on the host's own address or, where that is not one by which other machines reach this one, on all interfaces: the
+    /// address is not one of this machine's, or the name is that of the machine itself, which Debian gives the address 127.0.1.1.
     [[nodiscard]] Socket listening() {
         std::string why;
         int error = 0;
         if (const Addresses list = addresses(why)) {
+            bool on_all = false;
+            int family = AF_INET;
             for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
+                if (!is_loopback(each->ai_addr) || !is_name()) continue;
+                on_all = true;
+                if (each->ai_family == AF_INET6) family = AF_INET6;  // which takes connections of both
+            }
+            for (const addrinfo* each = list.get(); each != nullptr && !on_all; each = each->ai_next) {
                 Socket socket(::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
                 if (listens(socket, each->ai_addr, each->ai_addrlen, error)) return socket;
             }
-            if (error == EADDRNOTAVAIL) {
+            if (on_all || error == EADDRNOTAVAIL) {
                 addrinfo hints{};
                 hints.ai_socktype = SOCK_STREAM;
-                hints.ai_family = AF_INET;
+                hints.ai_family = family;
                 hints.ai_flags = AI_PASSIVE;
                 addrinfo* all = nullptr;
                 if (getaddrinfo(nullptr, port_.c_str(), &hints, &all) == 0) {
                     const Addresses any(all);
-                    Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+                    Socket socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+                    const int off = 0;
+                    if (family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
                     if (listens(socket, any->ai_addr, any->ai_addrlen, error)) return socket;
                 }
             }
@@ -216,6 +249,15 @@ private:
         return good;
     }
 
+    /// Whether a socket is connected to itself: to a port of this machine on which nobody listens, the system may connect it from that
+    /// port.
+    [[nodiscard]] static bool is_connected_to_itself(const Socket& socket) {
+        sockaddr_storage own{}, other{};
+        socklen_t own_size = sizeof own, other_size = sizeof other;
+        return getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+               getpeername(socket.get(), reinterpret_cast<sockaddr*>(&other), &other_size) == 0 &&
+               own_size == other_size && std::memcmp(&own, &other, own_size) == 0;
+    }
     /// Retries until the deadline: process 0 may start later, and so may the name of its host.
     [[nodiscard]] Socket connected() {
         std::string why = "there was no time to try";
@@ -232,6 +274,7 @@ private:
                         if (poll(&ready, 1, static_cast<int>(std::clamp(left(), 0.0, 5.0) * 1000)) == 1)
                             getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
                     }
+                    if (error == 0 && is_connected_to_itself(socket)) error = ECONNREFUSED;
                     if (error == 0) return socket;
                     why = error_text(error);
                 }
