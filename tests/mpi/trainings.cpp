@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | folder FOLDER | kill FOLDER |
-//        hang FOLDER | hang-sum FOLDER | silent FOLDER | error FOLDER
+// Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | unopened | larger |
+//        folder FOLDER | kill FOLDER | hang FOLDER | hang-sum FOLDER | silent FOLDER | error FOLDER
 //
 // Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
 // starts it.
@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +29,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cupola/cupola.hpp>
@@ -352,6 +354,32 @@ int silent(const std::string& folder, const MpiEnvironment& mpi) {
     return 1;
 }
 
+/// Process 1 cannot open the memory of the others: it may have one more file, its own memory.
+int unopened(const MpiEnvironment& mpi) {
+    impl::MpiProcesses processes(60, {}, true, nullptr);
+    if (mpi.number() == 1) {
+        const int next = dup(STDERR_FILENO);
+        close(next);
+        rlimit files{};
+        getrlimit(RLIMIT_NOFILE, &files);
+        files.rlim_cur = static_cast<rlim_t>(next) + 1;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    return processes.share(1000).empty() ? 1 : 0;
+}
+
+/// A message that is larger than process 1 expects.
+int larger_message(const MpiEnvironment& mpi) {
+    impl::MpiProcesses processes(60, {}, true, nullptr);
+    std::vector<std::byte> bytes(mpi.number() == 0 ? 8 : 4);
+    const ProcessMessage message{1 - mpi.number(), bytes.data(), bytes.size()};
+    if (mpi.number() == 0)
+        processes.exchange({"a message", 3}, std::span(&message, 1), {});
+    else
+        processes.exchange({"a message", 3}, {}, std::span(&message, 1));
+    return 0;
+}
+
 int run(std::string_view mode, const std::string& folder) {
     const MpiEnvironment mpi;
     // As when MPI writes to the connection of a process that was killed: it gets an error, and the signal ends no process.
@@ -392,6 +420,8 @@ int run(std::string_view mode, const std::string& folder) {
                 for (;;) pause();
             },
             mpi);
+    if (mode == "unopened") return unopened(mpi);
+    if (mode == "larger") return larger_message(mpi);
     if (mode == "silent") return silent(folder, mpi);
     if (mode == "error")
         return failing(

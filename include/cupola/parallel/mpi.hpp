@@ -235,7 +235,12 @@ public:
         });
         static_cast<void>(all_made([&] {
             for (std::size_t p = 0; p < parts_.size(); ++p) {
-                if (static_cast<int>(p) != number()) parts_[p] = SharedMemory(made[p].address);
+                if (static_cast<int>(p) == number()) continue;
+                try {
+                    parts_[p] = SharedMemory(made[p].address);
+                } catch (const DeviceError& cause) {
+                    throw DeviceError(text(cause.what(), "; with .shares_memory = false processes exchange messages"));
+                }
             }
         }));
         std::vector<std::byte*> places(parts_.size());
@@ -273,13 +278,15 @@ private:
         if (status != MPI_SUCCESS) [[unlikely]]
             fail(status, call);
     }
-    /// The status of a call for several requests, or that of the first of `count` complete ones that has failed.
+    /// The status of a call for several requests, or that of one of `count` complete ones that has failed: a loss if there is one, else
+    /// the first.
     [[nodiscard]] int first_error(int status, int count) const {
         if (status != MPI_ERR_IN_STATUS) [[likely]]
             return status;
         for (int i = 0; i < count; ++i) {
             const int each = statuses_[static_cast<std::size_t>(i)].MPI_ERROR;
             if (MpiFaultTolerance::is_loss(each)) return each;
+            if (status == MPI_ERR_IN_STATUS && each != MPI_SUCCESS && each != MPI_ERR_PENDING) status = each;
         }
         return status;
     }
