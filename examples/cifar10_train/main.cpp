@@ -296,8 +296,8 @@ struct Flags {
         });
         app.add_option(
                "--deadline", o.deadline,
-               "Seconds that a process of several waits for the others before it ends; an evaluation or a checkpoint\n"
-               "of process 0 is waited for too")
+               "Seconds that a process of several waits for the others before it ends; a checkpoint that process 0\n"
+               "writes is waited for too")
             ->capture_default_str()
             ->check(rate());
         check([this] {

@@ -187,6 +187,11 @@ def main():
 
     if len(sys.argv) > 2:
         known = subprocess.run([sys.argv[2], "--help"], capture_output=True, text=True, check=True).stdout
+        # mpirun kills the rest that long after a lost process; the others need their deadline, and a second, for their files.
+        deadline = re.search(r"--deadline (\d+)", text) or re.search(r"--deadline [A-Z]+[ :]*[=[](\d+)", known)
+        patience = re.search(r"odls_base_sigkill_timeout (\d+)", text)
+        if not deadline or not patience or int(patience[1]) <= int(deadline[1]):
+            problems.append("kubernetes-mpijob.yaml: mpirun kills processes before their deadline")
         for name, script in (("kubernetes-mpijob.yaml", text), ("slurm.sbatch", batch)):
             # From the first option of cifar10_train to the end of its line of arguments.
             arguments = re.search(r"--num-replicas(?:.*\\\n)*.*", script)[0]
