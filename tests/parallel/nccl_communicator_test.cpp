@@ -4,6 +4,7 @@
 // what it takes to test them without a GPU. And how ranks learn the communicator's number and of each other's
 // heartbeats.
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -60,7 +62,7 @@ struct Script {
     std::string last_error;
     double time = 1000, pause = 0.5, poll = 0;  // of a pause, and of a question for the time
     int device = 7, sleeps = 0;
-    bool abort_hangs = false;
+    bool abort_hangs = false, no_thread = false;
     std::function<void()> each_turn = [] {};
 
     [[nodiscard]] int count(const std::string& call) const {
@@ -152,6 +154,7 @@ struct FakeCalls {
     }
     void run_apart(const std::function<void()>& job) {
         noted("run_apart");
+        if (script->no_thread) throw std::system_error(EAGAIN, std::generic_category());
         if (!script->abort_hangs) job();
     }
     [[noreturn]] void end_process(const std::string& message) { throw Ended(message); }
@@ -451,6 +454,19 @@ TEST_CASE("an abort that does not return ends the process at its deadline, with 
         "NCCL's ncclCommAbort had not returned 7 s later, and this process was ended");
     CHECK(training.script.time == start + 7);
     CHECK(training.script.count("abort 1") == 0);
+}
+
+TEST_CASE("an abort for which there is no thread ends the process at once, with the error") {
+    Training training;
+    training.start();
+    training.script.no_thread = true;
+    training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
+    const double start = training.script.time;
+    CHECK(
+        message_of<Ended>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
+        "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error; "
+        "there is no thread to abort the communicators (Resource temporarily unavailable), and this process was ended");
+    CHECK(training.script.time == start);
 }
 
 TEST_CASE("a call that does not return in another thread does not delay the end of the process") {

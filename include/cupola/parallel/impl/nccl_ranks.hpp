@@ -21,11 +21,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -172,13 +172,7 @@ protected:
             }
         }
         // Without the lock: the other threads receive the error meanwhile. message_ does not change any more.
-        try {
-            abort_all();
-        } catch (const std::exception& error) {
-            // Other threads wait until it is done.
-            calls_.end_process(
-                text(message_, "; the communicators could not be aborted, and this process was ended: ", error.what()));
-        }
+        abort_all();
         aborted_.store(true, std::memory_order_release);
         throw_message();
     }
@@ -306,13 +300,19 @@ private:
         if (abort->communicators.empty()) return;
         abort->shrinks = !left_.empty();
         if (abort->shrinks) abort->lost = lost_ranks();
-        calls_.run_apart([abort] {
-            if (abort->shrinks) abort->shrink();
-            abort->calls.group_start();
-            for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
-            abort->calls.group_end();
-            abort->done.store(true, std::memory_order_release);
-        });
+        try {
+            calls_.run_apart([abort] {
+                if (abort->shrinks) abort->shrink();
+                abort->calls.group_start();
+                for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
+                abort->calls.group_end();
+                abort->done.store(true, std::memory_order_release);
+            });
+        } catch (const std::system_error& error) {
+            // Other threads wait until it is done.
+            calls_.end_process(text(message_, "; there is no thread to abort the communicators (", error.what(),
+                                    "), and this process was ended"));
+        }
         while (!abort->done.load(std::memory_order_acquire)) pause_until_deadline("NCCL's ncclCommAbort");
         if (!abort->shrinks) return;
         if (!abort->error.empty()) {
