@@ -487,7 +487,14 @@ class Roofline(unittest.TestCase):
             self.assertEqual(found[-1]["count"], len(step["launches"]))
             self.assertGreater(found[-1]["predicted"], found[-1]["bound"])
             operations = sum(launch["operations"] for launch in step["launches"])
-            self.assertEqual(operations, 2 * products * step["batch"])
+            more = 2 * 24**2 * 64 * 25 * (8 - 3) if step["precision"].endswith(roofline.PADDED) else 0  # of zeros
+            self.assertEqual(operations, (2 * products + more) * step["batch"])
+
+    def test_the_step_that_pads_is_found_by_its_kernel(self):
+        steps = [{"precision": precision, "batch": 128} for precision in ("bfloat16", "bfloat16-padded", "float")]
+        for kernels, expected in (([], steps[0]), ([{"name": "f<int>"}], steps[0]), ([{"name": "strided_kernel<PadChannels<BFloat16>>"}], steps[1])):
+            self.assertIs(roofline.predicted_step(steps, "bfloat16", 128, kernels), expected)
+        self.assertIsNone(roofline.predicted_step(steps, "half", 128, []))
 
     def test_a_change_of_launches_is_named(self):
         from bench import predicted
@@ -654,7 +661,7 @@ if "kernels" in words:
 assert any(word.startswith("plans=") for word in words), "it takes the plans that were made"
 print(json.dumps({"name": "Cupola", "how": "captured"}), flush=True)
 for line in sys.stdin:
-    print(json.dumps({"seconds": [batch * 1e-6], "loss": 1}), flush=True)
+    print(json.dumps({"seconds": [batch * (2e-6 if "chain" in words else 1e-6)], "loss": 1}), flush=True)
 """
 OTHERS = {
     "bench_machine": """
@@ -745,9 +752,14 @@ class WholeBench(unittest.TestCase):
         averaging = found["ConcatMean against NcclAllReduce"]["rows"]
         self.assertEqual([row["replicas"] for row in averaging], [1, 2, 4])
         self.assertAlmostEqual(averaging[2]["milliseconds"]["nccl"]["median"], 0.1)
+        ways = found["ways to queue a step"]["rows"]
+        self.assertEqual([row["batch"] for row in ways], [128, 2048])
+        self.assertEqual(list(ways[0]["milliseconds"]), ["one chain", "branches", "one chain, launched early", "branches, launched early"])
+        self.assertAlmostEqual(ways[0]["over_chain"]["branches"]["median"], 0.5)
+        self.assertIn("bfloat16 128, branches: 0.1280 (0.1280 to 0.1280) ms, 0.500 (0.500 to 0.500) of one chain", text)
         self.assertIn("    half 2048: 30 launches\n        plan of a\n            0.0100 ms  engine 4\n", text)
         beside = found["kernels of a captured step"]["beside"]
-        self.assertEqual(sorted(beside), ["bfloat16 128", "bfloat16 2048", "float 128", "float 2048", "tf32 128", "tf32 2048"])
+        self.assertEqual(sorted(beside), ["bfloat16 128", "bfloat16 2048", "float 128", "float 2048", "half 128", "tf32 128", "tf32 2048"])
         self.assertIn("beside the prediction:", text)
         self.assertIn("conv1 forward", text)
         self.assertIn("300.0 us/step, in 100.0 us of it nothing runs", text)

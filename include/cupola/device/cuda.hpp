@@ -169,6 +169,12 @@ struct CudaOptions {
     /// added. Copies of these options share it, and so do the devices of a training; another run uses the same
     /// algorithms if it begins with the same entries. If null, each device chooses for itself.
     std::shared_ptr<PlanChoices> plan_choices = std::make_shared<PlanChoices>();
+    /// Whether the gradients of a layer's weights and of its input are computed side by side, on two streams. Both then have scratch
+    /// memory of their own. The bits are the same.
+    bool side_by_side_gradients = true;
+    /// Whether a kernel of Cupola that follows another one directly is brought to the GPU while that one still runs, and waits there for
+    /// its end (programmatic dependent launch, from compute capability 9.0). The bits are the same.
+    bool dependent_launch = false;
     /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
     /// that see the same GPUs each begin at another.
     int first_gpu = 0;
@@ -211,6 +217,8 @@ public:
         cudaDeviceProp properties{};
         impl::check_cuda(cudaGetDeviceProperties(&properties, gpu_), "cudaGetDeviceProperties");
         gpu_name_ = properties.name;
+        constexpr int least_for_dependent_launch = 90;
+        dependent_launch_ = options.dependent_launch && impl::compute_capability(gpu_) >= least_for_dependent_launch;
         impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, gpu_),
                          "cudaDeviceGetAttribute");
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -218,6 +226,12 @@ public:
         impl::check_cudnn(cudnnSetStream(cudnn_.get(), stream_.get()), "cudnnSetStream");
         impl::check_cublas(cublasLtCreate(cublas_.out()), "cublasLtCreate");
         sums_ = CudaArena(sums_bytes, "the sums of a GPU");
+        if (!options.side_by_side_gradients) return;
+        impl::check_cuda(cudaStreamCreateWithFlags(side_stream_.out(), cudaStreamNonBlocking),
+                         "cudaStreamCreateWithFlags");
+        for (impl::CudaEvent* const event : {&forked_, &side_done_})
+            impl::check_cuda(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming),
+                             "cudaEventCreateWithFlags");
     }
     CudaContext(const CudaContext&) = delete;
     CudaContext& operator=(const CudaContext&) = delete;
@@ -227,6 +241,9 @@ public:
         sums_ = {};
         cublas_ = {};
         cudnn_ = {};
+        forked_ = {};
+        side_done_ = {};
+        side_stream_ = {};
         stream_ = {};
     }
 
@@ -257,7 +274,17 @@ public:
     /// The stream that work is queued on: the context's own, unless a StreamScope exists. Joined work is launched first.
     [[nodiscard]] cudaStream_t stream() const {
         launch_joined();
-        return other_stream_ != nullptr ? other_stream_ : stream_.get();
+        follows_kernel_ = false;
+        return current_stream();
+    }
+    /// The stream of a kernel of Cupola that is queued now, and whether it may be brought to the GPU before what precedes it has ended.
+    struct NextKernel {
+        cudaStream_t stream;
+        bool dependent;
+    };
+    [[nodiscard]] NextKernel next_kernel() const {
+        launch_joined();
+        return {current_stream(), std::exchange(follows_kernel_, dependent_launch_ && defers_)};
     }
 
     /// During its lifetime, kernels that are queued on the context go to another stream of its device.
@@ -265,16 +292,44 @@ public:
     public:
         StreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
             context_.launch_joined();
+            context_.follows_kernel_ = false;
             context_.other_stream_ = stream;
         }
         StreamScope(const StreamScope&) = delete;
         StreamScope& operator=(const StreamScope&) = delete;
         /// Joined work must have been launched.
-        ~StreamScope() { context_.other_stream_ = nullptr; }
+        ~StreamScope() {
+            context_.follows_kernel_ = false;
+            context_.other_stream_ = nullptr;
+        }
 
     private:
         const CudaContext& context_;
     };
+
+    /// Queues the work of `main` and of `side`, which depend on what was queued before and not on each other: side by side, on two
+    /// streams, if `on_two_streams` and the options allow it, and otherwise one after another. What is queued next waits for both. In
+    /// captured work they are branches of the graph.
+    template <class Main, class Side>
+    void queue_side_by_side(bool on_two_streams, Main&& main, Side&& side) const {
+        if (!on_two_streams || !side_stream_ || other_stream_ != nullptr) {
+            main();
+            side();
+            return;
+        }
+        impl::check_cuda(cudaEventRecord(forked_.get(), stream()), "cudaEventRecord");
+        impl::check_cuda(cudaStreamWaitEvent(side_stream_.get(), forked_.get(), 0), "cudaStreamWaitEvent");
+        main();
+        launch_joined();
+        {
+            const StreamScope scope(*this, side_stream_.get());
+            const CudnnStreamScope cudnn_scope(*this, side_stream_.get());
+            side();
+            launch_joined();
+            impl::check_cuda(cudaEventRecord(side_done_.get(), side_stream_.get()), "cudaEventRecord");
+        }
+        impl::check_cuda(cudaStreamWaitEvent(stream(), side_done_.get(), 0), "cudaStreamWaitEvent");
+    }
 
     // Joined work: small pieces of work of one kind that do not depend on each other are collected, and launched as one kernel
     // as soon as other work is queued.
@@ -300,15 +355,18 @@ public:
     // Deferred work: joined work whose operands nothing changes, and whose results nothing reads, until launch_deferred() is
     // called. Other work that is queued does not launch it.
 
-    /// During its lifetime work may be deferred. What has not been launched at its end is discarded.
+    /// During its lifetime, the queueing of a pass or an update, work may be deferred. What has not been launched at its end is discarded.
     class DeferScope {
     public:
-        explicit DeferScope(const CudaContext& context) : context_(context) { context_.defers_ = true; }
+        explicit DeferScope(const CudaContext& context) : context_(context) {
+            context_.defers_ = true;
+            context_.follows_kernel_ = false;
+        }
         DeferScope(const DeferScope&) = delete;
         DeferScope& operator=(const DeferScope&) = delete;
         ~DeferScope() {
             context_.deferred_.discard();
-            context_.defers_ = false;
+            context_.defers_ = context_.follows_kernel_ = false;
         }
 
     private:
@@ -328,6 +386,7 @@ public:
     /// Joined work is launched first.
     [[nodiscard]] cudnnHandle_t cudnn() const {
         launch_joined();
+        follows_kernel_ = false;
         return cudnn_.get();
     }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
@@ -353,6 +412,24 @@ public:
     }
 
 private:
+    [[nodiscard]] cudaStream_t current_stream() const {
+        return other_stream_ != nullptr ? other_stream_ : stream_.get();
+    }
+
+    /// During its lifetime cuDNN queues on another stream.
+    class CudnnStreamScope {
+    public:
+        CudnnStreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
+            impl::check_cudnn(cudnnSetStream(context.cudnn_.get(), stream), "cudnnSetStream");
+        }
+        CudnnStreamScope(const CudnnStreamScope&) = delete;
+        CudnnStreamScope& operator=(const CudnnStreamScope&) = delete;
+        ~CudnnStreamScope() { cudnnSetStream(context_.cudnn_.get(), context_.stream_.get()); }
+
+    private:
+        const CudaContext& context_;
+    };
+
     [[nodiscard]] static int checked(int ordinal, const CudaOptions& options) {
         const int gpu = ordinal < 0 ? ordinal : options.gpu_of(ordinal), count = cuda_devices();
         const bool shared = options.devices_per_gpu > 1;
@@ -373,8 +450,14 @@ private:
     std::string gpu_name_;
     std::size_t max_workspace_ = std::numeric_limits<std::size_t>::max();
     int multiprocessors_ = 0;
-    impl::CudaStream stream_;
+    impl::CudaStream stream_, side_stream_;
+    /// What is queued on the side stream waits for the first, and what is queued next on the other for the second.
+    impl::CudaEvent forked_, side_done_;
     mutable cudaStream_t other_stream_ = nullptr;
+    bool dependent_launch_ = false;
+    /// Whether what was queued last, on the stream that is used now, is a kernel of Cupola; only kept with `dependent_launch_`, and
+    /// while a DeferScope exists, in which nothing is queued past the context.
+    mutable bool follows_kernel_ = false;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
     StepScalars step_scalars_;

@@ -2,6 +2,10 @@
 //
 // The one function that launches kernels. It is a function call, not nvcc's launch syntax, so any C++ compiler can parse
 // the launch of a kernel.
+//
+// Each kernel begins with begin_kernel(). Where CudaOptions::dependent_launch is set, a kernel that follows another one is
+// brought to the GPU when all blocks of that one have called it, and waits in it until that one has ended. As each kernel
+// waits so before it lets the next one come, all kernels before have ended by then, too.
 #pragma once
 
 #include <algorithm>
@@ -47,16 +51,30 @@ template <class... Parameters>
     check_cuda(status, "cudaFuncGetAttributes");
 }
 
-/// Queues `kernel(arguments...)` on `stream`, of the calling thread's device, for each thread of `grid` blocks of `block`
-/// threads. Each argument is converted to the type of its parameter and copied before the call returns. Throws
+/// The first statement of each kernel: what kernels and copies before it have written can be read after it.
+__device__ inline void begin_kernel() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/// Queues `kernel(arguments...)` on the context's stream for each thread of `grid` blocks of `block` threads; the
+/// context's device is the calling thread's. Each argument is converted to the type of its parameter and copied before the call returns. Throws
 /// DeviceError if the launch fails; an error of the kernel itself is reported by a later call that waits for it.
 template <class... Parameters, class... Arguments>
-void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
+void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const CudaContext& context,
                    Arguments&&... arguments) {
+    const CudaContext::NextKernel next = context.next_kernel();
     cudaLaunchConfig_t config{};
     config.gridDim = grid;
     config.blockDim = block;
-    config.stream = stream;
+    config.stream = next.stream;
+    cudaLaunchAttribute dependent{};
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &dependent;
+    config.numAttrs = next.dependent ? 1 : 0;
     const cudaError_t status = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
     if (status != cudaSuccess && lacks_code(status)) [[unlikely]]
         throw_no_code<Parameters...>(status);

@@ -30,11 +30,13 @@
 //   void queue(work)                            queues work: `work()` is called now or later, once
 //   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
 //                                               called only once, and the work that it queued is repeated afterwards
-//   void set_constants(versions, write)         at the beginning of a step whose update may be repeated: `write(to, v)` calls
+//   void set_constants(step, versions, write)   at the beginning of a step whose update may be repeated: `write(to, v)` calls
 //                                               to.write(type, bytes) for each constant of version v of this step and queues
 //                                               nothing. The update uses the version that the device chooses: see
 //                                               ConstantsVersions
 //   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
+//   void land_with_update()                     optional: inside such work, behind all that changes the status: the copy of land()
+//                                               may be made by the update's last work
 //   std::span<const V> on_host(context, from, count, copy)   the values for the host, in place or through `copy`
 //   void synchronize()                          waits until all work is complete
 //   Recording                                   default-constructible, with `std::string refused() const`: why work is not
@@ -111,7 +113,7 @@ concept HasQueue = requires(typename D::Queue& queue, typename D::Queue::Recordi
     queue.write(to, 1.0F);
     queue.queue(impl::NoWork{});
     queue.queue(recording, true, impl::NoWork{});
-    queue.set_constants(ConstantsVersions{}, impl::NoConstants{});
+    queue.set_constants(step, ConstantsVersions{}, impl::NoConstants{});
     queue.update(healthy, impl::NoWork{});
     queue.synchronize();
 };

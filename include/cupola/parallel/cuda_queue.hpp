@@ -3,7 +3,7 @@
 // The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
 // is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
 // time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time. The numbers
-// that a step reports are copied to pinned memory.
+// that a step reports are copied to pinned memory, by the kernel of the update where nothing changes them behind it.
 #pragma once
 
 #include <array>
@@ -43,6 +43,8 @@ public:
     /// The recording of work that is queued in every step.
     struct Recording {
         bool seen = false;
+        /// Whether the work contains the copy of land().
+        bool lands = false;
         impl::CapturedWork captured{};
 
         [[nodiscard]] std::string refused() const { return captured.refused(); }
@@ -53,7 +55,8 @@ public:
           sizes_(sizes),
           columns_(*sizes.columns),
           batch_bytes_(batch_bytes(columns_, sizes.batch_size)),
-          status_(sizes.status_bytes, text("the numbers that steps report of device ", context.ordinal())),
+          status_(sizes.status_bytes + sizeof(impl::PinnedUnit),
+                  text("the numbers that steps report of device ", context.ordinal())),
           batches_(batch_bytes_ * static_cast<std::size_t>(sizes.replicas),
                    text("the batches of device ", context.ordinal())),
           landed_(sizes.status_bytes * slots),
@@ -65,8 +68,10 @@ public:
     [[nodiscard]] std::byte* status() { return status_.data(); }
     void land(std::int64_t step) {
         launch_writes();
-        impl::queue_copy_to_pinned(context_, status(), landed(step), sizes_.status_bytes);
-        ++counted_.all;
+        if (!std::exchange(landed_with_update_, false)) {
+            impl::queue_copy_to_pinned(context_, status(), landed(step), sizes_.status_bytes);
+            ++counted_.all;
+        }
         finished_[slot_of(step)].record(context_);
         last_ = std::exchange(counted_, {});
     }
@@ -105,12 +110,14 @@ public:
     }
     template <class V>
     void write(V* to, const V& value) {
+        landed_with_update_ = false;
         impl::queue_set(context_, to, value);
     }
 
     template <class Work>
     void queue(Work&& work) {
         launch_writes();
+        landed_with_update_ = false;
         run(work);
         end_work();
     }
@@ -118,10 +125,15 @@ public:
     void queue(Recording& recording, bool may_repeat, Work&& work) {
         impl::CapturedWork& captured = recording.captured;
         launch_writes();
-        if (recording.seen && may_repeat && !captured.captured() && captured.refused().empty()) capture(captured, work);
+        landed_with_update_ = false;
+        if (recording.seen && may_repeat && !captured.captured() && captured.refused().empty()) {
+            capture(captured, work);
+            recording.lands = std::exchange(landed_with_update_, false);
+        }
         recording.seen = true;
         if (may_repeat && captured.captured()) {
             captured.launch(context_);
+            landed_with_update_ = recording.lands;
             counted_.all += captured.launches();
             counted_.in_graphs += captured.launches();
             ++counted_.graphs;
@@ -134,8 +146,9 @@ public:
 
     /// Copies the constants to the device, where the launches of the update read them.
     template <class Write>
-    void set_constants(const ConstantsVersions& versions, Write&& write) {
+    void set_constants(std::int64_t step, const ConstantsVersions& versions, Write&& write) {
         set_step_scalars(&constants_);
+        impl::queue_set(context_, landing(), landed(step));
         versions_.clear();
         for (int v = 0; v < versions.count; ++v) {
             constants_.begin();
@@ -154,6 +167,17 @@ public:
     void update(const std::int32_t*, Work&& work) {
         constants_.rewind();
         work();
+    }
+
+    /// Where the last work is an update that takes the copy. Under a dynamic loss scale it is not, and the scale changes.
+    void land_with_update() {
+        auto* const updates = context_.joined_as<impl::JoinedUpdatesBase>();
+        constexpr std::size_t unit = sizeof(impl::PinnedUnit);
+        if (updates == nullptr || sizes_.status_bytes % unit != 0) return;
+        updates->add_copy({.from = reinterpret_cast<const impl::PinnedUnit*>(status()),
+                           .place = reinterpret_cast<impl::PinnedUnit* const*>(landing()),
+                           .units = static_cast<std::int64_t>(sizes_.status_bytes / unit)});
+        landed_with_update_ = true;
     }
 
     template <class V>
@@ -182,6 +206,7 @@ private:
     void run(Work& work) {
         const CudaContext::DeferScope scope(context_);
         work();
+        context_.launch_joined();
         context_.launch_deferred();
     }
     template <class Work>
@@ -209,6 +234,9 @@ private:
                         sizes_.batch_size);
     }
 
+    /// The address in pinned memory that the update of a step copies the status to, on the device.
+    [[nodiscard]] std::byte** landing() { return reinterpret_cast<std::byte**>(status() + sizes_.status_bytes); }
+
     CudaContext& context_;
     QueueSizes sizes_;
     Columns columns_;
@@ -225,6 +253,8 @@ private:
     std::deque<impl::StepEvent> buckets_;
     StepLaunches counted_, last_;
     bool capturing_ = false;
+    /// Whether what was queued last has copied the status as land() would.
+    bool landed_with_update_ = false;
 };
 
 static_assert(QueueingDevice<Cuda>);

@@ -57,7 +57,7 @@ public:
     }
     /// The update's constants are passed as arguments of its calls.
     template <class Write>
-    void set_constants(const ConstantsVersions&, Write&&) {}
+    void set_constants(std::int64_t, const ConstantsVersions&, Write&&) {}
     /// `healthy` is read when the work runs.
     template <class Work>
     static void update(const std::int32_t* healthy, Work&& work) {

@@ -33,6 +33,8 @@ PEERS = {
 # The step with batches that the GPU makes of images, in this precision, against PyTorch's with the same augmentation.
 AUGMENTED = [("bfloat16", batch) for batch in BATCHES]
 ROUNDS, TURN_SECONDS = 5, 0.12
+# The ways to queue a step, with the words of bench_step for them, and the batch sizes at which they are compared.
+WAYS, WAYS_AT = {"one chain": ["chain"], "branches": [], "one chain, launched early": ["chain", "early"], "branches, launched early": ["early"]}, (128, 2048)
 # For compiling in the background, while Cupola is tested.
 COMPILE_SECONDS = 280
 # Asked of each of our own kernels at the largest batch, whose data no cache holds: this fraction of its bound.
@@ -56,7 +58,7 @@ def row_of(precision, batch, rounds, missing, profile, rates):
         "tf32": precision == "tf32",
         "missing": missing,
         "bars": [],
-        "milliseconds": {key: turns.spread([1e3 * s for s in values]) for key, values in rounds.items() if values},
+        "milliseconds": milliseconds_of(rounds),
         "rounds": {key: len(values) for key, values in rounds.items()},
     }
     own = rounds.get("cupola")
@@ -320,17 +322,18 @@ class Measured:
 
     def kernel_times(self, seconds):
         """The kernels of a captured step, beside the bounds of the launches that are predicted, at the rates of this machine."""
-        launches = {(step["precision"], step["batch"]): step["launches"] for step in json.loads(PREDICTED.read_text())["steps"]}
+        steps = json.loads(PREDICTED.read_text())["steps"]
         beside, bars = {}, []
 
         def lines_of(row, found):
             precision, batch = row
             lines = roofline.kernel_lines(found)
-            if row not in launches or not self.rates or precision not in self.rates:
+            step = roofline.predicted_step(steps, precision, batch, found["kernels"])
+            if step is None or not self.rates or precision not in self.rates:
                 return lines
             here = {"bytes": self.rates[precision]["bytes"], **{name: self.rates[name]["operations"] for name in PRECISIONS if name in self.rates}}
             with roofline.card("this machine", here):
-                rows = roofline.beside_prediction(launches[row], precision, "this machine", found["kernels"])
+                rows = roofline.beside_prediction(step["launches"], precision, "this machine", found["kernels"])
             beside[f"{precision} {batch}"] = rows
             if batch == BATCHES[-1]:
                 bars.extend(kernel_bars(precision, batch, rows))
@@ -422,33 +425,65 @@ class Measured:
         program, end = self.programs.require("bench_averaging"), time.monotonic() + seconds - 2
         rows, lines, missing = [], [], []
         for replicas in (1, 2, 4):
-            running, entries, described = {}, {}, {}
             row_end = time.monotonic() + (end - time.monotonic()) / (1 + (4 - replicas) // 2)
-            try:
-                for policy in ("concat-mean", "nccl"):
-                    try:
-                        running[policy] = Program(f"{policy}, {replicas} replicas", [program, policy, replicas, 128], self.log)
-                        described[policy] = running[policy].ready(max(0.1, row_end - time.monotonic()))
-                        entries[policy] = (running[policy], "")
-                    except Stopped as reason:
-                        missing.append((f"{policy} with {replicas} replicas", str(reason).removeprefix(f"{policy}, {replicas} replicas ")))
-                rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, row_end)
-            finally:
-                for one in running.values():
-                    one.stop()
-            missing += [(f"{policy} with {replicas} replicas", reason) for policy, reason in stopped.items()]
-            times = {policy: turns.spread([1e3 * s for s in values]) for policy, values in rounds.items() if values}
+            commands = {policy: [program, policy, replicas, 128] for policy in ("concat-mean", "nccl")}
+            rounds, described, absent = self.by_turns(commands, row_end)
+            missing += [(f"{policy} with {replicas} replicas", reason) for policy, reason in absent.items()]
+            times = milliseconds_of(rounds)
             rows.append({"replicas": replicas, "devices": next(iter(described.values()), {}).get("devices"), "milliseconds": times})
             if times:
                 lines.append(f"{replicas} replicas of 128: " + ", ".join(f"{policy} {turns.text_of(value, 4)} ms" for policy, value in times.items()))
-        found = {"rows": rows, "lines": lines}
-        if missing:
-            raise Failed(grouped(missing), found)
-        return found
+        return found_or_failed({"rows": rows, "lines": lines}, missing)
+
+    def ways(self, seconds):
+        """A step in bfloat16 as one chain of launches, with branches, and with kernels that are launched early (CudaOptions)."""
+        end = time.monotonic() + seconds - 2
+        rows, lines, missing = [], [], []
+        for number, batch in enumerate(WAYS_AT):
+            row_end = time.monotonic() + (end - time.monotonic()) / (len(WAYS_AT) - number)
+            rounds, _, absent = self.by_turns({way: self.command("bfloat16", batch, *words) for way, words in WAYS.items()}, row_end)
+            missing += [(f"{way} at {batch}", reason) for way, reason in absent.items()]
+            chain = rounds.get("one chain")
+            ratios = {way: turns.ratios(values, chain) for way, values in rounds.items() if chain and values and values is not chain}
+            rows.append({"batch": batch, "milliseconds": milliseconds_of(rounds), "over_chain": ratios})
+            lines += [
+                f"bfloat16 {batch}, {way}: {turns.text_of(value, 4)} ms"
+                + (f", {turns.text_of(ratios[way], 3)} of one chain" if way in ratios else "")
+                for way, value in rows[-1]["milliseconds"].items()
+            ]
+        return found_or_failed({"rows": rows, "lines": lines}, missing)
+
+    def by_turns(self, commands, end):
+        """The times of the rounds of programs that run at the same time, what they said of themselves, and the reasons why some are
+        missing."""
+        running, entries, described, missing = {}, {}, {}, {}
+        try:
+            for key, command in commands.items():
+                try:
+                    running[key] = Program(key, command, self.log)
+                    described[key] = running[key].ready(max(0.1, end - time.monotonic()))
+                    entries[key] = (running[key], "")
+                except Stopped as reason:
+                    missing[key] = str(reason).removeprefix(f"{key} ")
+            rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, end)
+        finally:
+            for one in running.values():
+                one.stop()
+        return rounds, described, {**missing, **stopped}
 
     def batches(self, seconds):
         status, output = run([self.programs.require("bench_batches")], seconds, self.log)
         return batches_found(status, output, self.own_rates)
+
+
+def milliseconds_of(rounds):
+    return {key: turns.spread([1e3 * s for s in values]) for key, values in rounds.items() if values}
+
+
+def found_or_failed(found, missing):
+    if missing:
+        raise Failed(grouped(missing), found)
+    return found
 
 
 def augmented_row(precision, batch, rounds, missing, *_):
@@ -458,7 +493,7 @@ def augmented_row(precision, batch, rounds, missing, *_):
         "batch": batch,
         "augmented": True,
         "missing": missing,
-        "milliseconds": {key: turns.spread([1e3 * s for s in values]) for key, values in rounds.items() if values},
+        "milliseconds": milliseconds_of(rounds),
         "rounds": {key: len(values) for key, values in rounds.items()},
         "bars": [],
     }

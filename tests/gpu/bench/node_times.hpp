@@ -23,6 +23,7 @@ using namespace cupola;
 
 /// Holds the stream for this time, so that the work queued meanwhile runs without gaps.
 static __global__ void hold_kernel(std::uint64_t nanoseconds) {
+    impl::begin_kernel();
     std::uint64_t begun = 0, now = 0;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
     do {
@@ -118,7 +119,7 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
     for (int i = 0; i < warm_up + steps; ++i) {
         StepTimes* const timed = i < warm_up ? nullptr : &times;
         plan.time(timed);
-        impl::launch_kernel(hold_kernel, 1, 1, context.stream(), held_nanoseconds);
+        impl::launch_kernel(hold_kernel, 1, 1, context, held_nanoseconds);
         const std::size_t begun = timed != nullptr ? marks.record() : 0;
         const RngKey key{.seed = 1, .step = static_cast<std::uint32_t>(i)};
         {

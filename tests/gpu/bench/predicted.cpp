@@ -4,7 +4,7 @@
 // JSON: on an emulated GPU, without computing what cuDNN and cuBLASLt compute. predicted.py makes the table of predicted times
 // from it. The training is that of step.cu.
 //
-//   gpu_predicted PRECISION BATCH         PRECISION is float, tf32 or bfloat16
+//   gpu_predicted PRECISION BATCH         PRECISION is float, tf32, half, bfloat16, or bfloat16-padded, with padded channels
 //   gpu_predicted PRECISION BATCH names   without the bytes of kernels, which takes less time
 #include <algorithm>
 #include <cstddef>
@@ -82,15 +82,24 @@ void print(const std::vector<emulator::RecordedWork>& work) {
 
 int main(int argc, char** argv) try {
     require(argc == 3 || (argc == 4 && std::string_view(argv[3]) == "names"),
-            "usage: gpu_predicted float|tf32|bfloat16 BATCH [names]");
+            "usage: gpu_predicted float|tf32|half|bfloat16|bfloat16-padded BATCH [names]");
     const std::string_view precision = argv[1];
     const std::int64_t batch = std::atoll(argv[2]);
-    require(precision == "float" || precision == "tf32" || precision == "bfloat16",
-            "the precision is float, tf32 or bfloat16, not ", precision);
+    const bool padded = precision == "bfloat16-padded";
+    require(precision == "float" || precision == "tf32" || precision == "half" || precision == "bfloat16" || padded,
+            "the precision is float, tf32, half, bfloat16 or bfloat16-padded, not ", precision);
     CudaOptions device;
     device.tf32 = precision == "tf32";
-    print(precision == "bfloat16" ? step_of<Cifar10NetBf16>(batch, device, argc == 3)
-                                  : step_of<Cifar10Net>(batch, device, argc == 3));
+    // Without times the emulated cuDNN's ranking decides, which pads.
+    if (padded) device.plan_seconds = 0;
+    const bool with_bytes = argc == 3;
+    if (precision == "bfloat16" || padded) {
+        print(step_of<Cifar10NetBf16>(batch, device, with_bytes));
+    } else if (precision == "half") {
+        print(step_of<InPrecision<MixedFloat16, Cifar10Net>>(batch, device, with_bytes));
+    } else {
+        print(step_of<Cifar10Net>(batch, device, with_bytes));
+    }
     // The work of the steps that were not computed would be found wrong.
     std::fflush(stdout);
     std::_Exit(EXIT_SUCCESS);

@@ -16,8 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import roofline  # noqa: E402
 
 BATCHES = (128, 2048)
-PRECISIONS = ("bfloat16", "tf32", "float")
-NAMES = {"bfloat16": "bf16", "tf32": "TF32", "float": "float"}
+PRECISIONS = ("bfloat16", "bfloat16-padded", "half", "tf32", "float")
+NAMES = {"bfloat16": "bf16", "bfloat16-padded": "bf16, padded", "half": "half", "tf32": "TF32", "float": "float"}
 
 
 def launches_of(program, precision, batch, *words):
@@ -95,7 +95,7 @@ def step_lines(step, others):
 def page(steps):
     """The text of gpu-predicted.md."""
     rates = "; ".join(
-        f"{card}: {rates['bytes'] / 1e12:.1f} TB/s, {rates['bfloat16'] / 1e12:.0f} TFLOP/s in bf16, {rates['tf32'] / 1e12:.0f} in TF32, "
+        f"{card}: {rates['bytes'] / 1e12:.1f} TB/s, {rates['bfloat16'] / 1e12:.0f} TFLOP/s in bf16 and half, {rates['tf32'] / 1e12:.0f} in TF32, "
         f"{rates['float'] / 1e12:.0f} in float"
         for card, rates in roofline.CARDS.items()
     )
@@ -113,6 +113,9 @@ def page(steps):
         "- *MB read*, *MB written*: of a kernel of Cupola, the memory that it touches while it runs on the emulator, each page of 4 KiB",
         "  (16 KiB at batch 2048) counted once; of a call of cuDNN or cuBLASLt, its tensors. *GFLOP*: the additions and multiplications of",
         "  the libraries' calls.",
+        "- *Padded*: the step whose plan of the first convolution pads the channels of the images to 8, which the card's times decide.",
+        "- The gradients of a layer's weights and of its input are branches of the graph, which may run beside each other; the sums are those",
+        "  of one launch after another.",
         "- A launch's *bound* is the longer of the times of its bytes and of its operations, at the rates that are reached:",
         f"  {rates}.",
         "  Data that an earlier kernel left in the cache, as most of it at batch 128, is read faster. The libraries' calls may be several",

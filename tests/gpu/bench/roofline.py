@@ -30,9 +30,11 @@ def name_of(part):
 # Rates that the time of a launch is predicted with, per second: bytes of a large copy, and operations of a large product. They are
 # what published measurements reach, not the numbers of the data sheets; an H100 has the H200's multiprocessors and slower memory.
 CARDS = {
-    "H200": {"bytes": 4.3e12, "float": 60e12, "tf32": 400e12, "bfloat16": 790e12},
-    "H100": {"bytes": 3.0e12, "float": 60e12, "tf32": 400e12, "bfloat16": 790e12},
+    "H200": {"bytes": 4.3e12, "float": 60e12, "tf32": 400e12, "bfloat16": 790e12, "half": 790e12},
+    "H100": {"bytes": 3.0e12, "float": 60e12, "tf32": 400e12, "bfloat16": 790e12, "half": 790e12},
 }
+# Of a step whose plan pads the channels of the images for the tensor cores: the name of its precision, and a part of that of its kernel.
+PADDED, PADDING = "-padded", "PadChannels"
 # The shortest time of a kernel is an assumption until a card is measured. Between two kernels of a graph NVIDIA measured 0.5 us: 3.4 us
 # for each kernel of 2.9 us ("Getting Started with CUDA Graphs", V100).
 SHORTEST_KERNEL, BETWEEN_KERNELS = 1.0e-6, 0.5e-6
@@ -43,7 +45,7 @@ LIBRARIES = "cuDNN and cuBLASLt"
 def bound_of_launch(launch, precision, card):
     """The longer of the times of a launch's bytes, each read and written once, and of its operations, in seconds."""
     rates = CARDS[card]
-    return max((launch["read"] + launch["written"]) / rates["bytes"], launch["operations"] / rates[precision])
+    return max((launch["read"] + launch["written"]) / rates["bytes"], launch["operations"] / rates[precision.removesuffix(PADDED)])
 
 
 def predicted_of_launch(launch, precision, card):
@@ -64,6 +66,13 @@ def card(name, rates):
 def card_of(gpu):
     """The card of a GPU's name, "NVIDIA H200": None if there is no prediction for it."""
     return next((card for card in CARDS if card in gpu), None)
+
+
+def predicted_step(steps, precision, batch, kernels):
+    """The step of gpu-predicted.json that ran, by the kernels that were recorded, or None."""
+    pads = any(PADDING in kernel["name"] for kernel in kernels)
+    of = {(step["precision"], step["batch"]): step for step in steps}
+    return of.get((precision + PADDED, batch) if pads else (precision, batch))
 
 
 def beside_prediction(launches, precision, card, kernels):

@@ -11,6 +11,8 @@
 //   bench_step_PRECISION BATCH,... [tf32] plans    one line of JSON per batch size: the algorithms of the plans, the memory
 //
 // In place of tf32, for TF32 in convolutions and products, tf32-convolutions is PyTorch's default: in convolutions alone.
+// With chain the gradients of a layer are not computed side by side, and with early kernels are launched before the end of the one
+// before them: see CudaOptions.
 // With plans=FILE each of them takes the algorithms from this file; the last also adds those that it had to choose.
 #include <algorithm>
 #include <cstdio>
@@ -173,8 +175,10 @@ int serve(std::int64_t batch, const CudaOptions& device) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    require(argc >= 2,
-            "usage: bench_step_PRECISION BATCH [tf32|tf32-convolutions] [augmented|nodes|kernels|plans] [plans=FILE]");
+    require(
+        argc >= 2,
+        "usage: bench_step_PRECISION BATCH [tf32|tf32-convolutions] [chain] [early] [augmented|nodes|kernels|plans] "
+        "[plans=FILE]");
     [[maybe_unused]] const int devices = cuda_devices();
     const std::int64_t batch = std::atoll(argv[1]);
     CudaOptions device;
@@ -187,12 +191,16 @@ int main(int argc, char** argv) try {
             device.tf32 = true;
         } else if (word == "tf32-convolutions") {
             device.tf32_convolutions = true;
+        } else if (word == "chain") {
+            device.side_by_side_gradients = false;
+        } else if (word == "early") {
+            device.dependent_launch = true;
         } else if (word.starts_with("plans=")) {
             file = word.substr(std::string_view("plans=").size());
         } else {
             require(
                 word == "augmented" || word == "nodes" || word == "kernels" || word == "plans",
-                "a word after BATCH is tf32, tf32-convolutions, augmented, nodes, kernels, plans or plans=FILE, not ",
+                "a word after BATCH is tf32, tf32-convolutions, chain, early, augmented, nodes, kernels, plans or plans=FILE, not ",
                 word);
             what = word;
         }

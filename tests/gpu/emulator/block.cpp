@@ -495,6 +495,10 @@ std::uint64_t exchange(WarpOperation operation, unsigned mask, std::uint64_t val
 }
 int lane() { return the_block.lane(); }
 
+static std::uint64_t waited = 0;
+void wait_for_earlier_kernels() { ++waited; }
+std::uint64_t threads_that_waited() { return waited; }
+
 std::string kernel_name(const void* kernel) {
     Dl_info found{};
     if (dladdr(kernel, &found) == 0 || found.dli_sname == nullptr) return "a kernel without a symbol";

@@ -76,6 +76,8 @@ std::int64_t captures();
 std::int64_t launches_of_captures();
 std::int64_t waits();
 std::int64_t kernels();
+/// Those that were launched to begin before the end of the kernel before them.
+std::int64_t dependent_kernels();
 std::int64_t pieces();
 /// The names of the kernels that ran: "the kernel void a::b<float>(float*)".
 std::vector<std::string> kernels_that_ran();

@@ -471,7 +471,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                                          product.k * product.n * bytes_of(product.b) +
                                          (operands.beta != 0 ? product.m * product.n * bytes_of(product.d) : 0),
                            .bytes_written = product.m * product.n * bytes_of(product.d),
-                           .operations = 2 * product.m * product.n * product.k};
+                           .operations = 2 * product.m * product.n * product.k,
+                           .workspace = workspace,
+                           .workspace_bytes = unpacked->workspace(product)};
     enqueue(
         stream,
         [product, chosen = *unpacked, operands,

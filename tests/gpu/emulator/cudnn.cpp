@@ -171,6 +171,9 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
     if (program.engine.index == tensor_core_engine && has_few_channels(program.convolution))
         seconds *= few_channels_time;
     seconds = queued_seconds(handle->stream, seconds, behavior.host_seconds);
+    LibraryCost cost = program.cost();
+    cost.workspace = workspace;
+    cost.workspace_bytes = static_cast<std::size_t>(program.workspace_bytes());
     enqueue(
         handle->stream,
         [program, in_order, workspace, seconds] {
@@ -178,7 +181,7 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
             take_seconds(seconds);
             return true;
         },
-        "cudnnBackendExecute, " + program.name(), program.cost());
+        "cudnnBackendExecute, " + program.name(), cost);
     require_that(cudaPeekAtLastError() == cudaSuccess, "the work could not be queued", CUDNN_STATUS_EXECUTION_FAILED);
 }
 

@@ -34,9 +34,14 @@ enum class WarpOperation : std::uint8_t { synchronize, shuffle, ballot };
 /// The lane of the calling thread.
 [[nodiscard]] int lane();
 
-/// Queues a kernel: each thread calls `body` once. `kernel` is its address, from which its name is found.
+/// Called by each thread of a kernel, once; and the number of those calls.
+void wait_for_earlier_kernels();
+[[nodiscard]] std::uint64_t threads_that_waited();
+
+/// Queues a kernel: each thread calls `body` once. `kernel` is its address, from which its name is found. A `dependent` one
+/// must follow a kernel, and each of its threads must wait for that one: on a GPU it may run beside it until then.
 [[nodiscard]] cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
-                                 cudaStream_t stream, std::function<void()> body);
+                                 cudaStream_t stream, std::function<void()> body, bool dependent = false);
 
 /// Runs a kernel, or its last blocks if `last_blocks` is not 0, before it returns. Returns the message of a failure, empty if
 /// there is none. Must not be called by two threads of the process at a time.

@@ -64,6 +64,9 @@ struct Node {
     std::function<bool()> run;
     std::vector<std::size_t> after;
     cudaEvent_t event = nullptr;
+    bool is_library = false;
+    std::uintptr_t workspace = 0;
+    std::size_t workspace_bytes = 0;
 };
 
 }  // namespace
@@ -111,6 +114,8 @@ struct Stream {
     int number = 0;
     std::deque<Work> list;
     std::uint64_t queued = 0, done = 0;
+    /// Not a copy, a fill, a graph, a wait or a library's call.
+    bool last_is_kernel = false;
     std::uint64_t priority = 0;
     std::shared_ptr<Capture> capture;
     /// The nodes that the next node depends on.
@@ -167,7 +172,7 @@ struct State {
     std::vector<cudaEvent_t> events;
     std::vector<std::shared_ptr<Capture>> captures;
     std::map<std::uintptr_t, Allocation> allocations;
-    std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, pieces = 0;
+    std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, dependent = 0, pieces = 0;
     int overruns = 0, streams_made = 0;
     /// What the piece of work that runs takes by its device's clock; negative if it is the time that the CPU takes.
     double taken = -1;
@@ -423,6 +428,7 @@ void push(const std::shared_ptr<Stream>& stream, std::string name, std::function
                 work.after.emplace_back(other, other->queued);
         }
     }
+    stream->last_is_kernel = false;
     stream->list.push_back(std::move(work));
     ++stream->queued;
     constexpr std::size_t pieces_per_turn = 4;  // on average
@@ -460,7 +466,8 @@ private:
 
 /// What runs is recorded; `kernel` is null for work that is not a kernel of the program.
 cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> work,
-                const void* kernel = nullptr, const RecordedWork& cost = {}) {
+                const void* kernel = nullptr, const RecordedWork& cost = {}, const void* workspace = nullptr,
+                std::size_t workspace_bytes = 0) {
     const std::shared_ptr<Stream> stream = find(handle);
     std::function<bool()> run = [work = std::move(work), name, kernel, cost] {
         State& s = state();
@@ -480,8 +487,17 @@ cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, s
     };
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (failed(stream->device) != cudaSuccess) return failed(stream->device);
-    if (stream->capture != nullptr) return add_node(*stream, type, std::move(name), std::move(run));
+    if (stream->capture != nullptr) {
+        const cudaError_t status = add_node(*stream, type, std::move(name), std::move(run));
+        if (status == cudaSuccess) {
+            stream->capture->nodes.back().is_library = cost.is_library;
+            stream->capture->nodes.back().workspace = reinterpret_cast<std::uintptr_t>(workspace);
+            stream->capture->nodes.back().workspace_bytes = workspace_bytes;
+        }
+        return status;
+    }
     push(stream, std::move(name), [run = std::move(run)] { return run() ? Ran::all : Ran::not_yet; });
+    stream->last_is_kernel = type == cudaGraphNodeTypeKernel && !cost.is_library;
     return cudaSuccess;
 }
 
@@ -777,8 +793,16 @@ const char* meaning_of(cudaError_t error) {
 
 // The functions of kernel.hpp, stream.hpp and control.hpp.
 
+/// Whether the last work of a stream, or of its capture, is one kernel of the program.
+static bool follows_kernel(const Stream& stream) {
+    if (stream.capture == nullptr) return stream.last_is_kernel;
+    if (stream.frontier.size() != 1) return false;
+    const Node& last = stream.capture->nodes[stream.frontier.front()];
+    return last.type == cudaGraphNodeTypeKernel && !last.is_library;
+}
+
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-                   std::function<void()> body) {
+                   std::function<void()> body, bool dependent) {
     constexpr unsigned max_threads = 1024, max_blocks = 65535, max_blocks_of_x = 0x7FFF'FFFF, max_threads_of_z = 64;
     const Guard guard;
     const std::shared_ptr<Stream> queue = find(stream);
@@ -790,13 +814,27 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
         grid.z == 0 || grid.x > max_blocks_of_x || grid.y > max_blocks || grid.z > max_blocks)
         return keep(cudaErrorInvalidConfiguration);
     if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project uses dynamic shared memory
+    if (dependent && state().major < 9) return keep(cudaErrorNotSupported);
+    if (dependent && !follows_kernel(*queue)) {
+        fail(current, kernel_name(kernel) + " was launched as one that depends on a kernel, and follows none");
+        return keep(failed(current));
+    }
     return keep(add(
         stream, cudaGraphNodeTypeKernel, "a kernel",
         [=, body = std::move(body)] {
             State& s = state();
             ++s.kernels;
             s.ran.insert(kernel);
-            const std::string what = run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, body);
+            if (dependent) ++s.dependent;
+            const std::uint64_t before = threads_that_waited();
+            std::string what = run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, body);
+            const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z,
+                                ran = s.last_blocks == 0 ? blocks : std::min(blocks, s.last_blocks),
+                                waited = threads_that_waited() - before;
+            if (what.empty() && dependent && waited != ran * threads)
+                what = kernel_name(kernel) + " was launched before the end of the kernel before it, for which " +
+                       std::to_string(ran * threads - waited) + " of its " + std::to_string(ran * threads) +
+                       " threads did not wait";
             if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
             constexpr double seconds_of_kernel = 5e-6;
             s.taken = seconds_of_kernel;
@@ -812,7 +850,8 @@ void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name, 
                                 .bytes_read = cost.bytes_read,
                                 .bytes_written = cost.bytes_written,
                                 .operations = cost.operations,
-                                .is_library = true})));
+                                .is_library = true},
+                               cost.workspace, cost.workspace_bytes)));
 }
 
 void misuse(const std::string& message) {
@@ -955,6 +994,10 @@ std::int64_t waits() {
 std::int64_t kernels() {
     const Guard guard;
     return state().kernels;
+}
+std::int64_t dependent_kernels() {
+    const Guard guard;
+    return state().dependent;
 }
 std::int64_t pieces() {
     const Guard guard;
@@ -1433,9 +1476,28 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
                                          : cudaStreamCaptureStatusActive;
     return cudaSuccess;
 }
+/// Two calls of libraries that may run at the same time with scratch memory in common; empty if there are none.
+static std::string shared_workspace(const std::vector<CUgraphNode_st>& nodes) {
+    // A node comes after those that it depends on.
+    std::vector<std::vector<bool>> before(nodes.size(), std::vector<bool>(nodes.size(), false));
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        for (const std::size_t j : nodes[i].after) {
+            before[i][j] = true;
+            for (std::size_t k = 0; k < j; ++k) before[i][k] = before[i][k] || before[j][k];
+        }
+        for (std::size_t j = 0; j < i; ++j) {
+            const Node &a = nodes[i], &b = nodes[j];
+            if (!before[i][j] && a.workspace < b.workspace + b.workspace_bytes &&
+                b.workspace < a.workspace + a.workspace_bytes)
+                return a.name + " and " + b.name + " have scratch memory in common, and no order";
+        }
+    }
+    return {};
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
     const Guard guard;
     if (exec == nullptr || graph == nullptr) return keep(cudaErrorInvalidValue);
+    if (const std::string what = shared_workspace(*graph->nodes); !what.empty()) fail(current, what);
     *exec = new CUgraphExec_st;
     (*exec)->nodes = graph->nodes;
     return cudaSuccess;

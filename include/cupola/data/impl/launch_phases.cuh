@@ -33,6 +33,7 @@ __device__ void run_phases(const Work& work, typename Work::Shared& shared) {
 /// The work stays where the launch puts it: a table in it is not copied by each thread.
 template <class Work>
 __global__ void __launch_bounds__(Work::threads) phases_kernel(const __grid_constant__ Work work) {
+    begin_kernel();
     using Shared = typename Work::Shared;
     static_assert(std::is_trivially_copyable_v<Shared> && std::is_trivially_destructible_v<Shared>);
     alignas(Shared) __shared__ unsigned char memory[sizeof(Shared)];
@@ -46,7 +47,7 @@ void launch_phases(const CudaContext& context, std::int64_t blocks, const Work& 
     if (blocks <= 0) return;
     constexpr std::int64_t limit = std::numeric_limits<int>::max();
     require(blocks <= limit, "a kernel can have at most ", limit, " blocks, not ", blocks);
-    launch_kernel(phases_kernel<Work>, static_cast<unsigned>(blocks), Work::threads, context.stream(), work);
+    launch_kernel(phases_kernel<Work>, static_cast<unsigned>(blocks), Work::threads, context, work);
 }
 
 }  // namespace impl

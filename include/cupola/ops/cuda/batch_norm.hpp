@@ -193,39 +193,36 @@ private:
 
     template <class Finish>
     void queue_moments(const ForwardArgs<Cuda, T>& args, Finish finish) const {
-        const cudaStream_t stream = args.context.stream();
         float* const partial = partials(args);
         auto* const moments =
             packs(args.input, args.input) ? &impl::norm_moments_kernel<T, 4> : &impl::norm_moments_kernel<T, 1>;
-        impl::launch_kernel(moments, blocks_.grid(), impl::norm_threads, stream, args.input, blocks_, partial);
+        impl::launch_kernel(moments, blocks_.grid(), impl::norm_threads, args.context, args.input, blocks_, partial);
         auto* const merge = &impl::norm_merge_moments_kernel<Finish>;
-        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(args),
+        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, args.context, partial, blocks_, sums_of(args),
                             finish);
     }
     void apply(const ForwardArgs<Cuda, T>& args) const {
         auto* const kernel =
             packs(args.input, args.output) ? &impl::norm_apply_kernel<T, 4> : &impl::norm_apply_kernel<T, 1>;
-        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context.stream(), args.input, args.output,
-                            blocks_, state_of(args), args.parameters[1], relu_);
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context, args.input, args.output, blocks_,
+                            state_of(args), args.parameters[1], relu_);
     }
     void queue_gradient_sums(const BackwardArgs<Cuda, T>& args) const {
-        const cudaStream_t stream = args.context.stream();
         float* const partial = partials(args);
         auto* const kernel = packs(args.input, args.output_gradient) ? &impl::norm_gradient_sums_kernel<T, 4>
                                                                      : &impl::norm_gradient_sums_kernel<T, 1>;
-        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, stream, args.input, args.output_gradient,
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context, args.input, args.output_gradient,
                             blocks_, state_of(args), args.parameters[1], mask_, partial);
         auto* const merge = &impl::norm_merge_gradients_kernel<impl::NormGradients>;
-        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(args),
+        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, args.context, partial, blocks_, sums_of(args),
                             gradients_of(args));
     }
     void apply_backward(const BackwardArgs<Cuda, T>& args) const {
         const float *const offset = factors(args), *const slope = offset + blocks_.channels;
         const bool in_packs = packs(args.input, args.output_gradient) && impl::aligned_for_packs(args.input_gradient);
         auto* const kernel = in_packs ? &impl::norm_backward_kernel<T, 4> : &impl::norm_backward_kernel<T, 1>;
-        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context.stream(), args.input,
-                            args.output_gradient, args.input_gradient, blocks_, state_of(args), args.parameters[1],
-                            mask_, offset, slope);
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context, args.input, args.output_gradient,
+                            args.input_gradient, blocks_, state_of(args), args.parameters[1], mask_, offset, slope);
     }
 
     impl::NormBlocks blocks_;

@@ -67,11 +67,15 @@ public:
         if (!build.training) return;
         if (build.parameter_gradients) backward_weights_ = plan(impl::ConvolutionDirection::backward_weights);
         if (build.input_gradient) backward_data_ = plan(impl::ConvolutionDirection::backward_data);
+        side_by_side_ = context.options().side_by_side_gradients && backward_weights_ && backward_data_ &&
+                        side_workspace_offset() + backward_weights_.workspace_bytes() <= context.max_workspace();
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t forward = padded_bytes() + forward_.workspace_bytes(),
-                          backward = std::max(backward_weights_.workspace_bytes(), backward_data_.workspace_bytes());
+                          of_weights = backward_weights_.workspace_bytes(),
+                          backward = side_by_side_ ? side_workspace_offset() + of_weights
+                                                   : std::max(of_weights, backward_data_.workspace_bytes());
         return {.packed = packed_weights_bytes() + packed_bias_bytes(),
                 .saved = keeps_gradient && backward_weights_ ? gradient_bytes() : 0,
                 .scratch = std::max(forward, backward + used_bytes())};
@@ -119,12 +123,17 @@ public:
         } else if (!sums && mask_) {
             impl::relu_backward(context, args.output, args.output_gradient, args.output_gradient, outputs_);
         }
-        if (args.input_gradient != nullptr) {
+        const auto data = [&] {
+            if (args.input_gradient == nullptr) return;
             backward_data_.run(context.cudnn(), workspace,
                                std::array<const void*, 3>{args.input_gradient, weights(args), args.output_gradient});
+        };
+        if (trains) {
+            const bool side_by_side = side_by_side_ && args.input_gradient != nullptr;
+            write_weight_gradient(args, data, side_by_side, workspace + (side_by_side ? side_workspace_offset() : 0));
+        } else {
+            data();
         }
-        // Last, so that what follows the library's calls is one kernel.
-        if (trains) write_weight_gradient(args, workspace);
         if (sums) {
             const bool own = given.parts == 0;
             impl::queue_slab_sums(context, own ? reinterpret_cast<const float*>(partial) : given.partial,
@@ -152,6 +161,8 @@ private:
             padded_ = true;
             variants.push_back(
                 impl::convolution_variant(target, wide, rules, {plain[0], plain[1]}, padded_bytes(), pad));
+            // Not the plan of a convolution that has so many channels: its time contains that of the kernel that adds them.
+            variants.back().key += text(", of ", shape_.in_channels, " channels and zeros");
         }
         impl::ChosenPlan chosen =
             impl::plan_convolution(target, problem, rules, variants, &context.plan_choices(), trial);
@@ -166,14 +177,19 @@ private:
             shape_.in_channels};
         impl::launch(context, pad.size(), pad);
     }
-    void write_weight_gradient(const BackwardArgs<Cuda, T>& args, std::byte* workspace) {
+    /// Beside `data`, which writes the input's gradient.
+    template <class Data>
+    void write_weight_gradient(const BackwardArgs<Cuda, T>& args, const Data& data, bool side_by_side,
+                               std::byte* workspace) {
         const CudaContext& context = args.context;
         float* const gradient = args.parameter_gradients[0];
         const bool in_place = std::same_as<T, float> && !args.accumulate;
         void* const computed =
             in_place ? static_cast<void*>(gradient) : static_cast<void*>(keeps_gradient ? args.saved : args.scratch);
-        backward_weights_.run(context.cudnn(), workspace,
-                              std::array<const void*, 3>{args.input, computed, args.output_gradient});
+        context.queue_side_by_side(side_by_side, data, [&] {
+            backward_weights_.run(context.cudnn(), workspace,
+                                  std::array<const void*, 3>{args.input, computed, args.output_gradient});
+        });
         if (!in_place)
             impl::queue_widened_gradient(context, static_cast<const T*>(computed), gradient, weights_, args.accumulate,
                                          keeps_gradient);
@@ -200,6 +216,8 @@ private:
     [[nodiscard]] std::size_t used_bytes() const {
         return backward_weights_ ? (keeps_gradient ? 0 : gradient_bytes()) + partial_bytes() : 0;
     }
+    /// Where the weights' gradient has its workspace while the input's is computed: after the latter's.
+    [[nodiscard]] std::size_t side_workspace_offset() const { return aligned(backward_data_.workspace_bytes()); }
     /// The place where cuDNN writes the weights' gradient when it cannot write into the arena.
     [[nodiscard]] std::size_t gradient_bytes() const { return aligned(static_cast<std::size_t>(weights_) * sizeof(T)); }
 
@@ -218,7 +236,7 @@ private:
     }
 
     ConvolutionShape shape_;
-    bool relu_, mask_, padded_ = false;
+    bool relu_, mask_, padded_ = false, side_by_side_ = false;
     std::int64_t weights_, outputs_, padded_input_rows_ = 0;
     impl::RowSlabs rows_;
     impl::CudnnPlan forward_, backward_weights_, backward_data_;

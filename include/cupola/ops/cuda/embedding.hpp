@@ -41,6 +41,7 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     embedding_gradient_kernel(EmbeddingShape shape, const std::int32_t* ids, std::int64_t positions, const T* dy,
                               float* gradient, std::int64_t rows_per_warp, bool accumulate) {
+    begin_kernel();
     const int lane = static_cast<int>(threadIdx.x % 32);
     const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
     const std::int64_t first = warp * rows_per_warp;
@@ -88,8 +89,8 @@ public:
         const std::int64_t tiles = (shape_.width + impl::embedding_columns - 1) / impl::embedding_columns;
         const dim3 grid(static_cast<unsigned>((warps + warps_per_block - 1) / warps_per_block),
                         static_cast<unsigned>(tiles));
-        impl::launch_kernel(impl::embedding_gradient_kernel<T>, grid, impl::block_threads, args.context.stream(),
-                            shape_, ids(args), positions_, static_cast<const T*>(args.output_gradient),
+        impl::launch_kernel(impl::embedding_gradient_kernel<T>, grid, impl::block_threads, args.context, shape_,
+                            ids(args), positions_, static_cast<const T*>(args.output_gradient),
                             args.parameter_gradients[0], rows, args.accumulate);
     }
 

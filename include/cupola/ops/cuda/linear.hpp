@@ -128,16 +128,14 @@ public:
                                                  .right_depth = in,
                                                  .right_column = 1},
                                                 !backward_data_.found());
+        side_by_side_ = build.context.options().side_by_side_gradients && parameter_gradients_ &&
+                        side_scratch_offset() + scratch_of_weights() <= build.context.max_workspace();
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
-        std::size_t scratch = 0;
-        for (const Product* product : {&forward_, &backward_weights_, &backward_data_}) {
-            scratch = std::max(scratch, product->workspace_bytes());
-        }
-        for (const impl::TiledProduct* own : {&own_forward_, &own_backward_weights_, &own_backward_data_}) {
-            scratch = std::max(scratch, own->scratch_bytes());
-        }
+        const std::size_t scratch =
+            std::max({forward_.workspace_bytes(), own_forward_.scratch_bytes(), scratch_of_data(),
+                      (side_by_side_ ? side_scratch_offset() : 0) + scratch_of_weights()});
         return {.packed = rounds ? packed_bias_offset() +
                                        static_cast<std::size_t>(shape_.bias ? shape_.out_features : 0) * sizeof(T)
                                  : 0,
@@ -224,16 +222,23 @@ private:
     }
 
     void multiply(const BackwardArgs<Cuda, T>& args) {
+        const bool side_by_side = side_by_side_ && args.input_gradient != nullptr;
+        args.context.queue_side_by_side(
+            side_by_side, [&] { multiply_for_input(args); },
+            [&] { multiply_for_weights(args, args.scratch + (side_by_side ? side_scratch_offset() : 0)); });
+    }
+    void multiply_for_weights(const BackwardArgs<Cuda, T>& args, std::byte* scratch) {
+        if (!parameter_gradients_) return;  // the layer is frozen
         float* const weight_gradient = args.parameter_gradients[0];
-        if (!parameter_gradients_) {
-            // The layer is frozen.
-        } else if (backward_weights_.found() && Product::takes(args.input, args.output_gradient, weight_gradient)) {
+        if (backward_weights_.found() && Product::takes(args.input, args.output_gradient, weight_gradient)) {
             backward_weights_.run(args.context, args.input, args.output_gradient, weight_gradient, nullptr,
-                                  args.accumulate, args.scratch);
+                                  args.accumulate, scratch);
         } else {
-            own_backward_weights_.run(args.context, args.output_gradient, args.input, args.scratch,
+            own_backward_weights_.run(args.context, args.output_gradient, args.input, scratch,
                                       impl::LinearWeightGradient{weight_gradient, shape_.in_features, args.accumulate});
         }
+    }
+    void multiply_for_input(const BackwardArgs<Cuda, T>& args) {
         if (args.input_gradient == nullptr) return;
         const T* const weight = weights(args);
         if (backward_data_.found() && Product::takes(weight, args.output_gradient, args.input_gradient)) {
@@ -244,6 +249,15 @@ private:
                                    impl::LinearOutput<T>{args.input_gradient, shape_.in_features, nullptr, false});
         }
     }
+
+    [[nodiscard]] std::size_t scratch_of_data() const {
+        return std::max(backward_data_.workspace_bytes(), own_backward_data_.scratch_bytes());
+    }
+    [[nodiscard]] std::size_t scratch_of_weights() const {
+        return std::max(backward_weights_.workspace_bytes(), own_backward_weights_.scratch_bytes());
+    }
+    /// Where the product for the weights has its scratch memory while the one for the input runs: after the latter's.
+    [[nodiscard]] std::size_t side_scratch_offset() const { return aligned(scratch_of_data()); }
 
     /// The numbers of parameters.
     [[nodiscard]] std::int64_t weights() const { return shape_.in_features * shape_.out_features; }
@@ -271,7 +285,7 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool relu_, mask_, parameter_gradients_, few_outputs_;
+    bool relu_, mask_, parameter_gradients_, few_outputs_, side_by_side_ = false;
     impl::FewOutputs slabs_;
     Product forward_, backward_weights_, backward_data_;
     impl::TiledProduct own_forward_, own_backward_weights_, own_backward_data_;

@@ -80,6 +80,7 @@ struct LossArguments {
 template <class T, int lanes, int threads, int rows, class Targets>
 __global__ void __launch_bounds__(threads)
     softmax_cross_entropy_kernel(LossArguments<T, Targets> a, LossReport* reports) {
+    begin_kernel();
     constexpr int at_once = threads / lanes;
     static_assert(rows % at_once == 0, "a warp's lanes take part in every sum");
     enum : std::uint8_t { wrong, right, invalid };
@@ -180,6 +181,7 @@ __global__ void __launch_bounds__(threads)
 template <int threads>
 __global__ void __launch_bounds__(threads)
     add_loss_reports_kernel(const LossReport* reports, std::int64_t count, std::int64_t positions, LossReport* to) {
+    begin_kernel();
     static_assert(threads == 32, "a warp");
     LossReport report = no_loss;
     for (std::int64_t i = threadIdx.x; i < count; i += threads) add_report(report, reports[i]);
@@ -273,10 +275,10 @@ private:
         const bool complete = blocks == 1 && arguments.positions == 1;
         auto* const reports = complete ? report : reinterpret_cast<LossReport*>(context.sums());
         impl::launch_kernel(impl::softmax_cross_entropy_kernel<T, lanes, threads, rows, Of>,
-                            static_cast<unsigned>(blocks), threads, context.stream(), arguments, reports);
+                            static_cast<unsigned>(blocks), threads, context, arguments, reports);
         if (complete) return;
-        impl::launch_kernel(impl::add_loss_reports_kernel<32>, 1, 32, context.stream(), reports, blocks,
-                            arguments.positions, report);
+        impl::launch_kernel(impl::add_loss_reports_kernel<32>, 1, 32, context, reports, blocks, arguments.positions,
+                            report);
     }
 
     CrossEntropySettings settings_;

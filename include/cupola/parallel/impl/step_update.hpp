@@ -132,6 +132,9 @@ void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
         auto& worker = set_.at(device).worker;
         if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
         update_loss_scale(device);
+        if constexpr (requires(Queue& last) { last.land_with_update(); }) {
+            if (options_.repeats_update) set_.at(device).queue->land_with_update();
+        }
     });
     if (packed != nullptr) set_.at(device).worker.set_packed(set_.at(device).worker.parameters());
 }
@@ -159,7 +162,7 @@ void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
     Queue& queue = *set_.at(device).queue;
     const ConstantsVersions versions{
         .counter = &StatusBlock::loss_scale(queue.status())->skipped_steps, .base = skipped_, .count = 1 + in_flight_};
-    queue.set_constants(versions, [&](auto& to, int version) {
+    queue.set_constants(step, versions, [&](auto& to, int version) {
         const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) { to.write(type, bytes); };
         ConstantsWriter writer(write);
         write_constants_of(device, step - skipped_ - version, writer);

@@ -156,12 +156,25 @@ V atomicCAS(V* to, std::type_identity_t<V> expected, std::type_identity_t<V> val
     return before;
 }
 
+/* Programmatic dependent launch: a kernel waits for those before it, and lets the next one come. */
+inline void cudaGridDependencySynchronize() { cupola::emulator::wait_for_earlier_kernels(); }
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
+
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+union cudaLaunchAttributeValue {
+    int programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+};
+
 struct cudaLaunchConfig_t {
     dim3 gridDim;
     dim3 blockDim;
     std::size_t dynamicSmemBytes;
     cudaStream_t stream;
-    void* attrs;
+    cudaLaunchAttribute* attrs;
     unsigned numAttrs;
 };
 
@@ -174,7 +187,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         config->stream,
         [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(std::forward<Arguments>(arguments)...)] {
             std::apply(kernel, values);
-        });
+        },
+        config->numAttrs > 0 && config->attrs->val.programmaticStreamSerializationAllowed != 0);
 }
 
 template <class T>

@@ -24,10 +24,25 @@ namespace {
 void add_kernel(int* to, int value) { *to += value; }
 void double_kernel(int* to) { *to *= 2; }
 void copy_kernel(int* to, const int* from) { *to = *from; }
+void waiting_kernel(int* to) {
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+    *to += 1;
+}
 
 template <class... Parameters, class... Arguments>
 cudaError_t start(cudaStream_t stream, void (*kernel)(Parameters...), Arguments... arguments) {
     const cudaLaunchConfig_t config{1, 1, 0, stream, nullptr, 0};
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+/// The same, as a kernel that may begin before the end of the one before it.
+template <class... Parameters, class... Arguments>
+cudaError_t start_early(cudaStream_t stream, void (*kernel)(Parameters...), Arguments... arguments) {
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    const cudaLaunchConfig_t config{1, 1, 0, stream, &early, 1};
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
@@ -641,4 +656,36 @@ TEST_CASE("a test chooses which work runs; the rest takes its place in the strea
     emulator::set_runs(emulator::Runs::everything);
     queue_both();
     CHECK((memory.read() == 2 && calls == 1));
+}
+
+TEST_CASE("a kernel that begins before the end of the one before it has to wait for that, and to follow one") {
+    emulator::mend();
+    const Memory<int> value(1);
+    const Stream stream;
+    const std::int64_t before = emulator::dependent_kernels();
+    CHECK(start(stream, add_kernel, value.get, 1) == cudaSuccess);
+    CHECK(start_early(stream, waiting_kernel, value.get) == cudaSuccess);
+    CHECK(start_early(stream, waiting_kernel, value.get) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(value.read() == 3);
+    CHECK(emulator::dependent_kernels() - before == 2);
+
+    CHECK(start_early(stream, add_kernel, value.get, 1) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaErrorLaunchFailure);
+    CHECK(emulator::failure().find("for which 1 of its 1 threads did not wait") != std::string::npos);
+    emulator::mend();
+
+    // After a fill, and as the first work of a capture.
+    CHECK(cudaMemsetAsync(value.get, 0, sizeof(int), stream) == cudaSuccess);
+    CHECK(start_early(stream, waiting_kernel, value.get) == cudaErrorLaunchFailure);
+    CHECK(emulator::failure().find("and follows none") != std::string::npos);
+    emulator::mend();
+    CHECK(start(stream, add_kernel, value.get, 1) == cudaSuccess);
+    Graph graph;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(start_early(stream, waiting_kernel, value.get) == cudaErrorLaunchFailure);
+    static_cast<void>(cudaStreamEndCapture(stream, &graph.graph));
+    CHECK(emulator::failure().find("and follows none") != std::string::npos);
+    emulator::mend();
+    static_cast<void>(forgotten());
 }

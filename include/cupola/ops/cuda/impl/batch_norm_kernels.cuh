@@ -72,6 +72,7 @@ __device__ void norm_block_sums(float (&value)[values], float (&shared)[values][
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_moments_kernel(const T* __restrict__ x, NormBlocks b, float* partial) {
+    begin_kernel();
     __shared__ float shared[2 * V][norm_threads];
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     // The mean of the first rows, which are few enough for an accurate sum.
@@ -113,6 +114,7 @@ inline constexpr int merged_channels = 8, merging_threads = norm_threads / merge
 template <class Finish>
 __global__ void __launch_bounds__(norm_threads)
     norm_merge_moments_kernel(const float* partial, NormBlocks b, double* sums, Finish finish) {
+    begin_kernel();
     __shared__ double count[norm_threads], mean[norm_threads], squares[norm_threads];
     const int t = static_cast<int>(threadIdx.x), part = t / merged_channels;
     const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * merged_channels + t % merged_channels;
@@ -146,6 +148,7 @@ template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_apply_kernel(const T* __restrict__ x, T* __restrict__ y, NormBlocks b, NormSaved state, const float* bias,
                       bool relu) {
+    begin_kernel();
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
     const NormChannels<V> channels(state, bias, me.channel);
@@ -167,6 +170,7 @@ template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_gradient_sums_kernel(const T* __restrict__ x, const T* __restrict__ dy, NormBlocks b, NormSaved state,
                               const float* bias, bool relu, float* partial) {
+    begin_kernel();
     __shared__ float shared[2 * V][norm_threads];
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     float sums[2 * V] = {};
@@ -199,6 +203,7 @@ __global__ void __launch_bounds__(norm_threads)
 template <class Gradients>
 __global__ void __launch_bounds__(norm_threads)
     norm_merge_gradients_kernel(const float* partial, NormBlocks b, double* sums, Gradients to) {
+    begin_kernel();
     __shared__ double sum[norm_threads], product[norm_threads];
     const int t = static_cast<int>(threadIdx.x), part = t / merged_channels;
     const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * merged_channels + t % merged_channels;
@@ -233,6 +238,7 @@ template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_backward_kernel(const T* __restrict__ x, const T* __restrict__ dy, T* __restrict__ dx, NormBlocks b,
                          NormSaved state, const float* bias, bool relu, const float* offset, const float* slope) {
+    begin_kernel();
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
     const NormChannels<V> channels(state, bias, me.channel);

@@ -40,6 +40,7 @@ struct BiasGradients {
 
 template <class T>
 __global__ void __launch_bounds__(bias_columns* bias_rows) bias_gradient_kernel(BiasGradients<T> all) {
+    begin_kernel();
     constexpr int at_once = 4;  // reads in flight per thread
     __shared__ float sums[bias_rows][bias_columns];
     int p = 0;
@@ -105,7 +106,7 @@ struct JoinedBiasGradients {
         all.part[all.parts++] = part;
     }
     void launch(const CudaContext& context) const {
-        launch_kernel(bias_gradient_kernel<T>, all.end[all.parts - 1], bias_columns * bias_rows, context.stream(), all);
+        launch_kernel(bias_gradient_kernel<T>, all.end[all.parts - 1], bias_columns * bias_rows, context, all);
     }
 
     BiasGradients<T> all{};

@@ -26,6 +26,7 @@ namespace impl {
 template <int n, bool masked, class T>
 __global__ void __launch_bounds__(row_sum_threads)
     sum_slabs_kernel(const T* output, T* gradient, RowSlabs rows, float* partial) {
+    begin_kernel();
     __shared__ float sums[n * row_sum_threads];
     const int thread = static_cast<int>(threadIdx.x);
     const int columns = rows.columns(n), lane = thread / columns, lanes = row_sum_threads / columns;
@@ -69,11 +70,9 @@ template <int n, class T>
 void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, float* partial) {
     const dim3 grid(static_cast<unsigned>(rows.slabs), static_cast<unsigned>(rows.column_blocks(n)));
     if (output != nullptr) {
-        launch_kernel(sum_slabs_kernel<n, true, T>, grid, row_sum_threads, context.stream(), output, gradient, rows,
-                      partial);
+        launch_kernel(sum_slabs_kernel<n, true, T>, grid, row_sum_threads, context, output, gradient, rows, partial);
     } else {
-        launch_kernel(sum_slabs_kernel<n, false, T>, grid, row_sum_threads, context.stream(), output, gradient, rows,
-                      partial);
+        launch_kernel(sum_slabs_kernel<n, false, T>, grid, row_sum_threads, context, output, gradient, rows, partial);
     }
 }
 

@@ -54,6 +54,7 @@ struct FewOutputsBackward {
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     few_outputs_backward_kernel(const __grid_constant__ FewOutputsBackward<T> args) {
+    begin_kernel();
     constexpr int outputs = static_cast<int>(FewOutputs::max_outputs), columns = FewOutputs::columns,
                   lanes = FewOutputs::row_lanes, chunk = FewOutputs::chunk_rows, bias_lanes = block_threads / outputs;
     __shared__ float gradients[chunk][outputs];
@@ -138,7 +139,7 @@ void queue_few_outputs_backward(const CudaContext& context, const FewOutputsBack
     if (args.inputs <= 0 || args.slabs.rows <= 0) return;
     const auto blocks = static_cast<unsigned>((args.inputs + FewOutputs::columns - 1) / FewOutputs::columns);
     launch_kernel(few_outputs_backward_kernel<T>, dim3(blocks, static_cast<unsigned>(args.slabs.slabs)), block_threads,
-                  context.stream(), args);
+                  context, args);
 }
 
 }  // namespace impl

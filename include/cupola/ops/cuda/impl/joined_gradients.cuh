@@ -85,6 +85,7 @@ struct GradientParts {
 /// A template, because nvcc ignores `inline` for a kernel, and warns of it.
 template <int threads>
 __global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_constant__ GradientParts parts) {
+    begin_kernel();
     constexpr int channels = GradientParts::slab_channels, lanes = GradientParts::slab_lanes;
     __shared__ float sums[lanes][channels];
     int p = 0;
@@ -163,8 +164,7 @@ struct JoinedGradients {
             in_part = in_part || (all.poisoned >= each.to && all.poisoned < each.to + each.count);
         }
         const unsigned blocks = all.parts == 0 ? 0 : all.part[all.parts - 1].end;
-        launch_kernel(gradient_parts_kernel<block_threads>, blocks + (in_part ? 0 : 1), block_threads, context.stream(),
-                      all);
+        launch_kernel(gradient_parts_kernel<block_threads>, blocks + (in_part ? 0 : 1), block_threads, context, all);
     }
 
     GradientParts all{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The updates by one formula of several segments of an arena as one kernel, and in the same kernel the moving averages of the
-// arena and the rounded copies of its parameters: see the joined work of CudaContext.
+// arena, the rounded copies of its parameters, and the copy of the step's numbers for the host: see the joined work of CudaContext.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/step_elements.hpp>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/element_update.hpp>
 #include <cupola/ops/moving_average_formula.hpp>
@@ -53,7 +54,8 @@ private:
     }
 };
 
-/// What is known of joined updates without their formula: the moving averages and the rounded copies that follow them.
+/// What is known of joined updates without their formula: the moving averages, the rounded copies and the copy for the host, which
+/// follow them.
 struct JoinedUpdatesBase {
     static constexpr int max_parts = 16, max_rounded = 32;
 
@@ -86,6 +88,9 @@ struct JoinedUpdatesBase {
         return true;
     }
 
+    /// Adds a copy of numbers that the updates do not change.
+    void add_copy(const CopyToPlace& of_numbers) { copy = of_numbers; }
+
     int parts = 0;
     /// The parameters of each part, in ascending order.
     float* part_begin[max_parts]{};
@@ -99,9 +104,11 @@ struct JoinedUpdatesBase {
     ConstantsOf<UpdateConstants<MovingAverageFormula>> average_constants{};
     int rounded_parts = 0;
     RoundedPart rounded[max_rounded]{};
+    CopyToPlace copy{};
 };
 
-/// The updates of several parts, one pack per thread: an index is that of a pack of all parts, one after another.
+/// The updates of several parts, one pack per thread: an index is that of a pack of all parts, one after another, or of a unit of
+/// the copy behind them.
 template <class F>
 struct UpdatePartsAt {
     UpdateAt<F> part[JoinedUpdatesBase::max_parts]{};
@@ -110,8 +117,11 @@ struct UpdatePartsAt {
     /// The index at which each part ends.
     std::int64_t end[JoinedUpdatesBase::max_parts]{};
     const std::int32_t* healthy = nullptr;
+    std::int64_t packs_of_parts = 0;
+    CopyToPlace copy{};
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        if (i >= packs_of_parts) return copy(i - packs_of_parts);
         if (healthy != nullptr && *healthy == 0) return;
         int k = 0;
         while (i >= end[k]) ++k;
@@ -126,7 +136,7 @@ struct UpdatePartsAt {
 };
 
 /// The updates of the parts of an arena, the averages of the whole arena, if there are any, and the rounded copies: an index is
-/// that of a pack of the arena. Each reads what the same thread has written.
+/// that of a pack of the arena, or of a unit of the copy behind it. Each reads what the same thread has written.
 template <class F>
 struct UpdateArenaAt {
     UpdateAt<F> part[JoinedUpdatesBase::max_parts]{};
@@ -141,8 +151,10 @@ struct UpdateArenaAt {
     RoundedPart rounded[JoinedUpdatesBase::max_rounded]{};
     std::int64_t rounded_begin[JoinedUpdatesBase::max_rounded]{};
     const std::int32_t* healthy = nullptr;
+    CopyToPlace copy{};
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        if (i >= packs()) return copy(i - packs());
         if (healthy != nullptr && *healthy == 0) return;
         const std::int64_t first = i * update_pack;
         int k = 0;
@@ -155,10 +167,11 @@ struct UpdateArenaAt {
         for (int r = 0; r < rounded_parts; ++r) {
             const std::int64_t at = first - rounded_begin[r];
             if (at < 0 || at >= rounded[r].count) continue;
-            const RoundedPart copy = rounded[r];
-            InPacks<update_pack, RoundedPart>{copy.count, copy}(at / update_pack);
+            const RoundedPart rounding = rounded[r];
+            InPacks<update_pack, RoundedPart>{rounding.count, rounding}(at / update_pack);
         }
     }
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t packs() const { return (elements + update_pack - 1) / update_pack; }
 };
 
 /// The updates of parts by F that wait to be launched together.
@@ -185,6 +198,7 @@ struct JoinedUpdates : JoinedUpdatesBase {
         if (averages != nullptr || rounded_parts > 0) return launch_arena(context, healthy);
         UpdatePartsAt<F> each;
         each.healthy = healthy;
+        each.copy = copy;
         std::int64_t end = 0;
         for (int k = 0; k < parts; ++k) {
             each.part[k] = part[k];
@@ -192,7 +206,8 @@ struct JoinedUpdates : JoinedUpdatesBase {
             each.packs[k] = packs[k];
             each.end[k] = end += packs[k] ? (count[k] + update_pack - 1) / update_pack : count[k];
         }
-        impl::launch(context, end, each);
+        each.packs_of_parts = end;
+        impl::launch(context, end + copy.units, each);
     }
 
 private:
@@ -212,6 +227,7 @@ private:
         each.elements = end - first;
         each.rounded_parts = rounded_parts;
         each.healthy = healthy;
+        each.copy = copy;
         for (int k = 0; k < parts; ++k) {
             each.part[k] = part[k];
             each.count[k] = count[k];
@@ -221,7 +237,7 @@ private:
             each.rounded[r] = rounded[r];
             each.rounded_begin[r] = rounded[r].from - first;
         }
-        impl::launch(context, (each.elements + update_pack - 1) / update_pack, each);
+        impl::launch(context, each.packs() + copy.units, each);
     }
 };
 

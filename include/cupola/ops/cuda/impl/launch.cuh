@@ -42,12 +42,14 @@ __device__ void run_strided(std::int64_t count, const Functor& functor) {
 }
 template <class Functor>
 __global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t count, Functor functor) {
+    begin_kernel();
     run_strided(count, functor);
 }
 /// For a functor that indexes an array of its own by a variable: nvcc copies any other parameter to the stack for that.
 template <class Functor>
 __global__ void __launch_bounds__(block_threads)
     strided_constant_kernel(std::int64_t count, const __grid_constant__ Functor functor) {
+    begin_kernel();
     run_strided(count, functor);
 }
 
@@ -56,7 +58,7 @@ void launch_strided(const CudaContext& context, std::int64_t count, const Functo
                     void (*kernel)(std::int64_t, Functor)) {
     // Depends on the kernel's registers. A GPU of another kind in the same process gets a grid of this size too.
     static const int resident = resident_blocks(kernel, block_threads);
-    launch_kernel(kernel, grid_of(context, count, resident), block_threads, context.stream(), count, functor);
+    launch_kernel(kernel, grid_of(context, count, resident), block_threads, context, count, functor);
 }
 
 /// Queues functor(i) for each i in [0, count).
@@ -87,6 +89,7 @@ inline constexpr std::int64_t max_gradient_sum_parts = 1024;
 template <int n, class Functor>
 __global__ void __launch_bounds__(block_threads)
     summed_kernel(std::int64_t count, int groups, Functor functor, float* partial) {
+    begin_kernel();
     __shared__ float sums[n * block_threads];
     const int thread = static_cast<int>(threadIdx.x), group = thread % groups, lane = thread / groups,
               lanes = block_threads / groups;
@@ -120,7 +123,7 @@ template <int n, class Functor>
 void launch_summed(const CudaContext& context, std::int64_t count, std::int64_t channels, const ChannelSums& sums,
                    const Functor& functor) {
     if (sums.parts == 0) return launch(context, count, functor);
-    launch_kernel(summed_kernel<n, Functor>, static_cast<unsigned>(sums.parts), block_threads, context.stream(), count,
+    launch_kernel(summed_kernel<n, Functor>, static_cast<unsigned>(sums.parts), block_threads, context, count,
                   static_cast<int>(channels / n), functor, sums.partial);
 }
 
@@ -178,6 +181,7 @@ template <class V>
 
 template <class V, class Functor>
 __global__ void __launch_bounds__(block_threads) partial_sums_kernel(std::int64_t count, Functor functor, V* partial) {
+    begin_kernel();
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
     V sum{};
     for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -190,6 +194,7 @@ __global__ void __launch_bounds__(block_threads) partial_sums_kernel(std::int64_
 template <class V, class Finish>
 __global__ void __launch_bounds__(block_threads)
     add_partial_sums_kernel(std::int64_t partials, const V* partial, Finish finish) {
+    begin_kernel();
     const V* const of_sum = partial + static_cast<std::int64_t>(blockIdx.x) * partials;
     V sum{};
     for (std::int64_t i = threadIdx.x; i < partials; i += blockDim.x) sum += of_sum[i];
@@ -207,9 +212,9 @@ void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, F
     auto* const partial = reinterpret_cast<V*>(scratch);
     const std::int64_t blocks = partial_sums(count);
     launch_kernel(partial_sums_kernel<V, Functor>, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(sums)),
-                  block_threads, context.stream(), count, functor, partial);
-    launch_kernel(add_partial_sums_kernel<V, Finish>, static_cast<unsigned>(sums), block_threads, context.stream(),
-                  blocks, partial, finish);
+                  block_threads, context, count, functor, partial);
+    launch_kernel(add_partial_sums_kernel<V, Finish>, static_cast<unsigned>(sums), block_threads, context, blocks,
+                  partial, finish);
 }
 
 /// The offset of the results in the context's memory for sums: after the partial sums of values of up to 16 bytes.

@@ -312,6 +312,15 @@ struct CopyToPinned {
     }
 };
 
+/// The same to an address that the device has in its own memory: another one in each run of captured work.
+struct CopyToPlace {
+    const PinnedUnit* from = nullptr;
+    PinnedUnit* const* place = nullptr;
+    std::int64_t units = 0;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { CopyToPinned<PinnedUnit>{from, *place}(i); }
+};
+
 }  // namespace impl
 
 }  // namespace cupola::inline CUPOLA_ABI

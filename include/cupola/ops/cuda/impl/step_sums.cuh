@@ -43,6 +43,7 @@ struct StepSumsTable {
 /// A template, because nvcc ignores `inline` for a kernel, and warns of it.
 template <int threads>
 __global__ void __launch_bounds__(threads) step_sums_kernel(const __grid_constant__ StepSumsTable table) {
+    begin_kernel();
     __shared__ bool last;
     if (blockIdx.x < table.mean_blocks) {
         constexpr int n = pack_size<float>;
@@ -117,7 +118,7 @@ struct JoinedStepSums {
                 grid_of(context, table.packs ? (table.mean_count + n - 1) / n : table.mean_count, resident);
         }
         launch_kernel(step_sums_kernel<block_threads>, filled.mean_blocks + static_cast<unsigned>(partials),
-                      block_threads, context.stream(), filled);
+                      block_threads, context, filled);
     }
 
     StepSumsTable table{};

@@ -69,6 +69,7 @@ struct SquarePlace {
 template <class L, class R, class Finish>
 __global__ void __launch_bounds__(TiledProduct::threads)
     tiled_product_kernel(const L* left, const R* right, ProductLayout p, std::int64_t pieces, Finish finish) {
+    begin_kernel();
     constexpr int side = TiledProduct::side, threads = TiledProduct::threads;
     // [across][along] and [along][across]; one extra element per row avoids bank conflicts.
     __shared__ float l[side][side + 1], r[side][side + 1];
@@ -144,12 +145,12 @@ void TiledProduct::run(const CudaContext& context, const L* left, const R* right
     constexpr std::int64_t max_blocks = 1 << 20;
     const auto grid = static_cast<unsigned>(std::min(squares() * pieces_, max_blocks));
     if (pieces_ == 1) {
-        launch_kernel(tiled_product_kernel<L, R, FinishSum<Finish>>, grid, threads, context.stream(), left, right,
-                      layout_, pieces_, FinishSum<Finish>{finish});
+        launch_kernel(tiled_product_kernel<L, R, FinishSum<Finish>>, grid, threads, context, left, right, layout_,
+                      pieces_, FinishSum<Finish>{finish});
         return;
     }
     auto* const sums = reinterpret_cast<float*>(scratch);
-    launch_kernel(tiled_product_kernel<L, R, KeepPiece>, grid, threads, context.stream(), left, right, layout_, pieces_,
+    launch_kernel(tiled_product_kernel<L, R, KeepPiece>, grid, threads, context, left, right, layout_, pieces_,
                   KeepPiece{sums, layout_.rows, layout_.columns});
     const std::int64_t count = layout_.rows * layout_.columns;
     launch(context, count, AddPieces<Finish>{sums, count, layout_.columns, pieces_, finish});
