@@ -140,7 +140,7 @@ def drawn_kill(source, kind):
     # The time of a save is the number of the checkpoint, that of a start is from the environment's on.
     step = {"save": source.randrange(1, 9), "start": 0, "again": source.randrange(1, 15)}.get(kind, source.randrange(1, STEPS))
     delay = source.random() * (0.5 if kind == "start" else PAUSE / 1000)
-    fault = Fault(kind, [("kill", each) for each in killed], processes, hosts, policy, step, delay, [], again=source.random() / 2)
+    fault = Fault(kind, [("kill", each) for each in killed], processes, hosts, policy, step, delay, [], again=source.random() / 3)
     fault.restarts = [source.choice([each for each in (1, 2, 3, 4) if fault.replicas % each == 0])]
     return fault
 
@@ -418,16 +418,17 @@ class Trial:
 
         def wait_until_they_go_on(before):
             """Whether they have, `before` times already; false once the launcher has ended."""
-            return waited(lambda: went_on() > before or job.launcher.poll() is not None, 60) and went_on() > before
+            return waited(lambda: went_on() > before or job.launcher.poll() is not None, bound) and went_on() > before
 
         first = fault.parts[0][1]
         started = range(fault.processes) if fault.kind != "start" else [first]
-        waited(lambda: all(map(job.id_of, started)) and job.steps() >= (0 if saves else fault.step) or job.launcher.poll() is not None, 60)
+        bound = launcher.deadline + BOUND
+        waited(lambda: all(map(job.id_of, started)) and job.steps() >= (0 if saves else fault.step) or job.launcher.poll() is not None, bound)
         if not self.require(job.launcher.poll() is None and all(map(job.id_of, started)), f"the run has ended early: {job.output()}"):
             return
         if saves:
             living = {process: job.id_of(process) for process in started}
-            self.require(waited(lambda: not lives(living[0]), 20), "process 0 has written its checkpoint")
+            self.require(waited(lambda: not lives(living[0]), bound), "process 0 has written its checkpoint")
             killed.append(0)
             del living[0]
         else:
@@ -445,15 +446,17 @@ class Trial:
                 again = time.time()
                 if len(killed) == 2 and wait_until_they_go_on(1):
                     self.gone_on.append(time.time() - again)
-        status = job.finish(60)
+        status = job.finish(bound)
         self.launcher_end = time.time() - began
         self.hangs = status is None
         said = job.output()
         living = {process: job.id_of(process) for process in range(fault.processes) if process not in killed}
         self.require(not any(map(lives, living.values())), f"mpirun has ended, and some of the processes {living} have not")
         self.left = clear()
-        may_end_by, self.survived = ends_of(fault, killed), status == 0
-        if not self.require(status in (0, 75) and self.survived in may_end_by, f"mpirun has the status {status}: {said}"):
+        # Where nobody is left, the status is 0 too.
+        may_end_by, self.survived = ends_of(fault, killed), status == 0 and bool(living)
+        as_promised = status in (0, 75) and self.survived in may_end_by if living else status is not None
+        if not self.require(as_promised, f"mpirun has the status {status}: {said}"):
             return
         self.require_checkpoints(job)
         if self.survived:
@@ -472,7 +475,7 @@ class Trial:
             found.append(re.fullmatch(rf"process {process} {why}, in the agreement of the processes that are left\n", text))
             self.require(found[-1] or "which has ended by itself" in text, f"process {process} says: {text}")
             self.require(text in said, f"not in the output of mpirun: {text}")
-        self.require(any(found), f"no process says why it cannot go on: {said}")
+        self.require(any(found) or not living, f"no process says why it cannot go on: {said}")
 
     def job_of_fault(self, saves=0):
         fault, launcher = self.fault, self.launcher
@@ -670,8 +673,9 @@ def work(options):
             parts = [("kill", 1), ("kill", 0), ("kill", 3), ("cut", -1), ("stop", 3)]
             faults += [(fault, tolerant) for fault in named(source, parts, restarts=[2])]
     elif options.survive:
-        new, tolerant = Launcher(options.openmpi5, deadline=20), Launcher(options.openmpi5, survives=True, deadline=20)
-        references[tolerant] = References(options, new)
+        # None of these kills is noticed by a deadline, which counts the start of MPI too.
+        tolerant = Launcher(options.openmpi5, survives=True, deadline=2 * PATIENCE)
+        references[tolerant] = References(options, Launcher(options.openmpi5))
         kinds = [options.kind] if options.kind else list(KILLS)
         faults = [(drawn_kill(source, kinds[number % len(kinds)]), tolerant) for number in range(options.count)]
     else:

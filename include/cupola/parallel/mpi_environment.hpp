@@ -227,10 +227,16 @@ private:
             functions_.revoke(communicator_);
         }
         const int status = functions_.agree(communicator_, &ended);
+        const bool all = status == MPI_SUCCESS && ended != 0;
+        if (all) {
+            // A process that left now would be lost to those that have not heard of this agreement yet. One that comes to the next
+            // has heard of it, and whether another one is lost there does not matter any more.
+            int heard = 1;
+            static_cast<void>(functions_.agree(communicator_, &heard));
+        }
         watchdog_->end();
-        if (status != MPI_SUCCESS && !impl::MpiFaultTolerance::is_loss(status))
-            impl::check_mpi(status, "MPIX_Comm_agree");
-        return status == MPI_SUCCESS && ended != 0;
+        if (!impl::MpiFaultTolerance::is_loss(status)) impl::check_mpi(status, "MPIX_Comm_agree");
+        return all;
     }
 
     /// Makes the communicator that of the processes that are left, or ends this process.
