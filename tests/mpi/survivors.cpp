@@ -7,6 +7,7 @@
 //
 //   kill    kill -9 before it computes the step        write   kill -9 of process 0 while it writes the checkpoint of that step
 //   stop    SIGSTOP before it computes the step        error   an error while it computes the step
+//   crash   SIGSEGV before it computes the step        exit    exit(1) after the step
 //   leave   an error after its last step, STEP, which   end     kill -9 after its last step, before the others have ended
 //           the others do not hear of
 //   folder  the process's file is to be written to a folder that does not exist, from step 0
@@ -86,6 +87,7 @@ public:
         for (const ReplicaReport& each : report.replicas) losses.push_back(each.total);
         const auto [place, added] = of_step_.try_emplace(report.step, losses);
         require<DataError>(added || place->second == losses, "step ", report.step, " has other losses than before");
+        if (fails("exit", report.step)) std::exit(1);
         if (fails("write", report.step + 1)) step_to_be_written = report.step + 1;
     }
     [[nodiscard]] std::vector<double> all() const {
@@ -124,6 +126,7 @@ int run(const std::string& folder, std::int64_t steps) {
             processes::options_of({.unequal = true}, averaging, processes::AnyStatistics{3}));
         const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
             if (fails("kill", step)) std::raise(SIGKILL);
+            if (fails("crash", step)) std::raise(SIGSEGV);
             if (fails("stop", step)) std::raise(SIGSTOP);
             if (fails("error", step)) throw DataError("file 7 is damaged");
             return data(step, replica, context);
