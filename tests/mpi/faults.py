@@ -823,11 +823,11 @@ def page(measured):
     return lines
 
 
-def report(options, results):
+def report(options, computer, results):
     """Prints the table of these results; with --save, writes it to the page beside the other one."""
     kind = f"--kind {options.kind} " if options.kind else ""
     command = f"{'--survive ' if options.survive else ''}{kind}--seed {options.seed} --count {options.count} --jobs {options.jobs} --save"
-    mine = {"survivors" if options.survive else "faults": {"command": command, "machine": machine.describe(), "faults": results}}
+    mine = {"survivors" if options.survive else "faults": {"command": command, "machine": computer, "faults": results}}
     print("\n".join(page(mine)))
     if options.save:
         path = machine.MEASUREMENTS / "faults.json"
@@ -860,6 +860,7 @@ def main():
     if options.part is not None:
         work(options)
         return
+    computer = machine.describe()
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder) / str(part) for part in range(options.jobs)]
         command = [str(HERE / "hosts"), sys.executable, __file__, *sys.argv[1:]]
@@ -877,7 +878,7 @@ def main():
             sys.exit(77 if 77 in statuses else 1)
         results = sorted((each for path in paths for each in json.loads(path.read_text())), key=lambda each: each["number"])
     if not options.named:
-        report(options, results)
+        report(options, computer, results)
     failed = sum(bool(each["problems"]) for each in results)
     print(f"{len(results)} faults, {failed} not as promised")
     sys.exit(failed > 0)
