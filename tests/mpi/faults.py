@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings of several processes, on one host or on two, with faults of all kinds: no job hangs, each process says what it has
-waited for, no checkpoint is lost, and the run that goes on ends with the bits of one that had no fault. tests/mpi/faults starts it."""
+waited for, no checkpoint is lost, and the run that goes on ends with the bits of one that had no fault. With --survive, kills under
+`mpirun --with-ft ulfm`, after which the processes that are left go on by themselves. tests/mpi/faults starts it."""
 
 import argparse
 import dataclasses
@@ -41,6 +42,15 @@ KINDS = {
     "full": "the disk of the run's folder is full",
     "damage": "`kill -9`, and the newest checkpoint is damaged",
 }
+# With --survive.
+KILLS = {
+    "kill": "of a process other than 0",
+    "kill-0": "of process 0, which writes the checkpoints",
+    "save": "of process 0 inside the write of a checkpoint",
+    "start": "of a process while the training begins",
+    "again": "of a process, and of another one after the others have gone on",
+    "both": "of two processes at once",
+}
 SIGNALS = {
     "kill": signal.SIGKILL,
     "kill-0": signal.SIGKILL,
@@ -52,7 +62,8 @@ SIGNALS = {
 
 @dataclasses.dataclass
 class Fault:
-    """What happens to a run. `parts` are kinds, each with a process, or -1; `restarts` are the P of runs that go on."""
+    """What happens to a run. `parts` are kinds, each with a process, or -1; `restarts` are the P of runs that are started afterwards;
+    `again` are the seconds between the moment when the others have gone on and a second kill."""
 
     kind: str
     parts: list
@@ -62,11 +73,19 @@ class Fault:
     step: int
     delay: float
     restarts: list
+    again: float = 0
+
+    @property
+    def replicas(self):
+        return 4 if 4 % self.processes == 0 else self.processes
+
+    def host_of(self, process):
+        return process // -(-self.processes // self.hosts)
 
     def __str__(self):
         parts = " and ".join(part if process < 0 else f"{part} {process}" for part, process in self.parts)
         return (
-            f"{parts or 'no fault'}: P = {self.processes}, {self.policy}, {self.hosts} host{'s' * (self.hosts > 1)}, "
+            f"{self.kind + ': ' if self.kind in KILLS else ''}{parts or 'no fault'}: P = {self.processes}, {self.policy}, {self.hosts} host{'s' * (self.hosts > 1)}, "
             f"step {self.step} + {self.delay * 1000:.0f} ms, then P = {', '.join(map(str, self.restarts))}"
         )
 
@@ -111,6 +130,43 @@ def two(source, processes, hosts):
     return parts + [(source.choice(["kill", "stop"]), second)]
 
 
+def drawn_kill(source, kind):
+    """One of KILLS, at a random time."""
+    processes = source.choice([3, 4] if kind == "both" else [2, 3, 4])
+    hosts = source.choice([1, 2])
+    any_two = source.sample(range(processes), 2)
+    killed = {"kill": [source.randrange(1, processes)], "kill-0": [0], "save": [0], "start": any_two[:1]}.get(kind, any_two)
+    policy = source.choice(["messages"] if hosts == 2 else ["shared", "messages"])
+    # The time of a save is the number of the checkpoint, that of a start is from the environment's on.
+    step = {"save": source.randrange(1, 9), "start": 0, "again": source.randrange(1, 15)}.get(kind, source.randrange(1, STEPS))
+    delay = source.random() * (0.5 if kind == "start" else PAUSE / 1000)
+    fault = Fault(kind, [("kill", each) for each in killed], processes, hosts, policy, step, delay, [], again=source.random() / 3)
+    fault.restarts = [source.choice([each for each in (1, 2, 3, 4) if fault.replicas % each == 0])]
+    return fault
+
+
+def may_go_on(fault, before, killed):
+    """Whether docs/how-to/processes.md promises that the others go on when these are killed at once."""
+    left = before - killed
+    majority = 2 * len(left) > len(before) or (2 * len(left) == len(before) and min(before) in left)
+    return majority and all(any(fault.host_of(other) == fault.host_of(each) for other in left) for each in killed)
+
+
+def ends_of(fault, killed):
+    """The ends that are right, True for going on: two kills may be noticed as one loss, or as two."""
+    everyone, orders = set(range(fault.processes)), [[{each} for each in killed]]
+    if fault.kind == "both":
+        orders += [[set(killed)], [{each} for each in reversed(killed)]]
+    ends = set()
+    for losses in orders:
+        left, goes_on = set(everyone), True
+        for lost in losses:
+            goes_on = goes_on and may_go_on(fault, left, lost)
+            left -= lost
+        ends.add(goes_on)
+    return ends
+
+
 class Launcher:
     """An mpirun: that of the system, or one of version 5 in a folder, without or with fault tolerance."""
 
@@ -129,7 +185,7 @@ class Launcher:
         if not self.folder:
             parameters |= {"oob_tcp_keepalive_time": "1", "oob_tcp_keepalive_intvl": "1", "oob_tcp_keepalive_probes": "3"}
         kind = "--prtemca" if self.folder else "--mca"
-        where = ",".join(f"{host}:{processes // hosts}" for host in ["nodea", "nodeb"][:hosts])
+        where = ",".join(f"{host}:{-(-processes // hosts)}" for host in ["nodea", "nodeb"][:hosts])
         return [
             str(pathlib.Path(self.folder) / "bin" / "mpirun") if self.folder else "mpirun",
             *(word for name, value in parameters.items() for word in (kind, name, value)),
@@ -142,7 +198,7 @@ class Launcher:
 class Job:
     """A running job, whose first host is nodea."""
 
-    def __init__(self, launcher, program, folder, processes, hosts, policy, deadline=PATIENCE, saves=0, options=()):
+    def __init__(self, launcher, program, folder, processes, hosts, policy, deadline=PATIENCE, saves=0, replicas=4, options=()):
         self.folder = folder
         self.ids = folder.parent / (folder.name + ".ids")
         shutil.rmtree(self.ids, ignore_errors=True)
@@ -158,7 +214,7 @@ class Job:
         environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = environment["OMPI_MCA_btl_sm_single_copy_mechanism"] = "none"
         for part in ("btl_vader", "btl_sm", "osc_sm"):
             environment[f"OMPI_MCA_{part}_backing_directory"] = str(temporary)
-        arguments = [program, str(folder), policy, str(STEPS), str(PAUSE), str(deadline)]
+        arguments = [program, str(folder), policy, str(STEPS), str(PAUSE), str(deadline), str(replicas)]
         if saves:
             arguments = ["env", f"FAULT_IN_SAVE={saves}", *arguments]
         self.log = pathlib.Path(f"{folder}.output")
@@ -172,7 +228,11 @@ class Job:
             )
 
     def id_of(self, process):
-        return int((self.ids / f"{process}.pid").read_text())
+        """Of a process of the job, in the system; 0 if it is not known yet."""
+        try:
+            return int((self.ids / f"{process}.pid").read_text() or 0)
+        except FileNotFoundError:
+            return 0
 
     def output(self):
         return self.log.read_text(errors="replace")
@@ -284,13 +344,13 @@ class References:
     def __init__(self, options, launcher):
         self.options, self.launcher, self.made = options, launcher, {}
 
-    def __call__(self, policy, processes, hosts):
+    def __call__(self, policy, processes, hosts, replicas):
         # All runs that average rows have the bits of one process.
-        key = (policy, processes, hosts) if policy == "sums" else ("shared", 1, 1)
+        key = (*((policy, processes, hosts) if policy == "sums" else ("shared", 1, 1)), replicas)
         if key not in self.made:
             folder = FOLDER / f"reference-{self.launcher.name}-{'-'.join(map(str, key))}"
             folder.mkdir()
-            job = Job(self.launcher, self.options.program, folder, key[1], key[2], key[0])
+            job = Job(self.launcher, self.options.program, folder, key[1], key[2], key[0], replicas=replicas)
             if job.finish(60) != 0:
                 sys.exit(f"error: a run without a fault has failed: {job.output()}")
             self.made[key] = folder / f"model-{STEPS}.safetensors"
@@ -305,6 +365,8 @@ class Trial:
         self.folder = FOLDER / f"run{number}"
         # Seconds after the fault: of each file, of the end of each process that lived, of the launcher's end.
         self.files, self.exits, self.launcher_end = [], [], None
+        # Until the others have gone on, and whether they did.
+        self.gone_on, self.survived = [], False
         self.problems, self.left, self.exact = [], [], 0
         self.hangs = self.lost = False
 
@@ -321,10 +383,12 @@ class Trial:
             if self.fault.kind == "none":
                 self.run_whole()
                 return self
-            if self.fault.kind == "kill" and self.launcher.survives:
+            if self.fault.kind in KILLS and self.launcher.survives:
                 self.survive()
-                return self
-            self.fail()
+                if self.survived:
+                    return self
+            else:
+                self.fail()
             mend()
             for processes in self.fault.restarts if not self.problems else []:
                 self.go_on(processes)
@@ -335,32 +399,102 @@ class Trial:
         return self
 
     def survive(self):
-        """The processes that are left end with the bits of a run without a fault."""
-        fault = self.fault
-        deadline = self.launcher.deadline
-        job = Job(self.launcher, self.options.program, self.folder, fault.processes, fault.hosts, fault.policy, deadline)
-        waited(lambda: job.steps() >= fault.step or job.launcher.poll() is not None, 60)
-        if not self.require(job.launcher.poll() is None and job.steps() > 0, f"the run has ended early: {job.output()}"):
+        """The processes that are left go on, and end with the bits of a run without a fault; or they end, where they must."""
+        fault, launcher = self.fault, self.launcher
+        saves = fault.step if fault.kind == "save" else 0
+        job = self.job_of_fault(saves)
+        killed, living = [], {}
+
+        def kill(process):
+            try:
+                os.kill(living[process], signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            killed.append(process)
+            del living[process]
+
+        def went_on():
+            return job.output().count(" processes go on from step ") + job.output().count(" process goes on from step ")
+
+        def wait_until_they_go_on(before):
+            """Whether they have, `before` times already; false once the launcher has ended."""
+            return waited(lambda: went_on() > before or job.launcher.poll() is not None, bound) and went_on() > before
+
+        first = fault.parts[0][1]
+        started = range(fault.processes) if fault.kind != "start" else [first]
+        bound = launcher.deadline + BOUND
+        waited(lambda: all(map(job.id_of, started)) and job.steps() >= (0 if saves else fault.step) or job.launcher.poll() is not None, bound)
+        if not self.require(job.launcher.poll() is None and all(map(job.id_of, started)), f"the run has ended early: {job.output()}"):
             return
-        killed = fault.parts[0][1]
-        time.sleep(fault.delay)
+        if saves:
+            living = {process: job.id_of(process) for process in started}
+            self.require(waited(lambda: not lives(living[0]), bound), "process 0 has written its checkpoint")
+            killed.append(0)
+            del living[0]
+        else:
+            time.sleep(fault.delay)
+            living = {process: job.id_of(process) for process in range(fault.processes) if job.id_of(process)}
+            kill(first)
         began = time.time()
-        os.kill(job.id_of(killed), signal.SIGKILL)
-        status = job.finish(60)
+        if fault.kind == "both":
+            kill(fault.parts[1][1])
+        if wait_until_they_go_on(0):
+            self.gone_on.append(time.time() - began)
+            if fault.kind == "again":
+                time.sleep(fault.again)
+                kill(fault.parts[1][1])
+                again = time.time()
+                if len(killed) == 2 and wait_until_they_go_on(1):
+                    self.gone_on.append(time.time() - again)
+        status = job.finish(bound)
         self.launcher_end = time.time() - began
         self.hangs = status is None
         said = job.output()
+        living = {process: job.id_of(process) for process in range(fault.processes) if process not in killed}
+        self.require(not any(map(lives, living.values())), f"mpirun has ended, and some of the processes {living} have not")
         self.left = clear()
-        line = f"process {killed} was killed, of {fault.processes}: {fault.processes - 1} processes go on from step "
-        self.require(line in said, f"the others have not gone on: {said}")
-        if self.require(status == 0, f"mpirun has the status {status}: {said}"):
+        # Where nobody is left, the status is 0 too.
+        may_end_by, self.survived = ends_of(fault, killed), status == 0 and bool(living)
+        as_promised = status in (0, 75) and self.survived in may_end_by if living else status is not None
+        if not self.require(as_promised, f"mpirun has the status {status}: {said}"):
+            return
+        self.require_checkpoints(job)
+        if self.survived:
+            self.require(self.gone_on, f"the others have not said that they go on: {said}")
             self.require_bits(self.folder, fault.processes, fault.hosts)
+            return
+        # All of them say why, each in its file too; one that is late has noticed the end of another one.
+        why = rf"cannot go on: (of \d processes [\d, ]+ are not there any more: .*|it is not known that [\d, ]+ of \d were killed: .*)"
+        found = []
+        for process in living:
+            file = self.folder / f"process-{process}.fault"
+            if not self.require(file.exists(), f"process {process} has no file: {said}"):
+                continue
+            self.files.append(file.stat().st_mtime - began)
+            text = file.read_text()
+            found.append(re.fullmatch(rf"process {process} {why}, in the agreement of the processes that are left\n", text))
+            self.require(found[-1] or "which has ended by itself" in text, f"process {process} says: {text}")
+            self.require(text in said, f"not in the output of mpirun: {text}")
+        self.require(any(found) or not living, f"no process says why it cannot go on: {said}")
+
+    def job_of_fault(self, saves=0):
+        fault, launcher = self.fault, self.launcher
+        return Job(
+            launcher,
+            self.options.program,
+            self.folder,
+            fault.processes,
+            fault.hosts,
+            fault.policy,
+            launcher.deadline,
+            saves,
+            fault.replicas,
+        )
 
     def fail(self):
         fault = self.fault
         saves = fault.step if fault.kind == "save" else 0
-        deadline = self.launcher.deadline
-        job = Job(self.launcher, self.options.program, self.folder, fault.processes, fault.hosts, fault.policy, deadline, saves)
+        job = self.job_of_fault(saves)
         waited(lambda: job.steps() >= (1 if saves else fault.step) or job.launcher.poll() is not None, 60)
         if not self.require(job.launcher.poll() is None and job.steps() > 0, f"the run has ended early: {job.output()}"):
             return
@@ -449,7 +583,7 @@ class Trial:
         """A run without a fault."""
         fault = self.fault
         began = time.time()
-        job = Job(self.launcher, self.options.program, self.folder, fault.processes, fault.hosts, fault.policy)
+        job = Job(self.launcher, self.options.program, self.folder, fault.processes, fault.hosts, fault.policy, replicas=fault.replicas)
         status = job.finish(60)
         self.launcher_end = time.time() - began
         self.hangs = status is None
@@ -457,7 +591,7 @@ class Trial:
             self.require_bits(self.folder, fault.processes, fault.hosts)
 
     def require_bits(self, folder, processes, hosts):
-        reference = self.references(self.fault.policy, processes, hosts)
+        reference = self.references(self.fault.policy, processes, hosts, self.fault.replicas)
         same = filecmp.cmp(folder / f"model-{STEPS}.safetensors", reference, shallow=False)
         self.require(same, f"{processes} processes have other bits than a run without a fault")
 
@@ -472,7 +606,7 @@ class Trial:
             damage(folder / f"model-{expected}.safetensors", fault.delay)
             expected = found[-2]
         hosts = fault.hosts if fault.policy == "sums" else 1
-        job = Job(self.launcher, self.options.program, folder, processes, hosts, fault.policy)
+        job = Job(self.launcher, self.options.program, folder, processes, hosts, fault.policy, replicas=fault.replicas)
         status = job.finish(60)
         said = job.output()
         self.hangs = self.hangs or status is None
@@ -496,7 +630,8 @@ def tried(options, launcher, references, fault, number):
     ends = f"; processes left by {max(trial.exits):.2f} s" if trial.exits else ""
     end = "" if trial.launcher_end is None else f"; mpirun by {trial.launcher_end:.2f} s"
     left = f"; left behind: {' '.join(trial.left)}" if trial.left else ""
-    print(f"{number}: Open MPI {launcher.name}: {fault}: {files}{ends}{end}{left}", flush=True)
+    gone_on = f"; gone on after {', '.join(f'{each:.2f}' for each in trial.gone_on)} s" if trial.gone_on else ""
+    print(f"{number}: Open MPI {launcher.name}: {fault}: {files}{ends}{gone_on}{end}{left}", flush=True)
     for problem in trial.problems:
         print(f"error: {fault}: {problem}", flush=True)
     return trial
@@ -537,6 +672,12 @@ def work(options):
             faults += [(fault, new) for fault in named(source, restarts=[2])]
             parts = [("kill", 1), ("kill", 0), ("kill", 3), ("cut", -1), ("stop", 3)]
             faults += [(fault, tolerant) for fault in named(source, parts, restarts=[2])]
+    elif options.survive:
+        # None of these kills is noticed by a deadline, which counts the start of MPI too.
+        tolerant = Launcher(options.openmpi5, survives=True, deadline=2 * PATIENCE)
+        references[tolerant] = References(options, Launcher(options.openmpi5))
+        kinds = [options.kind] if options.kind else list(KILLS)
+        faults = [(drawn_kill(source, kinds[number % len(kinds)]), tolerant) for number in range(options.count)]
     else:
         kinds = [options.kind] if options.kind else list(KINDS)
         faults = [(drawn(source, kinds[number % len(kinds)]), old) for number in range(options.count)]
@@ -556,6 +697,8 @@ def work(options):
                 "files": [round(each, 3) for each in sorted(trial.files)],
                 "files_that_name_exactly_the_failed": trial.exact,
                 "processes_left_by": round(max(trial.exits), 3) if trial.exits else None,
+                "gone_on_after": [round(each, 3) for each in trial.gone_on],
+                "survived": trial.survived,
                 "launcher_ended_by": None if trial.launcher_end is None else round(trial.launcher_end, 3),
                 "left_behind": trial.left,
                 "hangs": trial.hangs,
@@ -566,13 +709,20 @@ def work(options):
         pathlib.Path(options.results).write_text(json.dumps(results))
 
 
-def page(options, results):
-    """The rows of the table, and the page."""
-    rows = []
+def ended_by(results):
+    ends = [each["launcher_ended_by"] for each in results if each["launcher_ended_by"] is not None]
+    return f"{max(ends):.1f}" if ends else ""
+
+
+def median_and_largest(seconds):
+    return [f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}"] if seconds else ["", ""]
+
+
+def section_of_faults(measured):
+    rows, results = [], measured["faults"]
     for kind, title in KINDS.items():
         of_kind = [each for each in results if each["kind"] == kind]
-        files = sorted(seconds for each in of_kind for seconds in each["files"])
-        ends = [each["launcher_ended_by"] for each in of_kind if each["launcher_ended_by"] is not None]
+        files = [seconds for each in of_kind for seconds in each["files"]]
         rows.append(
             [
                 title,
@@ -580,19 +730,15 @@ def page(options, results):
                 sum(each["hangs"] for each in of_kind),
                 sum(each["lost_checkpoint"] for each in of_kind),
                 len(files),
-                f"{statistics.median(files):.2f}" if files else "",
-                f"{files[-1]:.2f}" if files else "",
-                f"{max(ends):.1f}" if ends else "",
+                *median_and_largest(files),
+                ended_by(of_kind),
                 sum(bool(each["problems"]) for each in of_kind),
             ]
         )
     files = sum(len(each["files"]) for each in results)
     exact = sum(each["files_that_name_exactly_the_failed"] for each in results)
-    computer = machine.describe()
-    text = [
-        "# Faults of processes",
-        "",
-        f"Written by `tests/mpi/faults --seed {options.seed} --count {options.count} --jobs {options.jobs} --save`.",
+    return [
+        f"Written by `tests/mpi/faults {measured['command']}`.",
         "",
         f"A training of four replicas in 1, 2 or 4 processes of Open MPI 4.1, on one host or on two (network namespaces of one "
         f"machine), with a checkpoint after every third of its {STEPS} steps and a deadline of {DEADLINE} s, has a fault at a random "
@@ -612,13 +758,82 @@ def page(options, results):
         "`mpirun` is started with the options of [From one process to many](../how-to/processes.md). After a cut it leaves its "
         "daemon `orted` on the other host behind.",
         "",
-        *machine.lines(computer),
+        *machine.lines(measured["machine"]),
         "",
     ]
+
+
+def section_of_survivors(measured):
+    rows = []
+    for kind, title in KILLS.items():
+        of_kind = [each for each in measured["faults"] if each["kind"] == kind]
+        right = [each for each in of_kind if not each["problems"]]
+        rows.append(
+            [
+                title,
+                len(of_kind),
+                sum(each["survived"] for each in right),
+                sum(not each["survived"] for each in right),
+                sum(each["hangs"] for each in of_kind),
+                sum(each["lost_checkpoint"] for each in of_kind),
+                *median_and_largest([seconds for each in of_kind for seconds in each["gone_on_after"]]),
+                ended_by(of_kind),
+                sum(bool(each["problems"]) for each in of_kind),
+            ]
+        )
+    return [
+        "## Processes that survive",
+        "",
+        f"Written by `tests/mpi/faults {measured['command']}`.",
+        "",
+        f"The same training in 2, 3 or 4 processes, of three replicas where four cannot be divided, by `MpiConcatMean` and under `mpirun --with-ft "
+        "ulfm` of Open MPI 5.0: at a random moment a random process is killed by `kill -9`. By the rules of [From one process to "
+        "many](../how-to/processes.md#going-on-without-a-process-that-was-killed) the others go on, and the run must end by itself with "
+        "the bits of a run without a fault; or they are too few, or none is left on the host of the killed one: then each must say so, in "
+        "its file too, and end with the status 75, the newest checkpoint must be that of the log, and the run that is started again must "
+        "end with the same bits.",
+        "",
+        *machine.table(
+            [
+                "`kill -9`",
+                "count",
+                "went on",
+                "ended by the rules",
+                "hangs",
+                "lost checkpoints",
+                "median s until they go on",
+                "largest",
+                "`mpirun` ended by, s",
+                "failures",
+            ],
+            rows,
+        ),
+        "",
+        *machine.lines(measured["machine"]),
+        "",
+    ]
+
+
+def page(measured):
+    """`measured` is what faults.json has: one or both of "faults" and "survivors"."""
+    lines = ["# Faults of processes", ""]
+    for name, section in (("faults", section_of_faults), ("survivors", section_of_survivors)):
+        if name in measured:
+            lines += section(measured[name])
+    return lines
+
+
+def report(options, computer, results):
+    """Prints the table of these results; with --save, writes it to the page beside the other one."""
+    kind = f"--kind {options.kind} " if options.kind else ""
+    command = f"{'--survive ' if options.survive else ''}{kind}--seed {options.seed} --count {options.count} --jobs {options.jobs} --save"
+    mine = {"survivors" if options.survive else "faults": {"command": command, "machine": computer, "faults": results}}
+    print("\n".join(page(mine)))
     if options.save:
-        (machine.MEASUREMENTS / "faults.md").write_text("\n".join(text))
-        (machine.MEASUREMENTS / "faults.json").write_text(json.dumps({"machine": computer, "faults": results}, indent=1) + "\n")
-    return text
+        path = machine.MEASUREMENTS / "faults.json"
+        measured = (json.loads(path.read_text()) if path.exists() else {}) | mine
+        path.write_text(json.dumps(measured, indent=1) + "\n")
+        (machine.MEASUREMENTS / "faults.md").write_text("\n".join(page(measured)))
 
 
 def main():
@@ -626,20 +841,26 @@ def main():
     parser.add_argument("program", help="mpi_faulty_run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=12)
-    parser.add_argument("--kind", choices=list(KINDS), help="only faults of this kind")
+    parser.add_argument("--kind", choices=list(dict.fromkeys([*KINDS, *KILLS])), help="only faults of this kind")
+    parser.add_argument("--survive", action="store_true", help="kills, after which the others go on")
     parser.add_argument("--named", action="store_true", help="2 + 2 processes on two hosts: no fault, and a cut, a stop and kills")
-    parser.add_argument("--openmpi5", help="the folder of Open MPI 5.0, for --named")
+    parser.add_argument("--openmpi5", help="the folder of Open MPI 5.0, for --named and --survive")
     parser.add_argument("--margin", type=float, default=5, help="seconds that a busy machine may add to the deadline and 1 s")
     parser.add_argument("--jobs", type=int, default=3, help="faults at the same time")
     parser.add_argument("--save", action="store_true", help="write docs/measurements/faults.md")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--results", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.survive and (options.named or not options.openmpi5):
+        parser.error("--survive needs --openmpi5, and is not for --named")
+    if options.kind and not options.named and options.kind not in (KILLS if options.survive else KINDS):
+        parser.error(f"--kind {options.kind} is {'not ' if options.survive else ''}for --survive")
     # So that what was begun is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if options.part is not None:
         work(options)
         return
+    computer = machine.describe()
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder) / str(part) for part in range(options.jobs)]
         command = [str(HERE / "hosts"), sys.executable, __file__, *sys.argv[1:]]
@@ -657,7 +878,7 @@ def main():
             sys.exit(77 if 77 in statuses else 1)
         results = sorted((each for path in paths for each in json.loads(path.read_text())), key=lambda each: each["number"])
     if not options.named:
-        print("\n".join(page(options, results)))
+        report(options, computer, results)
     failed = sum(bool(each["problems"]) for each in results)
     print(f"{len(results)} faults, {failed} not as promised")
     sys.exit(failed > 0)

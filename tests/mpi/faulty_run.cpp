@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: mpirun -n P mpi_faulty_run FOLDER POLICY STEPS PAUSE DEADLINE
+// Usage: mpirun -n P mpi_faulty_run FOLDER POLICY STEPS PAUSE DEADLINE REPLICAS
 //
-// A TrainingRun of four replicas with a checkpoint after every third step, for tests that stop it: POLICY is `shared`
+// A TrainingRun of REPLICAS replicas with a checkpoint after every third step, for tests that stop it: POLICY is `shared`
 // (MpiConcatMean in common memory), `messages` (MpiConcatMean without) or `sums` (MpiAllReduce). It resumes from what is in
 // FOLDER, waits PAUSE milliseconds per step, and writes the id of each process to `<number>.pid` of FOLDER.ids. Process 0
 // prints "bits" and a hash of the state at the end. Environment:
@@ -46,7 +46,6 @@ extern "C" int fsync(int file) {
 
 namespace {
 
-constexpr int replicas = 4;
 constexpr std::int64_t batch_size = 4, features = 16, samples = 64;
 
 struct SmallNet : Sequential<Input<4, 4, 1>, Conv2d<8, 3>, BatchNorm2d<>, ReLU, Flatten, Linear<16>, ReLU, Dropout<0.5>,
@@ -80,6 +79,7 @@ struct Arguments {
     std::string folder, policy;
     std::int64_t steps = 0, pause = 0;
     double deadline = 0;
+    int replicas = 0;
 };
 
 /// A pause between two steps.
@@ -101,7 +101,7 @@ int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& 
                      .checkpoint_every = 3,
                      .keep_checkpoints = 3});
     DataParallel<SmallNet, CrossEntropy<4>, Sgd, Averaging, Host, Pooled> training(
-        {.replicas = replicas,
+        {.replicas = arguments.replicas,
          .batch_size = batch_size,
          .other_batch_sizes = {batch_size - 1},
          .seed = 5,
@@ -146,8 +146,9 @@ int with_policy(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
     try {
-        require(argc == 6, "the arguments are FOLDER POLICY STEPS PAUSE DEADLINE");
-        return with_policy({argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]), std::atof(argv[5])});
+        require(argc == 7, "the arguments are FOLDER POLICY STEPS PAUSE DEADLINE REPLICAS");
+        return with_policy(
+            {argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]), std::atof(argv[5]), std::atoi(argv[6])});
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

@@ -7,15 +7,19 @@
 //
 //   kill    kill -9 before it computes the step        write   kill -9 of process 0 while it writes the checkpoint of that step
 //   stop    SIGSTOP before it computes the step        error   an error while it computes the step
+//   crash   SIGSEGV before it computes the step        exit    exit(1) after the step
 //   leave   an error after its last step, STEP, which   end     kill -9 after its last step, before the others have ended
 //           the others do not hear of
 //   folder  the process's file is to be written to a folder that does not exist, from step 0
+//   late    the process hears of the end of the run, after step STEP, 1 s later than the others; if one of them has left by then,
+//           it hears of a loss instead, as happens between machines
 //
 // tests/mpi/run starts it.
 //
 // Covers: cupola/parallel/mpi_environment.hpp, cupola/parallel/impl/mpi_calls.hpp
 #include <cupola/parallel/mpi_environment.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <csignal>
@@ -29,8 +33,10 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,6 +57,9 @@ struct Fault {
 std::vector<Fault> faults;
 int number_at_start = 0;
 std::int64_t step_to_be_written = -1;
+bool hears_late = false;
+/// Of all processes at the start, in the system.
+std::vector<std::int64_t> ids;
 
 [[nodiscard]] Fault fault_of(std::string_view words) {
     Fault fault;
@@ -78,6 +87,7 @@ public:
         for (const ReplicaReport& each : report.replicas) losses.push_back(each.total);
         const auto [place, added] = of_step_.try_emplace(report.step, losses);
         require<DataError>(added || place->second == losses, "step ", report.step, " has other losses than before");
+        if (fails("exit", report.step)) std::exit(1);
         if (fails("write", report.step + 1)) step_to_be_written = report.step + 1;
     }
     [[nodiscard]] std::vector<double> all() const {
@@ -98,6 +108,9 @@ private:
 int run(const std::string& folder, std::int64_t steps) {
     MpiEnvironment mpi({.survives = true, .deadline_seconds = 4, .folder = folder});
     number_at_start = mpi.number();
+    ids.resize(static_cast<std::size_t>(mpi.count()));
+    const std::int64_t id = getpid();
+    MPI_Allgather(&id, 1, MPI_INT64_T, ids.data(), 1, MPI_INT64_T, MPI_COMM_WORLD);
     const processes::Batches data({.unequal = true});
     Losses losses;
     return mpi.survive([&] {
@@ -113,11 +126,13 @@ int run(const std::string& folder, std::int64_t steps) {
             processes::options_of({.unequal = true}, averaging, processes::AnyStatistics{3}));
         const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
             if (fails("kill", step)) std::raise(SIGKILL);
+            if (fails("crash", step)) std::raise(SIGSEGV);
             if (fails("stop", step)) std::raise(SIGSTOP);
             if (fails("error", step)) throw DataError("file 7 is damaged");
             return data(step, replica, context);
         };
         const int status = run.train(training, batches, NoTest{}, losses);
+        hears_late = fails("late", training.step());
         if (fails("end", training.step())) std::raise(SIGKILL);
         if (fails("leave", training.step())) throw DataError("the disk is full");
         if (mpi.number() == 0) {
@@ -146,6 +161,18 @@ extern "C" int fsync(int file) {
             std::raise(SIGKILL);
     }
     return static_cast<int>(syscall(SYS_fsync, file));
+}
+
+/// Found in place of Open MPI's, which it calls.
+extern "C" int MPIX_Comm_agree(MPI_Comm processes, int* bits) {
+    const auto agree = reinterpret_cast<int (*)(MPI_Comm, int*)>(dlsym(RTLD_NEXT, "MPIX_Comm_agree"));
+    std::vector<std::int64_t> others = ids;
+    std::erase_if(others, [](std::int64_t each) { return !impl::process_exists(each); });
+    const int status = agree(processes, bits);
+    if (!std::exchange(hears_late, false)) return status;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const bool one_has_left = !std::all_of(others.begin(), others.end(), impl::process_exists);
+    return one_has_left ? impl::MpiFaultTolerance::process_failed : status;
 }
 
 int main(int argc, char** argv) {

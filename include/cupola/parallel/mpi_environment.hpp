@@ -101,6 +101,7 @@ public:
     /// without it ends the job.
     ~MpiEnvironment() {
         if (survives() && std::uncaught_exceptions() > 0) *leaves() = 1;
+        leaves_at_exit() = nullptr;
         if (!finalizes_ || std::uncaught_exceptions() > 0 || impl::mpi_flag(MPI_Finalized) != 0) return;
         // After a loss the end of MPI may wait for the processes that do not exist any more (seen with Open MPI 5.0.11). All of
         // them have ended the run, and mpirun does not need it.
@@ -128,9 +129,10 @@ public:
 
     /// Calls `run()` and returns its result, an int, once all processes have ended it. If some are killed before, it is called
     /// again on all that are left, as often as that happens: `run` makes a training whose policy has this environment, and
-    /// resumes it from a checkpoint. Only after kill -9 or the like: ends this process, with a message and the status 75, if the
-    /// processes that are left are not more than half of those before, or half with process 0, and if a process that is not
-    /// reached may still exist. Rethrows any other exception of `run`. Without `survives`, it calls `run` once.
+    /// resumes it from a checkpoint. Only after a process was ended by a signal, such as that of kill -9: ends this process, with a
+    /// message and the status 75, if the processes that are left are not more than half of those before, or half with process 0,
+    /// and if a process that is not reached may still exist or has ended by itself, by an exception, a deadline or exit(). Rethrows
+    /// any other exception of `run`. Without `survives`, it calls `run` once.
     template <class Run>
     int survive(Run&& run) {
         for (;;) {
@@ -178,6 +180,11 @@ private:
         action.sa_handler = SIG_IGN;
         sigaction(SIGPIPE, &action, nullptr);
     }
+    /// What exit() sets to 1 while there is an environment that survives.
+    [[nodiscard]] static std::atomic<std::int32_t>*& leaves_at_exit() {
+        static constinit std::atomic<std::int32_t>* leaves = nullptr;
+        return leaves;
+    }
     /// Of this process.
     [[nodiscard]] std::atomic<std::int32_t>* leaves() const {
         return signs_.leaves(numbers_[static_cast<std::size_t>(number_)]);
@@ -212,6 +219,10 @@ private:
         if (near_.front() != number_) memory_ = impl::SharedMemory(address);
         signs_ = impl::LifeSigns(memory_.data(), count_);
         signs_.begin(number_);
+        leaves_at_exit() = leaves();
+        std::atexit([] {
+            if (leaves_at_exit() != nullptr) *leaves_at_exit() = 1;
+        });
         impl::check_mpi(MPI_Barrier(near), "MPI_Barrier");
         MPI_Comm_free(&near);
         watchdog_ = std::make_unique<impl::ExchangeWatchdog>(number_, count_, options.deadline_seconds, options.folder);
@@ -227,10 +238,16 @@ private:
             functions_.revoke(communicator_);
         }
         const int status = functions_.agree(communicator_, &ended);
+        const bool all = status == MPI_SUCCESS && ended != 0;
+        if (all) {
+            // A process that left now would be lost to those that have not heard of this agreement yet. One that comes to the next
+            // has heard of it, and whether another one is lost there does not matter any more.
+            int heard = 1;
+            static_cast<void>(functions_.agree(communicator_, &heard));
+        }
         watchdog_->end();
-        if (status != MPI_SUCCESS && !impl::MpiFaultTolerance::is_loss(status))
-            impl::check_mpi(status, "MPIX_Comm_agree");
-        return status == MPI_SUCCESS && ended != 0;
+        if (!impl::MpiFaultTolerance::is_loss(status)) impl::check_mpi(status, "MPIX_Comm_agree");
+        return all;
     }
 
     /// Makes the communicator that of the processes that are left, or ends this process.
