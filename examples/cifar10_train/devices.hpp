@@ -149,6 +149,7 @@ public:
     [[nodiscard]] int devices() const { return devices_; }
     [[nodiscard]] CudaOptions device_options() const {
         return {.tf32 = options_->tf32,
+                .tf32_convolutions = options_->tf32_convolutions,
                 .deterministic = options_->deterministic,
                 .plan_seconds = options_->plan_seconds,
                 .plan_choices = plans_.choices(),
@@ -173,7 +174,9 @@ public:
     /// The text of the line `replicas:`.
     [[nodiscard]] std::string description() const {
         return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", Cuda::gpu_name(), ", ",
-                    Cuda::library_version(), options_->tf32 ? ", TF32" : "",
+                    Cuda::library_version(), options_->tf32                ? ", TF32"
+                    : options_->tf32_convolutions ? ", TF32 in convolutions"
+                                                  : "",
                     options_->deterministic ? ", deterministic" : "", ")",
                     options_->process_count == 1 ? std::string()
                                                  : text(", in each of ", options_->process_count, " processes"));

@@ -181,6 +181,9 @@ struct Flags {
         });
         app.add_flag("--tf32", o.tf32, "Allow GPUs to round the factors of products in float to the 10 bits of TF32");
         check([this] { only_on("cuda", o.tf32, "--tf32"); });
+        app.add_flag("--tf32-convolutions", o.tf32_convolutions,
+                     "The same for convolutions alone, as PyTorch does by default");
+        check([this] { only_on("cuda", o.tf32_convolutions, "--tf32-convolutions"); });
         app.add_flag("--deterministic", o.deterministic, "Use only deterministic algorithms on GPUs");
         check([this] {
             only_on("cuda", o.deterministic, "--deterministic",

@@ -32,6 +32,7 @@ struct TrainOptions {
     std::string convolution;  // winograd if empty
     std::string bn_stats = "first";
     bool tf32 = false;
+    bool tf32_convolutions = false;
     bool deterministic = false;
     std::string plan_choices;
     double plan_seconds = 0.5;

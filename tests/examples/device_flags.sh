@@ -14,6 +14,7 @@ refuses '--device needs a value' --device
 # Flags of the other device.
 refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
+refuses '--tf32-convolutions is for --device cuda' --tf32-convolutions
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
 refuses '--devices-per-gpu is for --device cuda' --devices-per-gpu 2
 refuses '--devices-per-gpu is not for --averaging nccl: NCCL allows a GPU only one rank of a process' "${nccl[@]}" --devices-per-gpu 2
@@ -65,7 +66,7 @@ refuses '--plan-seconds: -1 is not a number of at least 0' "${cuda[@]}" --plan-s
 
 # The flags are valid; only the program lacks CUDA.
 if [ "$2" != 1 ]; then
-    for arguments in '' '--precision half' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic'; do
+    for arguments in '' '--precision half' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic' --tf32-convolutions; do
         # shellcheck disable=SC2086
         refuses 'this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola with -DCUPOLA_CUDA=ON' \
             --device cuda $arguments --train-dir "$work/run"
@@ -79,7 +80,7 @@ if [ "$2" != 1 ]; then
 fi
 
 trains --help
-for flag in --device --devices-per-gpu --tf32 --deterministic --plan-choices --plan-seconds --processes --process --id-file --address; do
+for flag in --device --devices-per-gpu --tf32 --tf32-convolutions --deterministic --plan-choices --plan-seconds --processes --process --id-file --address; do
     grep -qE -- "(^| )$flag( |$)" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"

@@ -46,10 +46,12 @@ def sources_digest(root):
     """Of all sources that a program of the GPU may be built from, with their paths."""
     digest = hashlib.sha256()
     names = re.compile(r"(\.(hpp|cuh|cu|cpp|cmake)|CMakeLists\.txt)$")
+    paths = [pathlib.Path(root, name) for name in ("CMakeLists.txt", "CMakePresets.json")]
     for folder in ("cmake", "examples", "include", "tests"):
-        for path in sorted(pathlib.Path(root, folder).rglob("*")):
-            if names.search(path.name) and path.is_file():
-                digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+        paths += sorted(path for path in pathlib.Path(root, folder).rglob("*") if names.search(path.name))
+    for path in paths:
+        if path.is_file():
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -774,6 +774,17 @@ class WholeBench(unittest.TestCase):
         self.assertIn("bench_step_bfloat16 is not there", text)
         self.assertEqual([len(row["milliseconds"]) for row in steps["rows"]], [5, 5, 4, 5] * 3 + [1] * 3)
 
+    def test_plans_that_are_cut_keep_those_of_the_sizes_before(self):
+        said = '{"batch": 128, "bytes": 5, "launches": "24 launches", "plans": [{"plan": "plan of a", "candidates": []}]}'
+        script(self.folder / "bench_step_float", f"import time\nprint('{said}')\nprint('{{\"batch\": 51', end='', flush=True)\ntime.sleep(60)")
+        with measure.Measured(Folder(self.folder), self.folder / "cache", self.folder) as measured, unittest.mock.patch.object(
+            measure, "PRECISIONS", ("float",)
+        ), self.assertRaises(stages.Failed) as caught:
+            measured.plans(3)
+        self.assertIn("float: it was ended after 3 s", str(caught.exception))
+        self.assertEqual(list(caught.exception.found["plans"]), ["float 128"])
+        self.assertEqual(measured.bytes, {("float", 128): 5})
+
     def test_a_peer_that_is_missing_costs_its_bars_and_no_more(self):
         peers = {**dict.fromkeys(measure.PRECISIONS, FULL_PEER), "tf32": "import sys; sys.exit('no GPU for PyTorch')"}
         found, text = self.run_with(**peers)

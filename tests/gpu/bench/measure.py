@@ -6,6 +6,7 @@ import importlib.util
 import json
 import pathlib
 import shutil
+import subprocess
 import sys
 import time
 
@@ -243,16 +244,20 @@ class Measured:
                 missing.append((precision, "no time was left for it"))
                 continue
             try:
-                status, output = run(self.command(precision, ",".join(map(str, BATCHES)), "plans"), left, self.log)
-                for said in (json.loads(line) for line in output.splitlines() if line.startswith("{")):
+                try:
+                    status, output = run(self.command(precision, ",".join(map(str, BATCHES)), "plans"), left, self.log)
+                    problem = f"it ended with status {status}: {last_lines(output, 1)}" if status != 0 else ""
+                except subprocess.TimeoutExpired as expired:  # the sizes before the one that it was at are there
+                    problem, output = f"it was ended after {left:.0f} s", expired.output
+                for said in (json.loads(line) for line in output.splitlines() if line.startswith("{") and line.endswith("}")):
                     self.bytes[precision, said["batch"]] = said["bytes"]
                     found[f"{precision} {said['batch']}"] = {key: said[key] for key in ("plans", "launches")}
                     lines.append(f"{precision} {said['batch']}: {said['launches']}")
                     for plan in said["plans"]:
                         lines.append(f"    {plan['plan']}")
                         lines += [f"        {1e3 * one['seconds']:.4f} ms  {one['name']}" for one in plan["candidates"]]
-                if status != 0:
-                    missing.append((precision, f"it ended with status {status}: {last_lines(output, 1)}"))
+                if problem:
+                    missing.append((precision, problem))
             except Exception as error:  # the other precisions have their turn
                 missing.append((precision, str(error)))
         result = {"plans": found, "lines": lines}
