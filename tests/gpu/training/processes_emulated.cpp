@@ -189,6 +189,26 @@ TEST_CASE("1, 2 and 4 processes report all replicas alike, and train the same pa
     }
 }
 
+// torchrun's own store listens at MASTER_PORT. The variable CUPOLA_TORCHRUN names a torchrun that is not in PATH.
+TEST_CASE("torchrun starts two processes, which meet beside its store and train the same parameters") {
+    const std::string named = variable("CUPOLA_TORCHRUN"), torchrun = named.empty() ? "torchrun" : named;
+    if (std::system(text("command -v '", torchrun, "' > /dev/null").c_str()) != 0) {
+        REQUIRE_MESSAGE(named.empty(), "CUPOLA_TORCHRUN names no program: ", named);
+        MESSAGE("skipped: no torchrun in PATH, and CUPOLA_TORCHRUN is not set");
+        return;
+    }
+    const Folder folder;
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const int status = std::system(
+        text("CUPOLA_TEST_FOLDER='", folder.path, "' CUPOLA_TEST_DEVICES=1 CUPOLA_TEST_DIE_AT=-1 '", torchrun,
+             "' --nproc-per-node 2 --no-python '", program, "' --no-skip '--test-case=child: a process of a training'")
+            .c_str());
+    CHECK(status == 0);
+    const std::vector<float> values = read<float>(folder.path + "/values-2-0");
+    CHECK(values.size() == Net::parameter_elements + Net::buffer_elements);
+    CHECK(read<float>(folder.path + "/values-2-1") == values);
+}
+
 TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
     const std::string folder = variable("CUPOLA_TEST_FOLDER"), name = variable("CUPOLA_TEST_NAME"),
                       from = variable("CUPOLA_TEST_FROM");
