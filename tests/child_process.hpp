@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +46,8 @@ struct ChildResult {
 
     ChildResult result;
     int ends[2];
-    if (pipe(ends) != 0) return result;
+    // Other children, which other threads start meanwhile, must not keep the pipe open.
+    if (pipe2(ends, O_CLOEXEC) != 0) return result;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);

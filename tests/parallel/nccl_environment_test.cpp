@@ -126,20 +126,58 @@ TEST_CASE("a process that exists and does not answer, as a stopped one, ends the
 TEST_CASE("communicators that are given are taken once, and the numbers are those of the processes that are left") {
     int ended = 0;
     int made = 0;
+    const auto end = [&](const std::vector<void*>& each) {
+        CHECK(each == std::vector<void*>{&made});
+        ++ended;
+    };
     {
         NcclEnvironment here({.name = fresh_name(), .processes = 4, .process = 2});
         CHECK(here.take().empty());
-        here.give({&made}, [&](void*) { ++ended; }, {0, 2, 3});
+        here.give({&made}, end, {0, 2, 3});
         CHECK(here.count() == 3);
         CHECK(here.number() == 1);
         CHECK(here.started() == 4);
-        here.give({&made}, [&](void*) { ++ended; }, {0, 1});
+        here.give({&made}, end, {0, 1});
         CHECK(ended == 1);
         CHECK(here.count() == 2);
         CHECK(std::vector<int>(here.lost().begin(), here.lost().end()) == std::vector<int>{1, 3});
         CHECK(here.take() == std::vector<void*>{&made});
         CHECK(here.take().empty());
-        here.give({&made}, [&](void*) { ++ended; }, {0, 1});
+        here.give({&made}, end, {0, 1});
     }
     CHECK(ended == 2);
+}
+
+TEST_CASE("a process that does not agree yet is called by one that does, once per loss") {
+    auto all = environments(3);
+    all[2].reset();
+    CHECK_FALSE(all[1]->called());
+    std::vector<int> left;
+    std::string why;
+    std::jthread first([&] {
+        left = all[0]->agree(
+            10, [] {}, why);
+    });
+    while (!all[1]->called()) usleep(1000);
+    std::string none;
+    CHECK(all[1]->agree(
+              10, [] {}, none) == std::vector<int>{0, 1});
+    first.join();
+    CHECK(left == std::vector<int>{0, 1});
+    for (const std::size_t p : {0u, 1u}) {
+        all[p]->give({}, [](const std::vector<void*>&) {}, {0, 1});
+        CHECK_FALSE(all[p]->called());
+    }
+}
+
+TEST_CASE("a process that is not on this machine, or whose training has another name, is named") {
+    NcclEnvironment first({.name = fresh_name(), .processes = 2});
+    const NcclEnvironment other({.name = fresh_name(), .processes = 2, .process = 1});
+    CHECK(contains(message_of<DeviceError>([&] { first.require_all_found(0); }), "process 1 of the training "));
+    CHECK(contains(
+        message_of<DeviceError>([&] { other.require_all_found(0); }),
+        "cannot be found by process 1: the processes of an NcclEnvironment have the same name and user, and run on one "
+        "machine"));
+    const auto all = environments(2);
+    for (const auto& each : all) each->require_all_found(0);
 }

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -739,23 +740,35 @@ TEST_CASE("child: a process that goes on without others" * doctest::skip()) {
     const auto number = [](const char* variable) { return std::atoi(std::getenv(variable)); };
     const int process = number("CUPOLA_TEST_PROCESS"), count = number("CUPOLA_TEST_COUNT");
     const std::string id_file = std::getenv("CUPOLA_TEST_ID_FILE"), dying = std::getenv("CUPOLA_TEST_DYING");
+    // "late": process 2 computes for 3 s before step 3. "hangs": nobody takes the communicators after a loss, and their abort hangs.
+    // "elsewhere": process 1 has another name, as one that is on another machine.
+    const std::string special = std::getenv("CUPOLA_TEST_SPECIAL");
+    const bool late = special == "late", hangs = special == "hangs";
     constexpr int devices = 2, steps = 6;
-    NcclEnvironment nccl(
-        {.name = std::filesystem::path(id_file).filename().string(), .processes = count, .process = process});
+    std::optional<NcclBehaves> behaves;
+    NcclEnvironment nccl({.name = std::filesystem::path(id_file).filename().string() +
+                                  (special == "elsewhere" && process == 1 ? "-elsewhere" : ""),
+                          .processes = count,
+                          .process = process});
     std::vector<std::int64_t> began;
     const int result = nccl.survive([&] {
+        if (hangs && !nccl.lost().empty()) {
+            behaves.emplace(emulator::NcclBehavior{.abort = NcclAbort::hangs});
+            return 7;
+        }
         const std::int64_t first = nccl.kept() == nullptr ? 0 : nccl.kept()->step;
         began.push_back(first);
         Devices here(devices);
         Group group({.id_file = id_file,
-                     .start_seconds = 60,
-                     .step_seconds = 1,
+                     .start_seconds = special == "elsewhere" ? 2.0 : 60.0,
+                     .step_seconds = late ? 4.0 : 1.0,
                      .heartbeat_seconds = 0.3,
-                     .abort_seconds = 10,
+                     .abort_seconds = special.empty() ? 10.0 : 2.0,
                      .environment = &nccl},
                     devices, {0, 1});
         group.start();
         for (std::int64_t step = first; step < steps; ++step) {
+            if (late && process == 2 && step == 3 && nccl.lost().empty()) usleep(3'000'000);
             // "1@3": process 1 is killed in step 3, between the sums of its two devices.
             const bool dies = dying.find(text(process, '@', step)) != std::string::npos;
             std::atomic<int> right = 0;
@@ -797,7 +810,8 @@ TEST_CASE("child: a process that goes on without others" * doctest::skip()) {
 
 namespace {
 
-std::vector<ChildResult> processes_of_which_some_die(int count, const std::string& dying) {
+std::vector<ChildResult> processes_of_which_some_die(int count, const std::string& dying,
+                                                     const std::string& special = "") {
     const std::string id_file = fresh_path("id");
     std::vector<ChildResult> results(static_cast<std::size_t>(count));
     {
@@ -808,6 +822,7 @@ std::vector<ChildResult> processes_of_which_some_die(int count, const std::strin
                     "child: a process that goes on without others", {{"CUPOLA_TEST_PROCESS", text(process)},
                                                                      {"CUPOLA_TEST_COUNT", text(count)},
                                                                      {"CUPOLA_TEST_DYING", dying},
+                                                                     {"CUPOLA_TEST_SPECIAL", special},
                                                                      {"CUPOLA_TEST_ID_FILE", id_file}});
             });
         }
@@ -845,5 +860,34 @@ TEST_CASE("half of the processes without the first do not go on, and say so") {
         // One of the two may find that the other has ended already.
         CHECK(contains(results[p].output, "the others do not go on: of 4 processes "));
         CHECK(contains(results[p].output, "are left: only more than half of them, or half with the first, go on"));
+    }
+}
+
+TEST_CASE("a process that comes to the failed step later than abort_seconds after the others goes on with them") {
+    const std::vector<ChildResult> results = processes_of_which_some_die(3, "1@3", "late");
+    for (const std::size_t p : {0u, 2u}) {
+        INFO(results[p].output);
+        CHECK(results[p].passed);
+        CHECK(contains(results[p].output, text("went on as ", p / 2, " of 2 without 1 from 0 from 3\n")));
+    }
+}
+
+TEST_CASE("the abort of communicators that nobody takes ends the process if it hangs") {
+    const std::vector<ChildResult> results = processes_of_which_some_die(2, "1@3", "hangs");
+    INFO(results[0].output);
+    CHECK(results[0].status == 1);
+    CHECK(contains(
+        results[0].output,
+        "error: the training did not go on with the processes that are left; NCCL's ncclCommAbort had not returned "
+        "2 s later, and this process was ended\n"));
+}
+
+TEST_CASE("processes of an environment that do not find each other are refused at the start, by all of them") {
+    const std::vector<ChildResult> results = processes_of_which_some_die(2, "", "elsewhere");
+    for (std::size_t p = 0; p < 2; ++p) {
+        INFO(results[p].output);
+        CHECK_FALSE(results[p].passed);
+        CHECK(contains(results[p].output,
+                       text("cannot be found by process ", p, ": the processes of an NcclEnvironment")));
     }
 }

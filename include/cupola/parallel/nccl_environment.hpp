@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NcclEnvironment: lets a training by NcclAllReduce go on with fewer replicas after one of its processes was lost. Made once per
-// process, before the training; all processes are on one machine.
+// process, before the training; all processes are on one machine: the start of the training is a DeviceError if they do not find
+// each other there.
 //
 //   NcclEnvironment nccl({.name = "run1"});
 //   return nccl.survive([&] {
@@ -30,6 +31,7 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -132,9 +134,32 @@ public:
     /// cannot go on, also when nobody is lost. Waits up to `seconds` for the others, and calls `turn` meanwhile.
     [[nodiscard, gnu::cold]] std::vector<int> agree(double seconds, const std::function<void()>& turn,
                                                     std::string& why);
-    /// The communicators of those that are left, one per device; `end` ends one that nobody takes.
-    void give(std::vector<void*> communicators, std::function<void(void*)> end, const std::vector<int>& left) {
+    /// For NcclAllReduce: whether another process has begun to agree(), because it has noticed a loss. False while a thread of this
+    /// process agrees.
+    [[nodiscard, gnu::cold]] bool called();
+    /// For NcclAllReduce, before the start of the communicators: waits up to `seconds` for the others' environments, and throws DeviceError if
+    /// one of them cannot be found.
+    [[gnu::cold]] void require_all_found(double seconds) const {
+        const double deadline = monotonic_seconds() + seconds;
+        for (int p = 0; p < count(); ++p) {
+            bool exists = p == number();
+            while (!exists) {
+                (void)connected(numbers_[static_cast<std::size_t>(p)], exists);
+                if (exists || monotonic_seconds() >= deadline) break;
+                poll(nullptr, 0, 20);
+            }
+            require<DeviceError>(exists, "process ", p, " of the training ", options_.name,
+                                 " cannot be found by process ", number(),
+                                 ": the processes of an NcclEnvironment have the same name and user, and run on one "
+                                 "machine, in one network namespace; or it has ended");
+        }
+    }
+    /// The communicators of those that are left, one per device; `end` ends those that nobody takes, within a time of its own.
+    void give(std::vector<void*> communicators, std::function<void(const std::vector<void*>&)> end,
+              const std::vector<int>& left) {
         end_communicators();
+        const std::lock_guard lock(hearing_);
+        guests_.clear();
         communicators_ = std::move(communicators);
         end_ = std::move(end);
         std::vector<int> numbers;
@@ -188,7 +213,7 @@ private:
         return good ? std::move(made) : Socket();
     }
     void end_communicators() {
-        for (void* const each : std::exchange(communicators_, {})) end_(each);
+        if (const std::vector<void*> made = take(); !made.empty()) end_(made);
     }
     /// The state after `step` steps is the one to go on from. Empty, and `why`, if it is not kept; otherwise `left`.
     [[nodiscard]] std::vector<int> going_back_to(std::int64_t step, std::vector<int> left, std::string& why) {
@@ -203,14 +228,14 @@ private:
         kept_[0].reset();
         return left;
     }
-    /// Hears those that have come.
-    void hear(std::vector<Guest>& guests) const {
+    /// Hears those that have come; those before the last loss do not count.
+    void hear() {
         for (;;) {
             Socket guest(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
             if (guest.get() < 0) break;
-            guests.push_back({std::move(guest)});
+            guests_.push_back({std::move(guest)});
         }
-        std::erase_if(guests, [this](Guest& each) {
+        std::erase_if(guests_, [this](Guest& each) {
             Hello hello;
             const ssize_t got = recv(each.socket.get(), &hello, sizeof hello, 0);
             if (got < 0) return errno != EAGAIN && errno != EINTR;
@@ -227,16 +252,37 @@ private:
     std::vector<int> numbers_, lost_;
     std::array<std::optional<TrainingState>, 2> kept_{};
     std::vector<void*> communicators_;
-    std::function<void(void*)> end_;
+    std::function<void(const std::vector<void*>&)> end_;
+    /// Held while a thread hears those that have come.
+    std::mutex hearing_;
+    std::vector<Guest> guests_;
 };
 
+inline bool NcclEnvironment::called() {
+    const std::unique_lock lock(hearing_, std::try_to_lock);
+    if (!lock) return false;
+    hear();
+    return std::any_of(guests_.begin(), guests_.end(), [](const Guest& each) { return each.number >= 0; });
+}
+
 inline std::vector<int> NcclEnvironment::agree(double seconds, const std::function<void()>& turn, std::string& why) {
+    const std::lock_guard lock(hearing_);
     const double deadline = monotonic_seconds() + seconds;
     const int mine = number();
     const std::int64_t step = kept_[1] ? kept_[1]->step : -1;
-    std::vector<Guest> guests;
-    Socket to_first;
-    int asked = -1;
+    const Hello hello{.number = mine, .count = count(), .step = step};
+    // Those that wait in a sum learn of it, and come too. The first of those that are left answers.
+    std::vector<Socket> called(static_cast<std::size_t>(count()));
+    const auto call = [&](int p) {
+        bool exists = true;
+        Socket made = connected(numbers_[static_cast<std::size_t>(p)], exists);
+        const bool said = made.get() >= 0 && send(made.get(), &hello, sizeof hello, MSG_NOSIGNAL) > 0;
+        called[static_cast<std::size_t>(p)] = said ? std::move(made) : Socket();
+        return said;
+    };
+    for (int p = 0; p < count(); ++p) {
+        if (p != mine) (void)call(p);
+    }
     for (; monotonic_seconds() < deadline; turn()) {
         std::vector<int> there;
         for (int p = 0; p < count(); ++p) {
@@ -252,35 +298,30 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
         }
         const pollfd pause{listener_.get(), POLLIN, 0};
         if (there.front() != mine) {
-            bool exists = true;
-            if (asked != there.front()) {
-                to_first = connected(numbers_[static_cast<std::size_t>(there.front())], exists);
-                const Hello hello{.number = mine, .count = count(), .step = step};
-                const bool said = to_first.get() >= 0 && send(to_first.get(), &hello, sizeof hello, MSG_NOSIGNAL) > 0;
-                asked = said ? there.front() : -1;
-            }
-            pollfd answers{to_first.get(), POLLIN, 0};
-            if (asked < 0 || poll(&answers, 1, 20) <= 0) {
-                if (asked < 0) poll(nullptr, 0, 5);
+            Socket& first = called[static_cast<std::size_t>(there.front())];
+            const bool asked = first.get() >= 0 || call(there.front());
+            pollfd answers{first.get(), POLLIN, 0};
+            if (!asked || poll(&answers, 1, 20) <= 0) {
+                if (!asked) poll(nullptr, 0, 5);
                 continue;
             }
             Answer answer;
-            if (recv(to_first.get(), &answer, sizeof answer, 0) != sizeof answer) {
-                asked = -1;  // it has ended, or goes on without this process
+            if (recv(first.get(), &answer, sizeof answer, 0) != sizeof answer) {
+                first = Socket();  // it has ended, or goes on without this process
                 continue;
             }
             return going_back_to(answer.step, {answer.numbers.begin(), answer.numbers.begin() + answer.count}, why);
         }
-        hear(guests);
+        hear();
         Answer answer{.step = step, .count = 0, .numbers = {}};
         bool all = true;
         for (const int p : there) {
             answer.numbers[static_cast<std::size_t>(answer.count++)] = p;
             if (p == mine) continue;
             const auto found =
-                std::find_if(guests.begin(), guests.end(), [&](const Guest& each) { return each.number == p; });
-            all = all && found != guests.end();
-            if (found != guests.end()) answer.step = std::min(answer.step, found->step);
+                std::find_if(guests_.begin(), guests_.end(), [&](const Guest& each) { return each.number == p; });
+            all = all && found != guests_.end();
+            if (found != guests_.end()) answer.step = std::min(answer.step, found->step);
         }
         if (!all) {
             pollfd waits = pause;
@@ -291,7 +332,7 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
             why = "no process is lost";
             return {};  // the others see that it ends
         }
-        for (const Guest& each : guests) {
+        for (const Guest& each : guests_) {
             if (each.number >= 0) (void)!send(each.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL);
         }
         return going_back_to(answer.step, {answer.numbers.begin(), answer.numbers.begin() + answer.count}, why);

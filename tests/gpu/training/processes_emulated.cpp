@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trainings of several processes by NcclAllReduce on emulated GPUs: the same replicas, reports and parameters however many
-// processes there are, and the file of a process whose other one is killed.
+// processes there are, and the files of processes of which another one is killed or stopped.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -74,8 +75,10 @@ std::vector<V> read(const std::string& path) {
     return values;
 }
 
-/// The results of `count` processes, in `folder`; process 0 is killed before step `die_at`.
-std::vector<ChildResult> run_processes(int count, int devices, const std::string& folder, int die_at = -1) {
+/// The results of `count` processes, in `folder`; process 0 receives `signal` before step `die_at`. If that stops it, it is killed once
+/// the others have ended.
+std::vector<ChildResult> run_processes(int count, int devices, const std::string& folder, int die_at = -1,
+                                       int signal = SIGKILL) {
     const std::string port = text(free_port());
     std::vector<ChildResult> results(static_cast<std::size_t>(count));
     std::vector<std::thread> threads;
@@ -88,10 +91,15 @@ std::vector<ChildResult> run_processes(int count, int devices, const std::string
                                                    {"MASTER_PORT", port},
                                                    {"CUPOLA_TEST_FOLDER", folder},
                                                    {"CUPOLA_TEST_DEVICES", text(devices)},
+                                                   {"CUPOLA_TEST_SIGNAL", text(signal)},
                                                    {"CUPOLA_TEST_DIE_AT", text(process == 0 ? die_at : -1)}});
         });
     }
-    for (std::thread& thread : threads) thread.join();
+    for (std::size_t process = threads.size(); process-- > 0;) {
+        pid_t stopped = 0;
+        if (process == 0 && signal == SIGSTOP && std::ifstream(folder + "/stopped") >> stopped) kill(stopped, SIGKILL);
+        threads[process].join();
+    }
     return results;
 }
 
@@ -132,7 +140,10 @@ TEST_CASE("child: a process of a training" * doctest::skip()) {
     const ProcessNumber process = training.process();
     std::vector<double> first, all;
     for (int step = 0; step < steps; ++step) {
-        if (step == die_at) std::raise(SIGKILL);
+        if (step == die_at) {
+            std::ofstream(folder + "/stopped") << getpid() << std::flush;
+            std::raise(std::atoi(variable("CUPOLA_TEST_SIGNAL").c_str()));
+        }
         const StepReport& report = training.step(batches);
         REQUIRE(report.replicas.size() == replicas);
         std::vector<double>& to = step == 0 ? first : all;
@@ -176,6 +187,26 @@ TEST_CASE("1, 2 and 4 processes report all replicas alike, and train the same pa
             CHECK(read<float>(path("values", count, process)) == values);
         }
     }
+}
+
+// torchrun's own store listens at MASTER_PORT. The variable CUPOLA_TORCHRUN names a torchrun that is not in PATH.
+TEST_CASE("torchrun starts two processes, which meet beside its store and train the same parameters") {
+    const std::string named = variable("CUPOLA_TORCHRUN"), torchrun = named.empty() ? "torchrun" : named;
+    if (std::system(text("command -v '", torchrun, "' > /dev/null").c_str()) != 0) {
+        REQUIRE_MESSAGE(named.empty(), "CUPOLA_TORCHRUN names no program: ", named);
+        MESSAGE("skipped: no torchrun in PATH, and CUPOLA_TORCHRUN is not set");
+        return;
+    }
+    const Folder folder;
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const int status = std::system(
+        text("CUPOLA_TEST_FOLDER='", folder.path, "' CUPOLA_TEST_DEVICES=1 CUPOLA_TEST_DIE_AT=-1 '", torchrun,
+             "' --nproc-per-node 2 --no-python '", program, "' --no-skip '--test-case=child: a process of a training'")
+            .c_str());
+    CHECK(status == 0);
+    const std::vector<float> values = read<float>(folder.path + "/values-2-0");
+    CHECK(values.size() == Net::parameter_elements + Net::buffer_elements);
+    CHECK(read<float>(folder.path + "/values-2-1") == values);
 }
 
 TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
@@ -272,4 +303,25 @@ TEST_CASE("a process of a training is killed: the other's file names step, opera
         "of rank 0 has stopped; missing: process 0\n");
     INFO(results[1].output);
     CHECK_FALSE(results[1].passed);
+}
+
+TEST_CASE(
+    "a process of a training is stopped: each of the others names step, operation and process within a second of the deadline") {
+    const Folder folder;
+    const std::vector<ChildResult> results = run_processes(4, 1, folder.path, 3, SIGSTOP);
+    const auto stopped = std::filesystem::last_write_time(folder.path + "/stopped");
+    for (const int process : {1, 2, 3}) {
+        const ChildResult& result = results[static_cast<std::size_t>(process)];
+        INFO(result.output);
+        CHECK(result.status == 75);
+        const std::string path = text(folder.path, "/process-", process, ".fault");
+        std::ifstream file(path);
+        const std::string written{std::istreambuf_iterator<char>(file), {}};
+        CHECK(written ==
+              text("process ", process, ": replica ", process, " (rank ", process,
+                   " of 4) in the sum of the gradients of step 3: it is not done after 5 s; the heartbeat of rank 0 "
+                   "has stopped; missing: process 0\n"));
+        // Each may have begun its wait a step after the stop.
+        CHECK(std::filesystem::last_write_time(path) - stopped < std::chrono::seconds(7));
+    }
 }

@@ -36,8 +36,8 @@ namespace impl {
 template <class Calls = NcclCalls>
 class NcclCommunicators : private NcclRanks<Calls> {
     using Ranks = NcclRanks<Calls>;
-    using Ranks::aborted, Ranks::check, Ranks::check_alive, Ranks::expire, Ranks::fail, Ranks::failure,
-        Ranks::while_alive;
+    using Ranks::aborted, Ranks::check, Ranks::check_alive, Ranks::check_called, Ranks::expire, Ranks::fail,
+        Ranks::failure, Ranks::while_alive;
     using Ranks::beats_, Ranks::calls_, Ranks::limits_, Ranks::mine_, Ranks::ranks_;
     using typename Ranks::Member;
 
@@ -140,6 +140,7 @@ public:
         beats_.beat(member.place.rank);
         const double now = calls_.now();
         member.watch.look(now);
+        check_called(member, work, now);
         if (now - since >= limits_.step_seconds) expire(member, work, limits_.step_seconds);
         return false;
     }
@@ -203,6 +204,7 @@ private:
             }
             const double now = all_.calls_.now();
             member_.watch.look(now);
+            all_.check_called(member_, work_, now);
             if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
             turns_ += turns_ <= most_turns_before_sleep ? 1 : 0;
             all_.rest(turns_ - 1, now - start_);

@@ -64,7 +64,11 @@ public:
             }
         }
         try {
-            communicators_.start(agreed_id());
+            const CommunicatorId id = agreed_id();
+            // A process that the others cannot find would count as lost. All that have met have their environments.
+            if (policy_.environment != nullptr)
+                policy_.environment->require_all_found(has_met_ ? 0 : policy_.start_seconds);
+            communicators_.start(id);
         } catch (...) {
             remove_files();
             throw;
@@ -176,6 +180,7 @@ private:
                             .process = {policy_.processes, policy_.process},
                             .job = launched_job(),
                             .seconds = policy_.start_seconds});
+        has_met_ = true;
         if (policy_.process == 0) {
             const CommunicatorId id = communicators_.make_id();
             made_file_ = "/dev/shm/cupola-heartbeats-XXXXXX";
@@ -205,7 +210,7 @@ private:
     NcclAllReduce policy_;
     int first_rank_;
     Calls calls_;
-    bool agreed_ = false;
+    bool agreed_ = false, has_met_ = false;
     std::string made_file_;
     /// Whether these are the processes that are left of others.
     bool goes_on_;

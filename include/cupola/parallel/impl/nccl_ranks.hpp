@@ -88,8 +88,8 @@ protected:
         ncclComm_t communicator = nullptr;
         ncclResult_t status = ncclSuccess;
         HeartbeatWatch watch;
-        /// The end of its current wait.
-        double deadline = 0;
+        /// The end of its current wait, and when it last looked whether other processes agree.
+        double deadline = 0, looked_at = 0;
         std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
     };
 
@@ -123,6 +123,13 @@ protected:
     /// Reports that a rank's work has reached its deadline.
     [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
         fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
+    }
+
+    /// In a wait: fails as the others do that have noticed the loss of a process before.
+    void check_called(Member& member, const NcclWork& work, double now) {
+        if (limits_.environment == nullptr || work.step < 0 || now - member.looked_at < seconds_between_looks) return;
+        member.looked_at = now;
+        if (limits_.environment->called()) fail(member, work, "another process has noticed a loss", Others::watched);
     }
 
     /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
@@ -164,7 +171,8 @@ protected:
             message_ = text(who(member, work), ": ", what);
             const double still = others == Others::to_be_watched ? watched : limits_.heartbeat_seconds;
             if (others != Others::no_matter) message_ += "; " + stopped_text(member.watch, now, still);
-            if (others != Others::no_matter && work.step >= 0 && limits_.environment != nullptr) agree_on_left();
+            if (others != Others::no_matter && work.step >= 0 && limits_.environment != nullptr)
+                agree_on_left(std::max(member.deadline, calls_.now()));
             failed_.store(true, std::memory_order_release);
             if (leaves && left_.empty()) {
                 calls_.leave(limits_.process, limits_.folder,
@@ -186,6 +194,7 @@ protected:
 private:
     /// The shortest time in which a heartbeat is found to have stopped: below the second after a deadline.
     static constexpr double least_watch_seconds = 0.5;
+    static constexpr double seconds_between_looks = 0.05;
     [[nodiscard]] double heartbeat_seconds() const { return std::max(least_watch_seconds, limits_.heartbeat_seconds); }
     [[nodiscard]] bool leaves_because_of_others() const {
         return !limits_.folder.empty() && mine_.size() < static_cast<std::size_t>(ranks_);
@@ -218,14 +227,15 @@ private:
         if (!left_.empty()) throw ProcessLost(message_, since_);
         throw DeviceError(message_);
     }
-    /// Agrees with the other processes who is left, if one is lost.
-    [[gnu::cold]] void agree_on_left() {
+    /// Agrees with the other processes who is left, if one is lost. Each of them comes at the latest at `deadline`, that of the wait
+    /// which has failed: until then it may compute, and once it waits it hears that others agree.
+    [[gnu::cold]] void agree_on_left(double deadline) {
         since_ = calls_.now();
         const std::string unable = calls_.cannot_shrink();
         std::string why = unable;
         if (unable.empty()) {
             left_ = limits_.environment->agree(
-                limits_.abort_seconds,
+                deadline - since_ + limits_.abort_seconds,
                 [&] {
                     for (const Member& each : mine_) beats_.beat(each.place.rank);
                 },
@@ -242,15 +252,42 @@ private:
         }
         return ranks;
     }
+    static void abort_together(Calls& calls, const std::vector<ncclComm_t>& communicators) {
+        calls.group_start();
+        for (const ncclComm_t communicator : communicators) calls.abort(communicator);
+        calls.group_end();
+    }
+    /// One pause of a wait that began at `start`; ends the process with `message` after `seconds`.
+    static void pause_until(Calls& calls, double start, double seconds, std::string_view message, const char* call) {
+        if (calls.now() - start >= seconds) {
+            calls.end_process(
+                text(message, "; ", call, " had not returned ", seconds, " s later, and this process was ended"));
+        }
+        calls.pause();
+    }
+    /// Runs `aborts` in a thread of its own, and returns when it has returned; otherwise ends the process with `message`.
+    template <class Aborts>
+    [[gnu::cold]] static void run_until(Calls& calls, double start, double seconds, std::string_view message,
+                                        Aborts aborts) {
+        const auto done = std::make_shared<std::atomic<bool>>(false);
+        try {
+            calls.run_apart([aborts, done]() mutable {
+                aborts();
+                done->store(true, std::memory_order_release);
+            });
+        } catch (const std::system_error& error) {
+            // Other threads wait until it is done.
+            calls.end_process(text(message, "; there is no thread to abort the communicators (", error.what(),
+                                   "), and this process was ended"));
+        }
+        while (!done->load(std::memory_order_acquire))
+            pause_until(calls, start, seconds, message, "NCCL's ncclCommAbort");
+    }
     /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
     [[gnu::cold]] void abort_all() {
         const double start = calls_.now();
         const auto pause_until_deadline = [&](const char* call) {
-            if (calls_.now() - start >= limits_.abort_seconds) {
-                calls_.end_process(text(message_, "; ", call, " had not returned ", limits_.abort_seconds,
-                                        " s later, and this process was ended"));
-            }
-            calls_.pause();
+            pause_until(calls_, start, limits_.abort_seconds, message_, call);
         };
         struct Abort {
             explicit Abort(const Calls& with) : calls(with) {}
@@ -259,7 +296,6 @@ private:
             std::vector<int> devices, lost;
             bool shrinks = false;
             std::string error;
-            std::atomic<bool> done = false;
             void shrink() {
                 ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
                 config.blocking = 0;
@@ -300,20 +336,10 @@ private:
         if (abort->communicators.empty()) return;
         abort->shrinks = !left_.empty();
         if (abort->shrinks) abort->lost = lost_ranks();
-        try {
-            calls_.run_apart([abort] {
-                if (abort->shrinks) abort->shrink();
-                abort->calls.group_start();
-                for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
-                abort->calls.group_end();
-                abort->done.store(true, std::memory_order_release);
-            });
-        } catch (const std::system_error& error) {
-            // Other threads wait until it is done.
-            calls_.end_process(text(message_, "; there is no thread to abort the communicators (", error.what(),
-                                    "), and this process was ended"));
-        }
-        while (!abort->done.load(std::memory_order_acquire)) pause_until_deadline("NCCL's ncclCommAbort");
+        run_until(calls_, start, limits_.abort_seconds, message_, [abort] {
+            if (abort->shrinks) abort->shrink();
+            abort_together(abort->calls, abort->communicators);
+        });
         if (!abort->shrinks) return;
         if (!abort->error.empty()) {
             calls_.end_process(
@@ -321,7 +347,13 @@ private:
         }
         limits_.environment->give(
             {abort->shrunk.begin(), abort->shrunk.end()},
-            [calls = calls_](void* each) mutable { calls.abort(static_cast<ncclComm_t>(each)); }, left_);
+            [calls = calls_, seconds = limits_.abort_seconds](const std::vector<void*>& made) mutable {
+                std::vector<ncclComm_t> communicators;
+                for (void* const each : made) communicators.push_back(static_cast<ncclComm_t>(each));
+                run_until(calls, calls.now(), seconds, "the training did not go on with the processes that are left",
+                          [calls, communicators]() mutable { abort_together(calls, communicators); });
+            },
+            left_);
     }
 
     std::atomic<bool> failed_ = false, aborted_ = false;
