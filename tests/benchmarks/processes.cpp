@@ -5,7 +5,7 @@
 // the answer has the times of the slowest process.
 //
 //   mpirun -n P processes exchange ELEMENTS [NAME]
-//       lines: allreduce | in-place | iallreduce | shared | messages | sum, ELEMENTS, COUNT
+//       lines: allreduce | in-place | iallreduce | shared | messages | sum | hash, ELEMENTS, COUNT
 //   mpirun -n P processes step BATCH THREADS PRECISION [NAME]
 //       lines: alone | shared | messages | sums BYTES, and COUNT; BYTES is MpiAllReduce's bucket_bytes, 0, 262144 or 1048576
 //
@@ -13,7 +13,8 @@
 //
 // `shared` and `messages` are MpiConcatMean's, with and without memory in common; `sum` and `sums` are MpiAllReduce's. An
 // exchange is all that the policy does between two processes in a step: the records of the replicas, the slices and the
-// vote. In a step each process has one replica with a batch of BATCH; `alone` does not average.
+// vote; `hash` is that of the parameters, which each process computes before. In a step each process has one replica with a batch
+// of BATCH; `alone` does not average.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -168,6 +169,11 @@ public:
         processes_->sum({"the sum of the gradients", step_}, row(elements));
         votes_.run({"the vote on the step", step_});
     }
+    std::uint64_t hash(std::size_t elements) {
+        std::uint64_t hash = 0;
+        ops::TrainingStep<Host::Kernels>::hash(context_, row(elements), &hash);
+        return hash;
+    }
     void require_mean(float expected) const {
         require(mean_[0] == expected, "the mean is ", mean_[0], ", not ", expected);
     }
@@ -211,6 +217,8 @@ void serve_exchanges(const MpiEnvironment& mpi, std::size_t most) {
                            }};
     works["shared"] = {[&] { fill(shared.row(elements)); }, [&] { shared.run(elements); }};
     works["messages"] = {[&] { fill(messages.row(elements)); }, [&] { messages.run(elements); }};
+    works["hash"] = {[&] { fill(messages.row(elements)); },
+                     [&] { require(messages.hash(elements) != 0, "the hash is 0"); }};
     works["sum"] = {[&] { fill(messages.row(elements)); }, [&] { messages.sum(elements); }};
     elements = most;
     for (int i = 0; i < 3; ++i) {

@@ -5,7 +5,8 @@ a limit of 1 Gbit/s. Writes docs/measurements/processes.md and processes.json, a
 
     run processes [--rounds N] [--turn SECONDS] [--quick] [--no-save]
 
-All programs are started once and take turns. A time is that of the slowest process; a ratio is of the medians of two turns in one round.
+All programs are started once and take turns. A time is that of the slowest process; a ratio is of the medians of two turns in one round. What
+is compared with one process differs by less than the machine's speed between two distant turns: it takes many short turns of its own.
 """
 
 import argparse
@@ -27,7 +28,10 @@ BATCH, BATCH_OF_HOSTS = 64, 256
 RATE = "1gbit"
 BUCKETS = (0, 1 << 18, 1 << 20)  # MpiAllReduce's bucket_bytes
 DEFAULT = BUCKETS[1]  # without a value
-EXCHANGES = ("allreduce", "in-place", "iallreduce", "shared", "messages", "sum")
+EXCHANGES = ("allreduce", "in-place", "iallreduce", "shared", "messages", "sum", "hash")
+# Compared in turns of their own: rounds, and seconds.
+BESIDE_ONE = ("one process", "node float alone", "node float shared", f"node float sums {DEFAULT}")
+ROUNDS_BESIDE_ONE, TURN_BESIDE_ONE = 41, 0.15
 DDP_MODES = {
     "eager, channels_last": {"LAYOUT": "channels_last"},
     "eager, contiguous": {"LAYOUT": "contiguous"},
@@ -115,7 +119,7 @@ def start_tasks(options, missing):
     both = hosts.Hosts()
     steps = ("alone", "messages", *(f"sums {size}" for size in BUCKETS))
     for key, words, names in (
-        ("hosts-exchange", ("exchange", ELEMENTS), [name for name in exchanges if not name.startswith("shared")]),
+        ("hosts-exchange", ("exchange", ELEMENTS), [name for name in exchanges if not name.startswith(("shared", "hash"))]),
         ("hosts-steps", ("step", BATCH_OF_HOSTS, 1, "float"), steps),
     ):
         job = start(key, both.mpirun(1, [PROGRAM, *words, f"job:{key}"]), named=False)
@@ -148,12 +152,12 @@ def fastest_ddp(options, start, command):
     return best
 
 
-def take(options, tasks, jobs, quiet):
-    """The median of each task in each round."""
-    amounts = {name: max(5, min(2000, round(options.turn / statistics.median(task.work(3)["seconds"])))) for name, task in tasks.items()}
+def take(options, tasks, quiet, count, turn):
+    """The median of each task in each of `count` rounds of turns of `turn` seconds."""
+    amounts = {name: max(5, min(2000, round(turn / statistics.median(task.work(3)["seconds"])))) for name, task in tasks.items()}
     rounds = {name: [] for name in tasks}
     names = list(tasks)
-    for number in range(options.rounds):
+    for number in range(count):
         for name in names[number % len(names) :] + names[: number % len(names)]:
             task = tasks[name]
             for attempt in range(options.patience + 1):
@@ -169,7 +173,7 @@ def take(options, tasks, jobs, quiet):
                 quiet.repeated += 1
             quiet.note(others, (steal_after - steal) / elapsed)
             rounds[name].append(statistics.median(result["seconds"]))
-        print(f"round {number + 1} of {options.rounds}", flush=True)
+        print(f"round {number + 1} of {count}", flush=True)
     return rounds
 
 
@@ -177,7 +181,7 @@ def smaller(*lists):
     return [min(values) for values in zip(*lists)]
 
 
-def figures_of(rounds):
+def figures_of(rounds, beside_one):
     """The ratios that are asked for, from the medians of the rounds."""
     found = {}
 
@@ -189,8 +193,9 @@ def figures_of(rounds):
         fastest = [f"{where} allreduce {ELEMENTS}", f"{where} in-place {ELEMENTS}"]
         ratio(f"{where} exchange", [f"{where} shared {ELEMENTS}" if where == "node" else f"{where} messages {ELEMENTS}"], fastest)
         ratio(f"{where} sum", [f"{where} sum {ELEMENTS}"], fastest)
-    ratio("two processes", ["one process"], ["node float shared"])
-    ratio("two processes, sums", ["one process"], [f"node float sums {DEFAULT}"])
+    for name in BESIDE_ONE[1:]:
+        if name in beside_one and "one process" in beside_one:
+            found[f"one process / {name}"] = turns.ratios(beside_one["one process"], beside_one[name])
     ratio("ddp float", ["ddp float"], ["node float shared"])
     ratio("ddp bfloat16", ["ddp bfloat16"], ["node bfloat16 shared"])
     for where in ("hosts", f"hosts {RATE}"):
@@ -205,8 +210,9 @@ ASKED = [
     ("4.27 MB on one machine, `MpiConcatMean` over the faster of `MPI_Allreduce` in place and not", "node exchange", {"most": 0.4}),
     ("4.27 MB between two hosts, the same", "hosts exchange", {"most": 1.25}),
     (f"the same at {RATE}", f"hosts {RATE} exchange", {}),
-    ("images/s of two processes over one process, both with two replicas of one thread, `MpiConcatMean`", "two processes", {"least": 0.97}),
-    ("the same with `MpiAllReduce`", "two processes, sums", {}),
+    ("images/s of two processes over one process, both with two replicas of one thread, `MpiConcatMean`", f"one process / {BESIDE_ONE[2]}", {"least": 0.97}),
+    ("the same with `MpiAllReduce`", f"one process / {BESIDE_ONE[3]}", {}),
+    ("the limit of both: two processes that do not exchange anything", f"one process / {BESIDE_ONE[1]}", {}),
     ("images/s of two processes over PyTorch's DDP with Gloo, float", "ddp float", {"least": 3.0}),
     ("the same in bfloat16", "ddp bfloat16", {}),
     (f"a step of two hosts at {RATE} with `MpiAllReduce`, over 1.05 x (its computation + 0.2 x the all-reduce alone)", f"hosts {RATE} overlap", {"most": 1.0}),
@@ -233,6 +239,13 @@ def page(results):
         for name, title in NAMES.items()
     ]
     exchange_rows.append(["Gloo", milliseconds("node gloo"), "", "", "", "", ""])
+    exchange_rows.append(
+        [
+            "hash of the parameters, in each process",
+            *(milliseconds(f"node hash {elements}") for elements in (ELEMENTS, SMALL)),
+            *[""] * 4,
+        ]
+    )
 
     def step_row(title, key, images):
         rate = turns.text_of(turns.spread([images / s for s in rounds[key]])) if key in rounds else ""
@@ -266,7 +279,8 @@ def page(results):
         "Written by `tests/benchmarks/run processes`. All programs are started once and take turns in one run; a time is that of the slowest "
         f"process, the median (least to most) of {results['options']['rounds']} rounds; a ratio is taken within a round. The tutorial's network, one thread per "
         f"replica, on one machine {BATCH} samples per replica in the ratios, between hosts {BATCH_OF_HOSTS}. Two hosts are two network namespaces of this machine "
-        f"joined by virtual interfaces; at {RATE} `tc`'s tbf limits what each sends.",
+        f"joined by virtual interfaces; at {RATE} `tc`'s tbf limits what each sends. Two processes beside one: {ROUNDS_BESIDE_ONE} rounds of turns of "
+        f"{TURN_BESIDE_ONE} s, directly after each other.",
         "",
         *machine.lines(results["machine"]),
         f"- {results['programs'].get('exchange', {}).get('mpi', 'MPI')}; PyTorch {ddp.get('version', 'missing')}: {ddp.get('how', '')}",
@@ -282,13 +296,16 @@ def page(results):
         "## The exchange of the gradients alone",
         "",
         "Milliseconds for 4.27 MB and for 64 KB, between two processes that start at the same time, each having written its gradient before. What is "
-        "Cupola's contains the exchanges of the records and of the vote of a step.",
+        "Cupola's contains the exchanges of the records and of the vote of a step. Before the records each process computes a hash of its parameters, "
+        "by which a flipped bit is found.",
         "",
         *machine.table(["", "one machine, 4.27 MB", "64 KB", "two hosts, 4.27 MB", "64 KB", f"at {RATE}, 4.27 MB", "64 KB"], exchange_rows),
         "",
         "## Steps on one machine",
         "",
-        f"{results['machine']['cores']} cores: four processes share them.",
+        f"{results['machine']['cores']} cores: four processes share them. With one process too each device updates its own copy of the parameters, so "
+        "that two processes do the same work and add the hash and the exchange above; the rest is that each waits for the other. The medians here are "
+        "of distant turns: the ratios above are more exact.",
         "",
         *machine.table(["", "ms per step", "images/s"], steps),
         "",
@@ -311,9 +328,12 @@ def main():
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.turn, options.wait, options.patience, options.no_save = 1, 0.1, 0.2, 0, True
+    beside_one_rounds = 1 if options.quick else ROUNDS_BESIDE_ONE
     begun, quiet, missing, computer = time.perf_counter(), turns.Quiet(), {}, machine.describe()
     tasks, jobs = start_tasks(options, missing)
-    rounds = take(options, tasks, jobs, quiet)
+    rounds = take(options, tasks, quiet, options.rounds, options.turn)
+    beside_one = {name: tasks[name] for name in BESIDE_ONE if name in tasks}
+    beside_one = take(options, beside_one, quiet, beside_one_rounds, TURN_BESIDE_ONE)
     programs = {key: job.described for key, job in jobs.items()}
     for job in jobs.values():
         job.stop()
@@ -325,7 +345,8 @@ def main():
         "missing": missing,
         "programs": programs,
         "seconds": rounds,
-        "ratios": figures_of(rounds),
+        "seconds_beside_one": beside_one,
+        "ratios": figures_of(rounds, beside_one),
     }
     text = page(results)
     print("\n" + text)

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
@@ -72,6 +73,10 @@ struct BinaryCrossEntropy {
 
     /// Throws InvalidArgument if an option is invalid.
     void require_valid() const { impl::require_positive_weight(positive_weight); }
+    /// The options, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return impl::description_of_option("positive_weight", {&positive_weight, 1});
+    }
 
     template <class Device>
     [[nodiscard]] ops::ElementwiseLoss<Device, impl::BinaryCrossEntropyFormula> operation(const Shape& output) const {
@@ -100,6 +105,10 @@ struct WeightedBinaryCrossEntropy {
     /// Throws InvalidArgument if an option is invalid.
     void require_valid() const {
         for (const float weight : positive_weights) impl::require_positive_weight(weight);
+    }
+    /// The options, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return impl::description_of_option("positive_weights", positive_weights);
     }
 
     /// The operation reads the weights here: this object must outlive it.

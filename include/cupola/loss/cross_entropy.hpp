@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <cupola/loss/impl/classes.hpp>
@@ -30,6 +31,10 @@ struct CrossEntropy {
 
     /// Throws InvalidArgument if an option is invalid.
     void require_valid() const { impl::require_label_smoothing(label_smoothing); }
+    /// The options, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return impl::description_of_option("label_smoothing", {&label_smoothing, 1});
+    }
 
     template <class Device>
     [[nodiscard]] ops::SoftmaxCrossEntropy<Device, float> operation(const Shape& output = {classes}) const {

@@ -185,6 +185,19 @@ struct LossCollection {
         return result;
     }
 
+    /// The options that the losses of the data name by a member `description()`, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        std::string result;
+        const auto add = [&](std::string_view name, const auto& loss) {
+            if constexpr (requires { std::string(loss.description()); })
+                result += text(result.empty() ? "" : "; ", name, ": ", loss.description());
+        };
+        [&]<std::size_t... k>(std::index_sequence<k...>) {
+            (add(losses[k].name, impl::DataLosses<Data>::template get<k>(data)), ...);
+        }(std::make_index_sequence<loss_count>{});
+        return result;
+    }
+
     /// The regularised parameters, in the order of the list; named "weight_decay/local3".
     [[gnu::cold]] static FixedArray<RegularizedParameter> regularized(
         [[maybe_unused]] std::span<const LayerInfo> layers) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <cupola/loss/impl/classes.hpp>
@@ -35,6 +36,11 @@ struct SoftCrossEntropy {
     void require_valid() const {
         impl::require_label_smoothing(label_smoothing);
         impl::require_class_weights(class_weights);
+    }
+    /// The options, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return impl::description_of_option("label_smoothing", {&label_smoothing, 1}) + ", " +
+               impl::description_of_option("class_weights", class_weights);
     }
 
     /// The operation reads the weights here: this object must outlive it.

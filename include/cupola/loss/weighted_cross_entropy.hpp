@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include <cupola/loss/impl/classes.hpp>
@@ -38,6 +39,12 @@ struct WeightedCrossEntropy {
     void require_valid() const {
         impl::require_label_smoothing(label_smoothing);
         impl::require_class_weights(class_weights);
+    }
+    /// The options, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return impl::description_of_option("label_smoothing", {&label_smoothing, 1}) + ", " +
+               impl::description_of_option("class_weights", class_weights) +
+               (ignored_label ? text(", ignored_label ", *ignored_label) : std::string());
     }
 
     /// The operation reads the weights here: this object must outlive it.

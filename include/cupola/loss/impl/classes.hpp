@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -69,6 +71,9 @@ private:
 
 void require_label_smoothing(float label_smoothing);
 
+/// An option and its numbers, each in the fewest digits that represent it exactly: "class_weights 0.1 2".
+[[nodiscard, gnu::cold]] std::string description_of_option(std::string_view name, std::span<const float> numbers);
+
 /// The number of positions of an output.
 [[nodiscard]] constexpr std::int64_t positions_of(const Shape& output) { return output.size() / output.channels(); }
 
@@ -77,6 +82,15 @@ void require_label_smoothing(float label_smoothing);
 CUPOLA_INLINE void require_label_smoothing(float label_smoothing) {
     require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing must be in [0, 1), not ",
             label_smoothing);
+}
+CUPOLA_INLINE std::string description_of_option(std::string_view name, std::span<const float> numbers) {
+    std::string result(name);
+    for (const float number : numbers) {
+        char digits[32];
+        result += ' ';
+        result.append(digits, std::to_chars(digits, digits + sizeof digits, number, std::chars_format::general).ptr);
+    }
+    return result;
 }
 
 #endif

@@ -31,6 +31,7 @@ void require_same_training(Processes& processes, const Options& options) {
     };
     add("network", std::string(type_name<Net>()));
     add("loss", std::string(type_name<Loss>()));
+    add("loss's settings", options.loss.description());
     add("optimizer", std::string(type_name<decltype(options.optimizer)>()));
     if constexpr (requires { options.optimizer.description(); })
         add("optimizer's settings", std::string(options.optimizer.description()));
