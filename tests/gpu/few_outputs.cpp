@@ -37,8 +37,10 @@ double over_slabs(const Floats& parts, std::int64_t slabs, std::int64_t size, st
     return sum;
 }
 
+/// Each slab has `chunks` chunks of rows, or as many as a layer chooses if that is 0.
 template <class T>
-void check(std::int64_t rows, int inputs, int outputs, bool own_mask, bool masks_input, bool gradients) {
+void check(std::int64_t rows, int inputs, int outputs, bool own_mask, bool masks_input, bool gradients,
+           std::int64_t chunks = 0) {
     CAPTURE(rows);
     CAPTURE(inputs);
     CAPTURE(outputs);
@@ -46,7 +48,11 @@ void check(std::int64_t rows, int inputs, int outputs, bool own_mask, bool masks
     CAPTURE(masks_input);
     CAPTURE(gradients);
     CudaContext cuda(0, {});
-    const impl::FewOutputs slabs = impl::FewOutputs::of(rows);
+    impl::FewOutputs slabs = impl::FewOutputs::of(rows);
+    if (chunks > 0) {
+        slabs.rows_per_slab = chunks * impl::FewOutputs::chunk_rows;
+        slabs.slabs = (rows + slabs.rows_per_slab - 1) / slabs.rows_per_slab;
+    }
     const std::vector<T> x = values<T>(rows * inputs, 1), y = values<T>(rows * outputs, 2),
                          dy = values<T>(rows * outputs, 3), w = values<T>(inputs * outputs, 4);
     std::vector<T> dx(x.size(), T(7.0F));
@@ -113,6 +119,8 @@ void check(std::int64_t rows, int inputs, int outputs, bool own_mask, bool masks
 TEST_CASE_TEMPLATE("backward of a layer with few outputs is that of sums in double", T, float, BFloat16, Float16) {
     for (const bool masked : {false, true}) {
         for (const std::int64_t rows : {1, 31, 128, 129, 300}) check<T>(rows, 20, 10, masked, !masked, true);
+        // Slabs of several chunks, as more than 1,024 x 128 rows have them.
+        for (const std::int64_t chunks : {2, 3}) check<T>(700, 20, 10, masked, !masked, true, chunks);
         for (const int outputs : {1, 7, 16}) {
             check<T>(40, 1, outputs, masked, masked, true);
             check<T>(40, 9, outputs, masked, masked, false);

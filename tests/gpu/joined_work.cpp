@@ -472,6 +472,10 @@ struct Deferring
     : InPrecision<MixedBFloat16, Sequential<Input<6, 6, 8>, Named<"first", Conv2d<8, 3>>, ReLU, MaxPool2d<2, 2>,
                                             Tied<"same", Conv2d<8, 3>>, ReLU, Tied<"same", Conv2d<8, 3>>, Flatten,
                                             Named<"hidden", Linear<40>>, ReLU, Linear<5>>> {};
+/// Of two that share their parameters the upper one has sums for its bias from the layer above, which are deferred, and the lower one adds
+/// its own to them.
+struct DeferringTied : InPrecision<MixedBFloat16, Sequential<Input<1, 1, 24>, Flatten, Tied<"same", Linear<24>>, ReLU,
+                                                             Tied<"same", Linear<24>>, ReLU, Linear<5>>> {};
 /// With weights whose gradients are computed and discarded.
 struct DeferringFrozen : Frozen<Deferring, "first.weight", "hidden.weight"> {};
 
@@ -535,6 +539,7 @@ void expect_same_gradient(bool fewer) {
 
 TEST_CASE("a backward pass whose last pieces are deferred has the bits of one that launches each with its layer") {
     expect_same_gradient<Deferring>(true);
+    expect_same_gradient<DeferringTied>(true);
     // Each layer's are launched before the next uses the memory in which some are discarded.
     expect_same_gradient<DeferringFrozen>(false);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradients of a layer's weights and of its input on two streams, and kernels that are launched before the one before them has
-// ended, on the emulator, which runs the branches of a graph in a random order: neither changes a bit.
+// ended, on the emulator, which runs the branches of a graph in a random order: neither changes a bit. And the copy of a step's numbers
+// by the kernel of the update, which a check behind it makes once more.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,11 +20,13 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/optim/schedule.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/cuda_concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../devices.hpp"
+#include "../throws_with.hpp"
 #include "emulator/control.hpp"
 #include "emulator/cudnn_engines.hpp"
 
@@ -39,8 +42,8 @@ constexpr std::int64_t batch_size = 8;
 /// In host memory, which the emulator's devices read.
 class SideBatches {
 public:
-    SideBatches() : inputs_(batch_size * 108), labels_(batch_size) {
-        initialize(inputs_, normal(1.0), 1, 1, 3, 0);
+    explicit SideBatches(float deviation = 1) : inputs_(batch_size * 108), labels_(batch_size) {
+        initialize(inputs_, normal(static_cast<double>(deviation)), 1, 1, 3, 0);
         for (std::size_t n = 0; n < labels_.size(); ++n) labels_[n] = static_cast<std::int32_t>(n % 20);
     }
     BatchView operator()(std::int64_t, int, CudaContext&) const {
@@ -153,4 +156,16 @@ TEST_CASE("without a second stream, or where the caller does not allow it, work 
             allowed, [&] { order += "main "; }, [&] { order += "side"; });
         CHECK(order == "main side");
     }
+}
+
+TEST_CASE("a check of the parameters behind the update is in the numbers of its step") {
+    // The second update, which is captured, makes parameters infinite: 1e-4, and then 1e38 times gradients of large inputs.
+    const SideBatches batches(1000.0F);
+    DataParallel<SideNet, CrossEntropy<20>, Sgd, ConcatMean, Cuda> training(
+        {.batch_size = batch_size,
+         .seed = 3,
+         .optimizer = {.learning_rate = exponential_decay(1e-8, 1, 1e46)},
+         .check_every = 1});
+    training.step(batches);
+    CHECK(message_of<DivergedError>([&] { training.step(batches); }).find("after step 1 the parameter ") == 0);
 }

@@ -451,7 +451,8 @@ class Trial:
         self.hangs = status is None
         said = job.output()
         living = {process: job.id_of(process) for process in range(fault.processes) if process not in killed}
-        self.require(not any(map(lives, living.values())), f"mpirun has ended, and some of the processes {living} have not")
+        # Those that mpirun has ended may still be on their way out.
+        self.require(waited(lambda: not any(map(lives, living.values())), 1), f"mpirun has ended, and 1 s later some of the processes {living} have not")
         self.left = clear()
         # Where nobody is left, the status is 0 too.
         may_end_by, self.survived = ends_of(fault, killed), status == 0 and bool(living)

@@ -742,7 +742,7 @@ MUTATIONS = [
         QUEUE,
         "launch_writes(); «landed_with_update_ = false;» run(work); end_work();",
         "",
-        ["emulated/training"],
+        ["emulated/side_by_side"],
     ),
     Mutation(
         "report_of_the_step_before",
@@ -822,15 +822,15 @@ MUTATIONS = [
         "abort_without_deadline",
         "an abort of NCCL that hangs is waited for without a deadline",
         "parallel/impl/nccl_ranks.hpp",
-        "while (!abort->done.load(std::memory_order_acquire)) «pause_until_deadline(\"NCCL's ncclCommAbort\")»;",
-        "calls_.pause()",
+        "while (!done->load(std::memory_order_acquire)) «pause_until(calls, start, seconds, message, \"NCCL's ncclCommAbort\")»;",
+        "calls.pause()",
         ["emulated/nccl_communicator: an abort that does not return ends the process*"],
     ),
     Mutation(
         "abort_not_grouped",
         "the communicators of a process are aborted one after another",
         "parallel/impl/nccl_ranks.hpp",
-        "«abort->calls.group_start();»",
+        "std::vector<ncclComm_t>& communicators) { «calls.group_start();»",
         "",
         ["emulated/nccl_communicator"],
     ),
@@ -898,7 +898,8 @@ MUTATIONS = [
         PASSES,
         "set_.row(replica), «set_.failed(device)»);",
         "nullptr",
-        ["emulated/training: at the smallest loss scale*"],
+        equivalent="a device that has failed takes no batch, so its loss is computed of the one that failed, and is not finite again: the flag"
+        " is a second guard",
     ),
     Mutation(
         "skipped_steps_counted",
