@@ -174,7 +174,8 @@ public:
     /// The text of the line `replicas:`.
     [[nodiscard]] std::string description() const {
         return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", Cuda::gpu_name(), ", ",
-                    Cuda::library_version(), options_->tf32                ? ", TF32"
+                    Cuda::library_version(),
+                    options_->tf32                ? ", TF32"
                     : options_->tf32_convolutions ? ", TF32 in convolutions"
                                                   : "",
                     options_->deterministic ? ", deterministic" : "", ")",
