@@ -41,9 +41,10 @@ struct NormChannels {
     [[nodiscard]] __device__ float normalised(int k, float x) const {
         return norm_value(x, mean[k], scale[k], shift[k]);
     }
-    /// dy, or 0 where a fused ReLU's output was 0.
+    /// dy, or 0 where a fused ReLU's output, as it was stored in T, was 0: in half the least values are rounded to it.
+    template <class T>
     [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
-        return !relu || normalised(k, x) > 0.0F ? dy : 0.0F;
+        return !relu || as_stored<T>(normalised(k, x)) > 0.0F ? dy : 0.0F;
     }
 };
 
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(norm_threads)
             load_floats<V>(dy + me.first + r * b.channels, gradient);
             CUPOLA_UNROLL
             for (int k = 0; k < V; ++k) {
-                const float masked = channels.masked(k, value[k], gradient[k], relu);
+                const float masked = channels.template masked<T>(k, value[k], gradient[k], relu);
                 sums[k] += masked;
                 sums[V + k] = fmaf(masked, value[k] - channels.mean[k], sums[V + k]);
             }
@@ -255,7 +256,7 @@ __global__ void __launch_bounds__(norm_threads)
         load_floats<V>(dy + me.first + r * b.channels, gradient);
         CUPOLA_UNROLL
         for (int k = 0; k < V; ++k) {
-            const float masked = channels.masked(k, value[k], gradient[k], relu);
+            const float masked = channels.template masked<T>(k, value[k], gradient[k], relu);
             gradient[k] = channels.scale[k] * masked - o[k] - (value[k] - channels.mean[k]) * d[k];
         }
         store_floats<V>(dx + me.first + r * b.channels, gradient);
