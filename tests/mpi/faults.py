@@ -367,6 +367,8 @@ class Trial:
         self.files, self.exits, self.launcher_end = [], [], None
         # Until the others have gone on, and whether they did.
         self.gone_on, self.survived = [], False
+        # Starts of MPI that have reached the deadline.
+        self.slow_starts = 0
         self.problems, self.left, self.exact = [], [], 0
         self.hangs = self.lost = False
 
@@ -402,7 +404,6 @@ class Trial:
         """The processes that are left go on, and end with the bits of a run without a fault; or they end, where they must."""
         fault, launcher = self.fault, self.launcher
         saves = fault.step if fault.kind == "save" else 0
-        job = self.job_of_fault(saves)
         killed, living = [], {}
 
         def kill(process):
@@ -423,7 +424,19 @@ class Trial:
         first = fault.parts[0][1]
         started = range(fault.processes) if fault.kind != "start" else [first]
         bound = launcher.deadline + BOUND
-        waited(lambda: all(map(job.id_of, started)) and job.steps() >= (0 if saves else fault.step) or job.launcher.poll() is not None, bound)
+
+        def begun():
+            return all(map(job.id_of, started)) and job.steps() >= (0 if saves else fault.step) or job.launcher.poll() is not None
+
+        # On a machine that is busy with more processes than it has cores, the start of MPI between hosts can take a minute: each of
+        # its hundreds of messages waits until a process has a core.
+        for _ in range(3):
+            job = self.job_of_fault(saves)
+            waited(begun, bound)
+            if job.launcher.poll() != 75 or " s for others, in the start of MPI" not in job.output():
+                break
+            self.slow_starts += 1
+            clear()
         if not self.require(job.launcher.poll() is None and all(map(job.id_of, started)), f"the run has ended early: {job.output()}"):
             return
         if saves:
@@ -451,8 +464,9 @@ class Trial:
         self.hangs = status is None
         said = job.output()
         living = {process: job.id_of(process) for process in range(fault.processes) if process not in killed}
-        # Those that mpirun has ended may still be on their way out.
-        self.require(waited(lambda: not any(map(lives, living.values())), 1), f"mpirun has ended, and 1 s later some of the processes {living} have not")
+        # mpirun may end before the last of them, which is gone within a second of its message.
+        gone = waited(lambda: not any(map(lives, living.values())), 1)
+        self.require(gone, f"mpirun has ended, and some of the processes {living} have not")
         self.left = clear()
         # Where nobody is left, the status is 0 too.
         may_end_by, self.survived = ends_of(fault, killed), status == 0 and bool(living)
@@ -700,6 +714,7 @@ def work(options):
                 "processes_left_by": round(max(trial.exits), 3) if trial.exits else None,
                 "gone_on_after": [round(each, 3) for each in trial.gone_on],
                 "survived": trial.survived,
+                "slow_starts": trial.slow_starts,
                 "launcher_ended_by": None if trial.launcher_end is None else round(trial.launcher_end, 3),
                 "left_behind": trial.left,
                 "hangs": trial.hangs,
@@ -782,6 +797,7 @@ def section_of_survivors(measured):
                 sum(bool(each["problems"]) for each in of_kind),
             ]
         )
+    slow = sum(each["slow_starts"] for each in measured["faults"])
     return [
         "## Processes that survive",
         "",
@@ -809,6 +825,9 @@ def section_of_survivors(measured):
             ],
             rows,
         ),
+        "",
+        "A job whose start of MPI took longer than the deadline, which happens between hosts that share few cores, ended by itself with that "
+        f"message, before it was killed, and was started again: {slow}.",
         "",
         *machine.lines(measured["machine"]),
         "",
