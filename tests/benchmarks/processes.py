@@ -31,7 +31,7 @@ DEFAULT = BUCKETS[1]  # without a value
 EXCHANGES = ("allreduce", "in-place", "iallreduce", "shared", "messages", "sum", "hash")
 # Compared in turns of their own: rounds, and seconds.
 BESIDE_ONE = ("one process", "node float alone", "node float shared", f"node float sums {DEFAULT}")
-ROUNDS_BESIDE_ONE, TURN_BESIDE_ONE = 41, 0.15
+ROUNDS_BESIDE_ONE, TURN_BESIDE_ONE = 121, 0.15
 DDP_MODES = {
     "eager, channels_last": {"LAYOUT": "channels_last"},
     "eager, contiguous": {"LAYOUT": "contiguous"},
@@ -280,7 +280,7 @@ def page(results):
         f"process, the median (least to most) of {results['options']['rounds']} rounds; a ratio is taken within a round. The tutorial's network, one thread per "
         f"replica, on one machine {BATCH} samples per replica in the ratios, between hosts {BATCH_OF_HOSTS}. Two hosts are two network namespaces of this machine "
         f"joined by virtual interfaces; at {RATE} `tc`'s tbf limits what each sends. Two processes beside one: {ROUNDS_BESIDE_ONE} rounds of turns of "
-        f"{TURN_BESIDE_ONE} s, directly after each other.",
+        f"{TURN_BESIDE_ONE} s, directly after each other, when the other programs have ended.",
         "",
         *machine.lines(results["machine"]),
         f"- {results['programs'].get('exchange', {}).get('mpi', 'MPI')}; PyTorch {ddp.get('version', 'missing')}: {ddp.get('how', '')}",
@@ -332,10 +332,13 @@ def main():
     begun, quiet, missing, computer = time.perf_counter(), turns.Quiet(), {}, machine.describe()
     tasks, jobs = start_tasks(options, missing)
     rounds = take(options, tasks, quiet, options.rounds, options.turn)
+    # Jobs that wait still look for messages: without them.
     beside_one = {name: tasks[name] for name in BESIDE_ONE if name in tasks}
+    for job in set(jobs.values()) - {task.job for task in beside_one.values()}:
+        job.stop()
     beside_one = take(options, beside_one, quiet, beside_one_rounds, TURN_BESIDE_ONE)
     programs = {key: job.described for key, job in jobs.items()}
-    for job in jobs.values():
+    for job in {task.job for task in tasks.values() if task.job.process.poll() is None}:
         job.stop()
     results = {
         "machine": computer,
