@@ -88,6 +88,7 @@ void run(const Arguments& arguments) {
         options.seed = 5;
         options.optimizer = {.learning_rate = 0.05, .momentum = 0.9};
         options.averaging = arguments.averaging;
+        options.check_every = 3;  // the processes compare their parameters
         Training training(options);
         for (std::int64_t step = 0; step < arguments.steps; ++step) {
             if (step == arguments.die_at) std::raise(SIGKILL);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/impl/collective_processes.hpp>
 
 #include "policies.hpp"
 #include "thread_processes.hpp"
@@ -58,6 +59,22 @@ public:
         const cupola::RankBlocks& blocks = blocks_[static_cast<std::size_t>(device)];
         std::copy(gathered_.begin(), gathered_.end(), blocks.all.begin());
         return {std::span<const float>(total_).first(elements_), total_.data() + elements_};
+    }
+
+    void gather(int device, typename D::Queue&, cupola::HostContext&, const cupola::ExchangeName& name,
+                std::span<const std::byte> mine, std::span<std::byte> all) {
+        if (device != 0) return;
+        for (int p = 0; p < hub_.count(); ++p) {
+            if (p != number_) hub_.send(number_, p, mine);
+        }
+        for (int p = 0; p < hub_.count(); ++p) {
+            // The devices of a process give the same.
+            const std::span<std::byte> to = all.subspan(static_cast<std::size_t>(p) * blocks_.size() * mine.size());
+            std::vector<std::byte> theirs(mine.begin(), mine.end());
+            if (p != number_) hub_.receive(name, p, number_, theirs);
+            for (std::size_t d = 0; d < blocks_.size(); ++d)
+                std::copy(theirs.begin(), theirs.end(), to.subspan(d * mine.size()).begin());
+        }
     }
 
 private:

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,13 +58,19 @@ public:
                  Channel channel = Channel::messages) {
         std::unique_lock lock(mutex_);
         auto& queue = waiting_[{channel, from, to}];
-        const bool there = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return !queue.empty(); });
-        cupola::require<cupola::DeviceError>(there, "process ", from, " has not sent ", name.operation, " of step ",
-                                             name.step);
+        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return !queue.empty() || left_.contains(from); });
+        cupola::require<cupola::DeviceError>(!queue.empty(), "process ", from, " has not sent ", name.operation,
+                                             " of step ", name.step);
         cupola::require(queue.front().size() == bytes.size(), "a message has ", queue.front().size(), " bytes, not ",
                         bytes.size());
         std::memcpy(bytes.data(), queue.front().data(), bytes.size());
         queue.pop_front();
+    }
+    /// A process that leaves sends nothing any more: the others do not wait for it.
+    void leave(int number) {
+        const std::scoped_lock lock(mutex_);
+        left_.insert(number);
+        changed_.notify_all();
     }
     void note_sum(int number, std::size_t elements) {
         const std::scoped_lock lock(mutex_);
@@ -97,6 +104,7 @@ private:
     std::condition_variable changed_;
     std::map<std::tuple<Channel, int, int>, std::deque<std::vector<std::byte>>> waiting_;
     std::map<int, std::vector<std::size_t>> begun_;
+    std::set<int> left_;
     std::vector<std::vector<std::byte>> parts_;
     int messages_ = 0;
     std::size_t bytes_ = 0;

@@ -93,6 +93,9 @@ inline constexpr std::string_view convolution = "convolution", threads_per_devic
 
 inline constexpr std::array all{convolution, threads_per_device, onednn, isa, gpu, cuda, deterministic, plans, ranks};
 
+/// Whether the processes of a training may differ in it: in their GPUs, and in the plans that each has chosen for its own.
+[[nodiscard]] constexpr bool is_of_process(std::string_view name) { return name == gpu || name == plans; }
+
 }  // namespace machine_property
 
 /// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.

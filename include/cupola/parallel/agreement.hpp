@@ -99,6 +99,8 @@ struct RankBlocks {
 ///   void end(device, queue)                               returns when no queued work runs any more, also after
 ///                                                         break_off(); throws nothing
 ///   bool healthy() const
+/// A collective over several processes may have one member more, with which they compare their options, their data and what they
+/// have found, and agree on the end of a run; see GathersOnHost.
 template <class A, class D>
 concept AveragesBuckets =
     QueueingDevice<D> && requires { sizeof(typename A::template Collective<D>); } &&
@@ -118,6 +120,16 @@ concept AveragesBuckets =
         all.end(0, queue);
         { all.healthy() } -> std::convertible_to<bool>;
     };
+
+///   void gather(device, queue, context, const ExchangeName&, mine, all)   between steps, on the thread of each device: all ranks give
+///                                                         `mine`, of one size in all calls, and `all` receives them in the order of
+///                                                         RankBlocks, both in the host's memory; `all` is empty on a device
+///                                                         that does not need them. Throws as the other members do
+/// A header with such a collective includes <cupola/parallel/impl/collective_processes.hpp>.
+template <class C, class D>
+concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context,
+                                 const ExchangeName& name, std::span<const std::byte> mine,
+                                 std::span<std::byte> all) { collective.gather(0, queue, context, name, mine, all); };
 
 /// The parameters of each replica of one process, in replica order, in host memory; the policy changes them in place.
 struct ParameterRows {
@@ -174,6 +186,15 @@ struct MessageElementOf<A> {
 /// The type that the gradients of a policy have where they move between processes.
 template <class A>
 using MessageElement = typename impl::MessageElementOf<A>::Type;
+
+/// Whether a training by `A` on `D` may have several processes that agree on more than the gradient.
+template <class A, class D>
+inline constexpr bool agrees_between_processes = [] {
+    if constexpr (AveragesBuckets<A, D>)
+        return GathersOnHost<typename A::template Collective<D>, D>;
+    else
+        return SpansProcesses<A>;
+}();
 
 /// The error message for a type `A` that is not a policy on `D`; empty if it is one.
 template <class A, class D>

@@ -59,6 +59,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
     using InputSample = InputValue<Net>;
     using InspectionType = Inspection<typename D::Kernels>;
+    /// Whether it may have several processes that agree on more than the gradient.
+    static constexpr bool has_agreement = agrees_between_processes<Averaging, D>;
     /// The largest number of steps that are queued and whose reports have not been read.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
@@ -76,7 +78,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The number of processes that the replicas are divided between, and that of this one.
     [[nodiscard]] ProcessNumber process() const { return {parts_.set_.process_count(), parts_.set_.process_number()}; }
-    /// The engine of these processes; null unless the policy spans processes.
+    /// The engine of these processes that moves their gradients; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
 
     // For the processes of a policy that has several; all of them call these, in the same order.
@@ -91,7 +93,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     void require_same_on_processes(std::span<const std::pair<std::string, std::string>> settings) const {
         if (impl::OtherProcesses* const others = parts_.set_.others()) others->require_same(settings);
     }
-    /// For fit() and its callbacks; null for a training in one process, and for a collective.
+    /// For fit() and its callbacks; null for a training in one process.
     [[nodiscard]] RunAgreement* run_agreement() { return parts_.run_agreement_.get(); }
 
     /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of devices

@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ namespace cupola::inline CUPOLA_ABI {
 class RunAgreement {
 public:
     /// `processes` must outlive the object.
-    [[gnu::cold]] explicit RunAgreement(Processes& processes)
+    [[gnu::cold]] explicit RunAgreement(ProcessGroup& processes)
         : processes_(processes), blocks_(processes, sizeof(Block)) {}
     RunAgreement(const RunAgreement&) = delete;
     RunAgreement& operator=(const RunAgreement&) = delete;
@@ -55,7 +56,34 @@ public:
         }
     }
     /// The exchanges begin again, on all processes, after an error that all have thrown.
-    void restart() { ended_ = nullptr; }
+    void restart() {
+        if (!alone_) ended_ = nullptr;
+    }
+
+    // See ProcessGroup::is_collective().
+
+    /// Whether the processes agree at the same steps only, and by values that travel with the steps.
+    [[nodiscard]] bool is_by_steps() const { return processes_.is_collective(); }
+    /// The steps that are queued from now on carry these bits.
+    void tell(int bits) { processes_.tell(bits); }
+    /// The bits of all processes in the step whose report was read last.
+    [[nodiscard]] int told() const { return processes_.told(); }
+    // See ProcessGroup.
+    void read_together(bool on) { processes_.read_together(on); }
+    void compare_rest() { processes_.compare_rest(); }
+    /// The values of process 0, on all.
+    void take_of_first(const ExchangeName& name, std::span<double> values) {
+        require_not_ended();
+        impl::ProcessGather gather(processes_, values.size_bytes());
+        std::memcpy(gather.mine(), values.data(), values.size_bytes());
+        gather.run(name);
+        std::memcpy(values.data(), gather.of(0), values.size_bytes());
+    }
+    /// `error` has ended the work of this process where the others cannot hear of it: from now on there are no exchanges.
+    void end_alone(std::exception_ptr error) {
+        ended_ = std::move(error);
+        alone_ = true;
+    }
 
     // For a callback, which is called on all processes whatever becomes of it: after an error of these the exchanges go on.
 
@@ -80,9 +108,9 @@ public:
         return std::pair(processes_.number_at_start(static_cast<int>(other->process)), std::string(other->name));
     }
     /// Throws InvalidArgument, which names the first difference, unless all processes have the same settings.
-    [[gnu::cold]] void require_same(impl::Settings settings) {
-        static_cast<void>(largest({"the comparison of settings"}, 0));
-        impl::require_same_settings(processes_, settings);
+    [[gnu::cold]] void require_same(impl::Settings settings, std::int64_t step = -1) {
+        static_cast<void>(largest({"the comparison of settings", step}, 0));
+        impl::require_same_settings(processes_, settings, step);
     }
 
 private:
@@ -129,15 +157,16 @@ private:
         }
     }
 
-    Processes& processes_;
+    ProcessGroup& processes_;
     impl::ProcessGather blocks_;
-    /// What has ended the exchanges.
+    /// What has ended the exchanges; and whether the others do not know.
     std::exception_ptr ended_;
+    bool alone_ = false;
 };
 
 namespace impl {
 
-[[nodiscard, gnu::cold]] inline std::shared_ptr<RunAgreement> make_run_agreement(Processes& processes) {
+[[nodiscard, gnu::cold]] inline std::shared_ptr<RunAgreement> make_run_agreement(ProcessGroup& processes) {
     return std::make_shared<RunAgreement>(processes);
 }
 

@@ -21,6 +21,10 @@
 //
 //   bool synchronize_after(std::int64_t step)  whether the report of this step has to come before the next is queued
 //
+// In several processes with GPUs, should_inspect and synchronize_after are asked max_steps_in_flight steps ahead too, so that all
+// processes wait for the report: the answers depend on the step alone. Elsewhere a callback must not wait for queued steps, as
+// evaluate() does, on one process.
+//
 // Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but
 // every callback sees every step that was made, so their results, and a checkpoint written at the end, are of the same
 // step. Lvalues are not copied: the results of a callback are available afterwards.
@@ -206,8 +210,7 @@ template <class Training, class Batches, class... Callbacks>
     if constexpr (requires { training.run_agreement(); }) calls.agreement = training.run_agreement();
     const auto fingerprint = [&] { return fingerprint_of_batches(batches); };
     // Only a training that may have several processes compiles it.
-    if constexpr (requires { requires SpansProcesses<decltype(training.options.averaging)>; })
-        task.fingerprint = fingerprint;
+    if constexpr (requires { requires Training::has_agreement; }) task.fingerprint = fingerprint;
     const std::array<CallbackHooks, sizeof...(Callbacks)> hooks{hooks_of(callbacks)...};
     if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
         const auto inspect = [&](const auto& inspection) {

@@ -220,7 +220,7 @@ private:
                 directory.emplace(training, folder_ ? &*folder_ : nullptr);
                 checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
-            signals.emplace(processes != nullptr);  // during training: a Ctrl-C in the evaluation ends the process
+            signals.emplace(agreement != nullptr);  // during training: a Ctrl-C in the evaluation ends the process
             return best;
         };
         history_ = impl::fit_from(begin, training, batches, options, to_output, to_log, Progress{}, callbacks...,

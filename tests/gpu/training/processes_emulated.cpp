@@ -4,6 +4,7 @@
 // processes there are, and the files of processes of which another one is killed or stopped.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +22,14 @@
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/io/event_file.hpp>
 #include <cupola/nccl.hpp>
+#include <cupola/train/training_run.hpp>
 
 #include "../../child_process.hpp"
 #include "../../free_port.hpp"
 #include "../../parallel/largest_difference.hpp"
+#include "../emulator/control.hpp"
 
 using namespace cupola;
 
@@ -49,6 +53,11 @@ public:
         if (place == 1 && replica == 2) return {};
         const std::int64_t first = (place * 7 + replica * 11) % (samples - batch);
         return {values() + first * features, labels() + first, replica == 3 ? 2 : batch, Net::input_shape};
+    }
+
+    /// Makes an input of a replica's batch not finite.
+    void spoil(std::int64_t place, int replica) {
+        values()[(place * 7 + replica * 11) % (samples - batch) * features + 3] = INFINITY;
     }
 
 private:
@@ -290,6 +299,152 @@ TEST_CASE(
         }
     }
     CHECK(state("two", 0).parameters != state("before", 0).parameters);
+}
+
+TEST_CASE("child: a process of a run" * doctest::skip()) {
+    const std::string folder = variable("CUPOLA_TEST_FOLDER"), what = variable("CUPOLA_TEST_WHAT");
+    const int number = std::atoi(variable("RANK").c_str());
+    struct RaisesIn {
+        std::int64_t step;
+        bool fails;
+        void on_step(const StepReport& report, Run&) const {
+            if (report.step != step) return;
+            if (fails) throw DataError("the disk is full");
+            std::raise(SIGTERM);
+        }
+    };
+    emulator::set_gpu_name(text("the GPU of process ", number));  // they may differ
+    Batches batches;
+    Training::Options options = options_of(folder, replicas, std::atoi(variable("CUPOLA_TEST_DEVICES").c_str()));
+    options.check_every = 4;
+    if (what == "settings" && number == 1) options.optimizer.learning_rate = 0.06;
+    std::string said;
+    int status = -1;
+    std::int64_t step = -1;
+    try {
+        Training training(options);
+        if (what == "parameters" && number == 1) {
+            TrainingState state = training.state();
+            state.parameters[3] += 1;
+            training.restore(state);
+        }
+        if (what == "input") batches.spoil(6, 3);
+        const auto train = [&](Training& of, Resume resume, std::int64_t steps) {
+            TrainingRun run({.folder = folder + "/run",
+                             .resume = resume,
+                             .writes = number == 0,
+                             .max_steps = steps,
+                             .log = {.every = 0},
+                             .checkpoint_every = what == "checkpoint" && number == 1 ? 8 : 10,
+                             .events = event_file_in,
+                             .summary_every = 3});
+            const bool raises = number == 1 && (what == "signal" || what == "callback");
+            return run.train(of, batches, NoTest{}, RaisesIn{raises ? 7 : -1, what == "callback"});
+        };
+        if (what == "resume") {
+            // The second run is over before its first step.
+            for (const Resume resume : {Resume::no, Resume::yes}) {
+                Training part(options);
+                CHECK(train(part, resume, 25) == 0);
+                CHECK(part.step() == 25);
+            }
+        }
+        status = train(training, what == "resume" ? Resume::yes : Resume::no, 30);
+        step = training.step();
+    } catch (const Error& error) {
+        said = error.what();
+    }
+    std::ofstream(text(folder, "/outcome-", number)) << step << ' ' << status << ' ' << said;
+}
+
+namespace {
+
+struct EndOfRun {
+    std::int64_t step = -2;
+    int status = -2;
+    std::string error;
+    bool operator==(const EndOfRun&) const = default;
+};
+
+/// How a run ends on each of two processes, and the steps of its checkpoints.
+std::vector<EndOfRun> ends_of_run(const std::string& what, int devices, std::vector<std::int64_t>& checkpoints) {
+    const Folder folder;
+    const std::string port = text(free_port());
+    std::vector<EndOfRun> ends(2);
+    std::vector<std::jthread> threads;
+    for (int process = 0; process < 2; ++process) {
+        threads.emplace_back([&, process] {
+            const ChildResult result =
+                run_in_child("child: a process of a run", {{"RANK", text(process)},
+                                                           {"WORLD_SIZE", "2"},
+                                                           {"MASTER_ADDR", "127.0.0.1"},
+                                                           {"MASTER_PORT", port},
+                                                           {"CUPOLA_TEST_FOLDER", folder.path},
+                                                           {"CUPOLA_TEST_WHAT", what},
+                                                           {"CUPOLA_TEST_DEVICES", text(devices)}});
+            EndOfRun& end = ends[static_cast<std::size_t>(process)];
+            if (!result.passed) end.error = result.output;
+            std::ifstream file(text(folder.path, "/outcome-", process));
+            if (!(file >> end.step >> end.status)) return;
+            file.get();
+            std::getline(file, end.error, '\0');
+        });
+    }
+    threads.clear();
+    checkpoints.clear();
+    if (std::filesystem::exists(folder.path + "/run")) {
+        for (const auto& each : list_checkpoints(folder.path + "/run")) checkpoints.push_back(each.step);
+    }
+    std::sort(checkpoints.begin(), checkpoints.end());
+    return ends;
+}
+
+}  // namespace
+
+TEST_CASE("processes of NCCL end a run after the same step, and tell each other what is not the same") {
+    std::vector<std::int64_t> checkpoints;
+    const auto ends = [&](const std::string& what, int devices = 1) {
+        const std::vector<EndOfRun> found = ends_of_run(what, devices, checkpoints);
+        CAPTURE(what);
+        CAPTURE(found[0].error);
+        CAPTURE(found[1].error);
+        CHECK(found[0].step == found[1].step);
+        CHECK(found[0].status == found[1].status);
+        return found;
+    };
+    for (const int devices : {1, 2}) {
+        CHECK(ends("nothing", devices) == std::vector<EndOfRun>(2, {.step = 30, .status = 0, .error = ""}));
+        CHECK(checkpoints == std::vector<std::int64_t>{10, 20, 30});
+    }
+    CHECK(ends("resume") == std::vector<EndOfRun>(2, {.step = 30, .status = 0, .error = ""}));
+    CHECK(checkpoints == std::vector<std::int64_t>{10, 20, 25, 30});
+    // Process 1 receives a signal in the callback of step 7: both end, with a checkpoint of the step.
+    const std::vector<EndOfRun> signalled = ends("signal");
+    CHECK(signalled[0].status == 128 + SIGTERM);
+    CHECK(signalled[0].error == "");
+    CHECK(signalled[0].step > 7);
+    CHECK(signalled[0].step <= 8 + 2 * Training::max_steps_in_flight);
+    CHECK(checkpoints.back() == signalled[0].step);
+    const std::vector<EndOfRun> failed = ends("callback");
+    CHECK(failed[1].error == "the disk is full");
+    CHECK(failed[0].error == "process 1: the disk is full");
+    CHECK(checkpoints.size() == 1);
+    // Both say what one has found.
+    const auto error_of = [&](const std::string& what) {
+        const std::vector<EndOfRun> found = ends(what);
+        CHECK(found[0].error == found[1].error);
+        return found[0].error;
+    };
+    CHECK(error_of("settings").starts_with("process 1 has another learning rate than process 0: "));
+    CHECK(error_of("checkpoint") == "process 1 has another .checkpoint_every than process 0: 8, not 10");
+    CHECK(
+        error_of("parameters") ==
+        "after step 3 the parameters of process 1 differ from those of process 0: a process computed a different result");
+    CHECK(checkpoints.empty());
+    const std::string not_finite = error_of("input");
+    CHECK(not_finite.find("the loss of replica 3 is") != std::string::npos);
+    CHECK(not_finite.find("of its batch is not finite") != std::string::npos);
+    CHECK(checkpoints == std::vector<std::int64_t>{6});
 }
 
 TEST_CASE("a process of a training is killed: the other's file names step, operation and process") {

@@ -4,8 +4,10 @@
 // a device are represented by a 64-bit hash of their bits.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/tensor/finite.hpp>
 
@@ -35,28 +38,31 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
 
 [[noreturn, gnu::cold]] void throw_update_diverged(std::int64_t step, const std::string& found);
 
-/// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or a
-/// DivergedError that names the first parameter or statistic that is not finite. `equal` says whether the devices'
-/// parameters have to be the same.
+/// The bits of values in the host's memory, by FNV-1a over 32 bits at a time.
+[[nodiscard]] inline std::uint64_t hash_of_bits(std::span<const float> values) {
+    std::uint64_t hash = 0xcbf29ce484222325U;
+    for (const float value : values) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3U;
+    return hash;
+}
+
+/// What the processes of a training compare after a step with queue_check().
 template <class D, class T>
-[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal,
-                                   std::span<const float> running) {
-    const auto landed = [&](int device) { return set.at(device).queue->landed(step); };
-    if (OtherProcesses* const others = set.others()) {
-        int differs = -1;
-        for (int device = set.device_count() - 1; device > 0; --device) {
-            if (*StatusBlock::hash(landed(device)) != *StatusBlock::hash(landed(0))) differs = device;
-        }
-        others->require_same_hashes(step, *StatusBlock::hash(landed(0)), running, differs);
+[[nodiscard, gnu::cold]] ComparedHashes compared_hashes(ReplicaSet<D, T>& set, std::int64_t step,
+                                                        std::span<const float> running) {
+    const auto hash = [&](int device) { return *StatusBlock::hash(set.at(device).queue->landed(step)); };
+    ComparedHashes hashes{.parameters = hash(0), .running = hash_of_bits(running), .differs = -1};
+    for (int device = set.device_count() - 1; device > 0; --device) {
+        if (hash(device) != hash(0)) hashes.differs = device;
     }
-    for (int device = 1; equal && device < set.device_count(); ++device) {
-        if (*StatusBlock::hash(landed(device)) == *StatusBlock::hash(landed(0))) continue;
-        throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
-                                  " differ from those of device 0: a device computed a different result"),
-                             step, device);
-    }
+    return hashes;
+}
+
+/// Throws a DivergedError that names the first parameter or running statistic that is not finite after a step with
+/// queue_check().
+template <class D, class T>
+[[gnu::cold]] void require_finite_parameters(ReplicaSet<D, T>& set, std::int64_t step, std::span<const float> running) {
     for (int device = 0; device < set.device_count(); ++device) {
-        if (*StatusBlock::parameters_finite(landed(device)) != 0) continue;
+        if (*StatusBlock::parameters_finite(set.at(device).queue->landed(step)) != 0) continue;
         // The slow search: padding that is not finite is ignored.
         for (int copy = 0; copy < set.copies(device); ++copy) {
             const std::vector<float> values = set.copied(set.network().parameter_elements, device,
@@ -68,6 +74,30 @@ template <class D, class T>
     if (all_finite(running)) return;
     const std::string found = invalid_buffer(set.network().layers, running);
     if (!found.empty()) throw_update_diverged(step, text("running statistic ", found));
+}
+
+/// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the DivergedError
+/// of require_finite_parameters(); a collective does so later. `equal` says whether the devices' parameters have to be the same.
+template <class D, class T>
+[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal,
+                                   std::span<const float> running) {
+    if (OtherProcesses* const others = set.others()) {
+        std::exception_ptr error;
+        try {
+            require_finite_parameters(set, step, running);
+        } catch (const DivergedError&) {
+            error = std::current_exception();
+        }
+        return others->compare(step, compared_hashes(set, step, running), error);
+    }
+    const auto hash = [&](int device) { return *StatusBlock::hash(set.at(device).queue->landed(step)); };
+    for (int device = 1; equal && device < set.device_count(); ++device) {
+        if (hash(device) == hash(0)) continue;
+        throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
+                                  " differ from those of device 0: a device computed a different result"),
+                             step, device);
+    }
+    require_finite_parameters(set, step, running);
 }
 
 }  // namespace impl

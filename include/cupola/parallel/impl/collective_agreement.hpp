@@ -20,10 +20,15 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/rows_of_sum.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
+
+/// Defined in impl/collective_processes.hpp.
+template <class Collective, class D, class T>
+class CollectiveProcesses;
 
 template <class A, class D, class T>
 class CollectiveAgreement {
@@ -62,7 +67,16 @@ public:
             collective_->join(device, *set_.at(device).queue, set_.context(device), set_.rank_blocks(device));
             rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
         });
+        if constexpr (GathersOnHost<Collective, D>) {
+            if (set.process_count() == 1) return;
+            std::vector<int> lost;
+            if constexpr (requires { Collective::lost(policy); }) lost = Collective::lost(policy);
+            processes_ = std::make_shared<CollectiveProcesses<Collective, D, T>>(set, *collective_, std::move(lost));
+        }
     }
+
+    /// Null in a training of one process, and where the collective has no gather().
+    [[nodiscard]] ProcessGroup* processes() const { return processes_.get(); }
 
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
     void begin_step(const SampleCounts&, std::int64_t) {}
@@ -119,6 +133,7 @@ public:
 private:
     ReplicaSet<D, T>& set_;
     std::unique_ptr<Collective> collective_;
+    std::shared_ptr<ProcessGroup> processes_;
     std::vector<Sums> sums_;
     std::vector<RowsOfSum> rows_;
 };

@@ -60,6 +60,9 @@ private:
 
     /// The name of the parameter that an element of the arena is of.
     [[nodiscard, gnu::cold]] std::string parameter_at(std::int64_t element) const;
+    [[nodiscard, gnu::cold]] std::string gradient_text(std::int64_t element) const {
+        return text("every output is finite; the gradient of ", parameter_at(element), " is not");
+    }
 
     ReplicaSet<D, T>& set_;
     std::int64_t step_;
@@ -72,15 +75,15 @@ private:
 
 template <class D, class T>
 void FiniteSearch<D, T>::throw_first(std::span<const SearchedReplica> replicas) {
-    if (set_.others() != nullptr) search_in_all_processes(replicas);
+    if (set_.others() != nullptr && set_.reads_together()) search_in_all_processes(replicas);
     throw_loss(replicas);
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const int replica = static_cast<int>(r);
-        if (replicas[r].samples == 0 || replicas[r].not_finite_element < 0) continue;
+        // Of another process's replica a collective does not know the element, but what was found.
+        const bool is_found = replicas[r].not_finite_element >= 0 || (!found_.empty() && !found_[r].empty());
+        if (replicas[r].samples == 0 || !is_found) continue;
         std::string where = where_not_finite(replica, replicas[r]);
-        if (where.empty())
-            where = text("every output is finite; the gradient of ", parameter_at(replicas[r].not_finite_element),
-                         " is not");
+        if (where.empty()) where = gradient_text(replicas[r].not_finite_element);
         if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
         throw_diverged(step_, text("the gradient of replica ", r, " is not finite", under_), where, replica);
     }
@@ -121,9 +124,22 @@ void FiniteSearch<D, T>::search_in_all_processes(std::span<const SearchedReplica
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const SearchedReplica& each = replicas[r];
         const bool finite = each.part < 0 && each.not_finite_element < 0 && std::isfinite(each.total);
-        if (!finite && each.samples > 0) found_[r] = search(static_cast<int>(r), each);
+        if (finite || each.samples == 0) continue;
+        try {
+            found_[r] = search(static_cast<int>(r), each);
+        } catch (const Error& error) {
+            found_[r] = text("not found: ", error.what());
+        }
+        if (found_[r].empty() && each.part < 0 && std::isfinite(each.total))
+            found_[r] = gradient_text(each.not_finite_element);
     }
-    set_.others()->exchange_texts(step_, found_);
+    if (!set_.gathers_blocks()) return set_.others()->exchange_texts(step_, found_);
+    try {
+        set_.others()->exchange_texts(step_, found_);
+    } catch (const ProcessLost&) {
+        throw;
+    } catch (const DeviceError&) {  // the collective has failed; what this process has found is the error
+    }
 }
 
 template <class D, class T>

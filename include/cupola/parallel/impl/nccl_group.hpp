@@ -86,18 +86,21 @@ public:
         communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
     }
 
+    [[nodiscard]] int ranks() const { return beats_.ranks(); }
+
     /// Queues `all` = the blocks `mine` of all ranks, in their order.
     void gather(int device, std::span<const std::byte> mine, std::span<std::byte> all, cudaStream_t stream,
-                std::int64_t step) {
-        require(all.size() == mine.size() * static_cast<std::size_t>(beats_.ranks()), "blocks of ", mine.size(),
-                " bytes of ", beats_.ranks(), " ranks have ", all.size());
-        communicators_.gather(index_of(device), mine.data(), all.data(), mine.size(), stream,
-                              {"the exchange of the replicas' reports", step});
+                const NcclWork& work) {
+        require(all.size() == mine.size() * static_cast<std::size_t>(ranks()), "blocks of ", mine.size(), " bytes of ",
+                ranks(), " ranks have ", all.size());
+        communicators_.gather(index_of(device), mine.data(), all.data(), mine.size(), stream, work);
     }
 
     /// Waits for an event that was recorded behind that sum.
-    void wait(int device, cudaEvent_t event, std::int64_t step) {
-        communicators_.wait(index_of(device), event, {the_sum, step});
+    void wait(int device, cudaEvent_t event, std::int64_t step) { wait(device, event, NcclWork{the_sum, step}); }
+    /// The same of other work.
+    void wait(int device, cudaEvent_t event, const NcclWork& work) {
+        communicators_.wait(index_of(device), event, work);
     }
 
     /// Whether that event is complete. Throws as a wait() that began at `since`, a time of now(), does.

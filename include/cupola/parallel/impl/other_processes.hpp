@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OtherProcesses: what a step takes from the other processes of a training, without the type of their engine. A training
-// whose policy does not span processes has no such object.
+// What a training takes from its other processes, without the type of their engine: OtherReplicas in a step, where the policy
+// spans processes, and OtherProcesses between steps. A training of one process has neither.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-class OtherProcesses {
+class OtherReplicas {
 public:
-    OtherProcesses() = default;
-    OtherProcesses(const OtherProcesses&) = delete;
-    OtherProcesses& operator=(const OtherProcesses&) = delete;
+    OtherReplicas() = default;
+    OtherReplicas(const OtherReplicas&) = delete;
+    OtherReplicas& operator=(const OtherReplicas&) = delete;
 
     // The results of a batch of another process's replica, in the step whose rows were averaged last.
 
@@ -30,16 +30,36 @@ public:
     [[nodiscard]] virtual const IdReport& bad_id_of(int replica, int part) const = 0;
     [[nodiscard]] virtual const float* statistics_of(int replica, int part) const = 0;
 
-    // The members below are called on all processes, in the same order.
-
     /// Completes the sums of all replicas, `size` values each, and the list of those that have written theirs (null for the
-    /// others). `error` is this process's, or null. Throws DeviceError if another process has one.
+    /// others); called on all processes. `error` is this process's, or null. Throws DeviceError if another process has one.
     virtual void exchange_sums(std::int64_t step, const std::exception_ptr& error, double* sums, std::size_t size,
                                std::span<const double*> contributions) = 0;
-    /// Throws ReplicasDiffer unless all processes have parameters of the same hash, and the same running statistics. `differs`
-    /// is a device whose parameters differ from those of the process's first, or -1.
-    virtual void require_same_hashes(std::int64_t step, std::uint64_t parameters, std::span<const float> running,
-                                     int differs) = 0;
+
+protected:
+    ~OtherReplicas() = default;
+};
+
+/// What a process has after a step: the hash of its parameters and that of its running statistics, and a device whose parameters
+/// differ from those of its first, or -1.
+struct ComparedHashes {
+    std::uint64_t parameters = 0, running = 0;
+    std::int64_t differs = -1;
+};
+
+/// The members are called on all processes, in the same order.
+class OtherProcesses {
+public:
+    OtherProcesses() = default;
+    OtherProcesses(const OtherProcesses&) = delete;
+    OtherProcesses& operator=(const OtherProcesses&) = delete;
+
+    /// Compares what the processes have after a step: throws ReplicasDiffer unless all have the same, and then `error`, which all
+    /// have, if there is one. A collective does so when the step is queued before which all have called this.
+    virtual void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) = 0;
+    /// Before a step is queued.
+    virtual void begin_step(std::int64_t) {}
+    /// What is to be compared is not valid any more.
+    virtual void forget() {}
     /// The largest of the processes' values.
     [[nodiscard]] virtual int largest(std::int64_t step, int value) = 0;
     /// Throws InvalidArgument, which names the first difference, unless all processes have the same names and texts.

@@ -27,12 +27,12 @@
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/agreement_in_process.hpp>
+#include <cupola/parallel/impl/answers_of_processes.hpp>
 #include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/impl/replica_records.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
-#include <cupola/parallel/impl/same_settings.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/processes.hpp>
@@ -45,7 +45,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class D, class T>
-class ProcessAgreement : public AgreementInProcess<D, T>, public OtherProcesses {
+class ProcessAgreement : public AgreementInProcess<D, T>, public OtherReplicas {
     using Kernels = typename D::Kernels;
     using Base = AgreementInProcess<D, T>;
 
@@ -73,16 +73,6 @@ public:
     }
     void exchange_sums(std::int64_t step, const std::exception_ptr& error, double* sums, std::size_t size,
                        std::span<const double*> contributions) override;
-    void require_same_hashes(std::int64_t step, std::uint64_t parameters, std::span<const float> running,
-                             int differs) override;
-    [[nodiscard]] int largest(std::int64_t step, int value) override {
-        const std::vector<int> all = gathered(processes_, {"the end of the run", step}, value);
-        return *std::max_element(all.begin(), all.end());
-    }
-    void require_same(std::span<const std::pair<std::string, std::string>> settings) override {
-        require_same_settings(processes_, settings);
-    }
-    void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override;
 
 protected:
     using Base::set_;
@@ -130,6 +120,7 @@ private:
     void require_same_parameters(std::int64_t step);
     void exchange_votes(std::int64_t step);
 
+    AnswersOfProcesses answers_;
     ReplicaRecords records_;
     ProcessGather sums_, votes_;
     /// Per device: the hash of its parameters.
@@ -145,6 +136,7 @@ template <class D, class T>
 ProcessAgreement<D, T>::ProcessAgreement(ReplicaSet<D, T>& set)
     : Base(set),
       processes_(*set.processes()),
+      answers_(processes_, set),
       records_(processes_, set, set.gradient_accumulation_steps(), set.losses(), set.network().buffer_elements),
       votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(set.replicas())) * sizeof(Ends)),
       hashes_(static_cast<std::size_t>(set.device_count())),
@@ -152,6 +144,7 @@ ProcessAgreement<D, T>::ProcessAgreement(ReplicaSet<D, T>& set)
       ends_(finite_.size()) {
     for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(set.replicas()));
     set.join(*this);
+    set.join(answers_);
 }
 
 template <class D, class T>
@@ -338,48 +331,6 @@ void ProcessAgreement<D, T>::exchange_sums(std::int64_t step, const std::excepti
             contributions[first_of(p) + i] = there != 0 ? sums + (first_of(p) + i) * size : nullptr;
         }
         std::memcpy(sums + first_of(p) * size, from + flags, replicas_of(p) * bytes_of_sums);
-    }
-}
-
-template <class D, class T>
-void ProcessAgreement<D, T>::require_same_hashes(std::int64_t step, std::uint64_t parameters,
-                                                 std::span<const float> running, int differs) {
-    struct Hashes {
-        std::uint64_t parameters, running;
-        std::int64_t differs;
-    };
-    const auto all = gathered(processes_, {"the hash of the parameters", step},
-                              Hashes{parameters, hash_of(set_.context(0), running), differs});
-    for (std::size_t p = 0; p < all.size(); ++p) {
-        const int number = processes_.number_at_start(static_cast<int>(p));
-        if (all[p].differs >= 0)
-            throw ReplicasDiffer(
-                text("after step ", step, " the parameters of device ", all[p].differs, " of process ", number,
-                     " differ from those of its device 0: a device computed a different result"),
-                step, static_cast<int>(all[p].differs));
-        const bool same = all[p].parameters == all[0].parameters;
-        if (same && all[p].running == all[0].running) continue;
-        throw ReplicasDiffer(text("after step ", step, " the ", same ? "running statistics" : "parameters",
-                                  " of process ", number, " differ from those of process ",
-                                  processes_.number_at_start(0), ": a process computed a different result"),
-                             step, 0);
-    }
-}
-
-template <class D, class T>
-void ProcessAgreement<D, T>::exchange_texts(std::int64_t step, std::span<std::string> of_replicas) {
-    std::string joined;
-    for (int r = 0; r < set_.replicas(); ++r) {
-        if (set_.is_here(r)) joined += of_replicas[static_cast<std::size_t>(r)] + '\n';
-    }
-    const std::vector<std::string> all =
-        gathered_texts(processes_, {"the search for what is not finite", step}, joined);
-    for (int r = 0; r < set_.replicas(); ++r) {
-        const int process = set_.process_of(r);
-        std::string_view rest = all[static_cast<std::size_t>(process)];
-        for (int i = set_.first_replica_of_process(process); i < r; ++i)
-            rest.remove_prefix(std::min(rest.size(), rest.find('\n') + 1));
-        of_replicas[static_cast<std::size_t>(r)] = std::string(rest.substr(0, rest.find('\n')));
     }
 }
 

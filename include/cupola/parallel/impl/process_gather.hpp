@@ -22,40 +22,25 @@ namespace impl {
 class ProcessGather {
 public:
     ProcessGather() = default;
-    [[gnu::cold]] ProcessGather(Processes& processes, std::size_t bytes)
-        : processes_(&processes),
-          bytes_(bytes),
-          blocks_(bytes * static_cast<std::size_t>(processes.count())),
-          outgoing_(static_cast<std::size_t>(processes.count()) - 1),
-          incoming_(outgoing_.size()) {
-        std::size_t next = 0;
-        for (int p = 0; p < processes.count(); ++p) {
-            if (p == processes.number()) continue;
-            outgoing_[next] = {p, mine(), bytes};
-            incoming_[next] = {p, of(p), bytes};
-            ++next;
-        }
-    }
+    [[gnu::cold]] ProcessGather(ProcessGroup& processes, std::size_t bytes)
+        : processes_(&processes), bytes_(bytes), blocks_(bytes * static_cast<std::size_t>(processes.count())) {}
 
     [[nodiscard]] std::byte* mine() { return of(processes_->number()); }
     [[nodiscard]] std::byte* of(int process) { return blocks_.data() + static_cast<std::size_t>(process) * bytes_; }
     [[nodiscard]] const std::byte* of(int process) const {
         return blocks_.data() + static_cast<std::size_t>(process) * bytes_;
     }
-    void run(const ExchangeName& name) {
-        processes_->exchange(name, {outgoing_.data(), outgoing_.size()}, {incoming_.data(), incoming_.size()});
-    }
+    void run(const ExchangeName& name) { processes_->gather(name, blocks_.data(), bytes_); }
 
 private:
-    Processes* processes_ = nullptr;
+    ProcessGroup* processes_ = nullptr;
     std::size_t bytes_ = 0;
     FixedArray<std::byte> blocks_;
-    FixedArray<ProcessMessage> outgoing_, incoming_;
 };
 
 /// The value of each process, in their order.
 template <class V>
-[[nodiscard]] std::vector<V> gathered(Processes& processes, const ExchangeName& name, const V& value) {
+[[nodiscard]] std::vector<V> gathered(ProcessGroup& processes, const ExchangeName& name, const V& value) {
     ProcessGather gather(processes, sizeof(V));
     std::memcpy(gather.mine(), &value, sizeof value);
     gather.run(name);
@@ -66,7 +51,8 @@ template <class V>
 }
 
 /// The text of each process, in their order.
-[[nodiscard, gnu::cold]] inline std::vector<std::string> gathered_texts(Processes& processes, const ExchangeName& name,
+[[nodiscard, gnu::cold]] inline std::vector<std::string> gathered_texts(ProcessGroup& processes,
+                                                                        const ExchangeName& name,
                                                                         std::string_view text) {
     std::vector<std::string> all;
     const auto sizes = gathered(processes, name, static_cast<std::uint64_t>(text.size()));

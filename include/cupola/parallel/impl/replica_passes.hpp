@@ -359,7 +359,7 @@ bool ReplicaPasses<D, T>::all_reduce(int device, std::int64_t step, Direction di
     const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
     for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
     bool all_here = set_.arrive_and_wait(device);
-    if (OtherProcesses* const others = set_.others()) {
+    if (OtherReplicas* const others = set_.other_replicas()) {
         // A process that has failed takes part too, so that the others leave the step with it.
         if (device == 0) {
             set_.attempt_always(0, [&] {

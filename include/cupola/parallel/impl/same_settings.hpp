@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,9 +69,9 @@ struct OtherSetting {
 
 /// Throws InvalidArgument, on every process, unless all have the same settings. The message names the first one that differs:
 /// "process 2 has another batch_size than process 0: 64, not 128".
-[[gnu::cold]] inline void require_same_settings(Processes& processes, Settings settings) {
+[[gnu::cold]] inline void require_same_settings(ProcessGroup& processes, Settings settings, std::int64_t step = -1) {
     const std::vector<std::string> all =
-        gathered_texts(processes, {"the comparison of settings"}, joined_settings(settings));
+        gathered_texts(processes, {"the comparison of settings", step}, joined_settings(settings));
     const std::optional<OtherSetting> other = first_other_setting(all);
     if (!other) return;
     const int number = processes.number_at_start(static_cast<int>(other->process)),

@@ -12,6 +12,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/core/type_name.hpp>
+#include <cupola/device/device.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/agreement.hpp>
@@ -24,7 +25,7 @@ namespace impl {
 
 /// The settings that have to be the same on all processes, as names and texts; the devices' numbers may differ.
 template <class Net, class Loss, class D, class Options>
-void require_same_training(Processes& processes, const Options& options) {
+void require_same_training(ProcessGroup& processes, const Options& options) {
     std::vector<std::pair<std::string, std::string>> settings;
     const auto add = [&](std::string_view name, std::string value) {
         settings.emplace_back(std::string(name), std::move(value));
@@ -54,7 +55,10 @@ void require_same_training(Processes& processes, const Options& options) {
     add("moving_average", options.moving_average.description());
     if (options.loss_scale) add("loss_scale", description_of(*options.loss_scale));
     add("parameter groups", description_of(options.groups));
-    if constexpr (requires { D::describe(options.device, add); }) D::describe(options.device, add);
+    const auto add_property = [&](std::string_view name, std::string value) {
+        if (!machine_property::is_of_process(name)) add(name, std::move(value));
+    };
+    if constexpr (requires { D::describe(options.device, add_property); }) D::describe(options.device, add_property);
     require_same_settings(processes, settings);
 }
 

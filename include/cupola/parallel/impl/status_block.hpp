@@ -33,7 +33,8 @@ public:
           batches_(batches),
           losses_(losses),
           not_finite_(scalars + regularized * sizeof(double)),
-          samples_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
+          told_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
+          samples_(told_ + sizeof(std::int64_t)),
           reports_(aligned(samples_ + batches * sizeof(std::int64_t))),
           ids_(aligned(reports_ + batches * (1 + losses) * sizeof(LossReport))),
           statistics_(aligned(ids_ + batches * sizeof(IdReport))),
@@ -42,18 +43,16 @@ public:
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
     /// The bytes of what is of the batches, before gather() is called.
-    [[nodiscard]] std::size_t own_bytes() const { return bytes_ - samples_; }
+    [[nodiscard]] std::size_t own_bytes() const { return bytes_ - told_; }
     /// Makes room for the blocks of all `ranks`, of `own_bytes` bytes each: the largest of any device.
     void gather(std::size_t ranks, std::size_t own_bytes) {
         own_bytes_ = own_bytes;
-        bytes_ = samples_ + (1 + ranks) * own_bytes;
+        bytes_ = told_ + (1 + ranks) * own_bytes;
     }
-    [[nodiscard]] std::span<const std::byte> own_block(std::byte* block) const {
-        return {block + samples_, own_bytes_};
-    }
+    [[nodiscard]] std::span<const std::byte> own_block(std::byte* block) const { return {block + told_, own_bytes_}; }
     /// Empty unless gather() was called.
     [[nodiscard]] std::span<std::byte> blocks_of_ranks(std::byte* block) const {
-        return {block + samples_ + own_bytes_, own_bytes_ == 0 ? 0 : bytes_ - samples_ - own_bytes_};
+        return {block + told_ + own_bytes_, own_bytes_ == 0 ? 0 : bytes_ - told_ - own_bytes_};
     }
     /// The place at which the members below find the block of a rank, which has the devices of this process.
     [[nodiscard]] std::byte* of_rank(std::byte* block, int rank) const {
@@ -85,6 +84,8 @@ public:
     [[nodiscard]] unsigned long long* not_finite(std::byte* block, int replica) const {
         return reinterpret_cast<unsigned long long*>(block + not_finite_) + replica;
     }
+    /// What the process tells all with the step; written only where blocks are gathered.
+    [[nodiscard]] std::int64_t* told(std::byte* block) const { return reinterpret_cast<std::int64_t*>(block + told_); }
     /// The number of samples of a batch; written only where blocks are gathered.
     [[nodiscard]] std::int64_t* samples(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<std::int64_t*>(block + samples_) + batch;
@@ -107,8 +108,8 @@ public:
 
 private:
     static constexpr std::size_t scalars = 64;
-    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, samples_ = 0, reports_ = 0, ids_ = 0,
-                statistics_ = 0, bytes_ = 0, own_bytes_ = 0;
+    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, told_ = 0, samples_ = 0, reports_ = 0,
+                ids_ = 0, statistics_ = 0, bytes_ = 0, own_bytes_ = 0;
 };
 
 }  // namespace impl

@@ -88,6 +88,7 @@ public:
     /// The number of the step that is queued next.
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] const Agreement& agreement() const { return agreement_; }
+    [[nodiscard]] Agreement& agreement() { return agreement_; }
 
     /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for, and the
     /// error of an earlier step.
@@ -233,6 +234,7 @@ StepEngine<D, T, A>::~StepEngine() = default;
 template <class D, class T, class A>
 void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     reserve_slot();
+    if (OtherProcesses* const others = set_.others()) others->begin_step(step_);
     if constexpr (!D::host_memory) {
         // The update of an optimiser that is queued anew in each step needs its number now.
         if (set_.loss_scale().dynamic && !options_.repeats_update) synchronize();
@@ -253,13 +255,16 @@ template <class D, class T, class A>
 const StepReport* StepEngine<D, T, A>::poll(std::int64_t max_in_flight) {
     if (step_ - reported_ <= max_in_flight) return nullptr;
     while (checked_ <= reported_) check_step();
+    set_.read_told(reported_);
     return &reports_.of(reported_++);
 }
 
 template <class D, class T, class A>
 const StepReport& StepEngine<D, T, A>::last_report() {
+    const ReadsTogether scope(&set_);
     synchronize();
     reported_ = step_;
+    set_.read_told(step_ - 1);
     return reports_.of(step_ - 1);
 }
 
@@ -344,7 +349,10 @@ void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe)
     state.error = nullptr;
     state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
     note(device, "slot");
-    state.attempt([&] { update_.set_constants(device, step_); });
+    state.attempt([&] {
+        update_.set_constants(device, step_);
+        set_.queue_told(device);
+    });
     if (!passes_.queue(device, step_, batches)) return leave(state);
     if (!Agreement::takes_buckets) passes_.complete(device, step_);
     note(device, "agree");
@@ -522,6 +530,7 @@ void StepEngine<D, T, A>::clear_rows() {
 template <class D, class T, class A>
 void StepEngine<D, T, A>::forget_steps() {
     reported_ = checked_ = step_;
+    if (OtherProcesses* const others = set_.others()) others->forget();
     set_.threads().run([&](int device) {
         Queue& queue = *set_.at(device).queue;
         queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});

@@ -33,12 +33,12 @@ class RunAgreement;
 
 namespace impl {
 
-// Defined with the policies that span processes.
+// Defined with the policies that span processes, and with the collectives that gather on the host.
 
 /// Throws InvalidArgument unless the training is the same on all processes.
 template <class Net, class Loss, class D, class Options>
-void require_same_training(Processes& processes, const Options& options);
-[[nodiscard]] std::shared_ptr<RunAgreement> make_run_agreement(Processes& processes);
+void require_same_training(ProcessGroup& processes, const Options& options);
+[[nodiscard]] std::shared_ptr<RunAgreement> make_run_agreement(ProcessGroup& processes);
 
 /// `survivors`: whether the processes are left of more, and so may divide the replicas unevenly.
 [[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes, bool survivors = false) {
@@ -72,6 +72,13 @@ public:
               set_, options.optimizer.state_arenas(),
               [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
               options.moving_average.on()) {
+        if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Averaging>) {
+            // Its processes find each other when it is made.
+            if (ProcessGroup* const group = engine_.agreement().processes()) {
+                require_same_training<Net, Loss, D>(*group, options);
+                run_agreement_ = make_run_agreement(*group);
+            }
+        }
         if constexpr (synchronized) engine_.run_in_step();
         const auto state_start = [&](int arena) { return state_start_of(options.optimizer, arena); };
         const std::vector<float> running = transfer_.start(options.seed, options.initializers, state_start);

@@ -31,6 +31,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,6 +40,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/agreement.hpp>
@@ -177,7 +179,9 @@ public:
                          given_ == 1 ? " bucket was given" : " buckets were given"));
         }
         for (const GradientBucket& bucket : std::exchange(held_back_, {})) sum(bucket);
-        if (!blocks_.all.empty()) group_.gather(device_, blocks_.mine, blocks_.all, stream_.get(), step_);
+        if (!blocks_.all.empty())
+            group_.gather(device_, blocks_.mine, blocks_.all, stream_.get(),
+                          {"the exchange of the replicas' reports", step_});
         Slot& slot = slot_of(step_);
         impl::check_cuda(cudaEventRecord(slot.summed.get(), stream_.get()), "cudaEventRecord");
         impl::check_cuda(cudaStreamWaitEvent(stream, slot.summed.get(), 0), "cudaStreamWaitEvent");
@@ -207,6 +211,31 @@ public:
         if (slot.complete) return;
         group_.wait(device_, slot.summed.get(), step);
         slot.complete = true;
+    }
+
+    /// Between steps: gives `mine`, of one size in all calls, to all ranks, and receives theirs in the order of the ranks, unless
+    /// `all` is empty; both are in the host's memory. Waits, with the same deadline and errors.
+    [[gnu::cold]] void gather(const ExchangeName& name, std::span<const std::byte> mine, std::span<std::byte> all) {
+        if (begun_) misused(text(name.operation, " is exchanged before step ", step_, " was finished"));
+        const impl::NcclWork work{name.operation, name.step};
+        const std::size_t bytes = mine.size(), bytes_of_all = bytes * static_cast<std::size_t>(group_.ranks());
+        if (told_.size() == 0) {
+            told_on_host_ = impl::CudaPinned(bytes + bytes_of_all);
+            told_ = CudaArena(bytes + bytes_of_all, text("what the processes of device ", device_, " exchange"));
+        }
+        require(told_.size() == bytes + bytes_of_all && (all.empty() || all.size() == bytes_of_all), "an exchange of ",
+                bytes, " bytes, and of ", all.size(), " of all ranks, where the first had ", told_.size(), " together");
+        std::memcpy(told_on_host_.data(), mine.data(), bytes);
+        const auto copy = [&](std::byte* to, const std::byte* from, std::size_t count, cudaMemcpyKind kind) {
+            impl::check_cuda(cudaMemcpyAsync(to, from, count, kind, stream_.get()), "cudaMemcpyAsync");
+        };
+        copy(told_.data(), told_on_host_.data(), bytes, cudaMemcpyHostToDevice);
+        group_.gather(device_, {told_.data(), bytes}, {told_.data() + bytes, bytes_of_all}, stream_.get(), work);
+        if (!all.empty())
+            copy(told_on_host_.data() + bytes, told_.data() + bytes, bytes_of_all, cudaMemcpyDeviceToHost);
+        impl::check_cuda(cudaEventRecord(told_event_.get(), stream_.get()), "cudaEventRecord");
+        group_.wait(device_, told_event_.get(), work);
+        if (!all.empty()) std::memcpy(all.data(), told_on_host_.data() + bytes, bytes_of_all);
     }
 
     /// Waits for an event that was recorded behind a step's sums, with the same deadline and errors.
@@ -244,7 +273,7 @@ private:
             impl::check_cuda(cudaEventCreateWithFlags(slot.summed.out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
         }
-        for (impl::CudaEvent* event : {&ready_, &last_})
+        for (impl::CudaEvent* event : {&ready_, &last_, &told_event_})
             impl::check_cuda(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
     }
@@ -306,8 +335,11 @@ private:
     std::int64_t elements_;
     RankBlocks blocks_;
     impl::CudaPinned pinned_;
+    /// What is exchanged between steps, on the device and on the host: this rank's, and then that of all.
+    CudaArena told_;
+    impl::CudaPinned told_on_host_;
     impl::CudaStream stream_;
-    impl::CudaEvent ready_, last_;
+    impl::CudaEvent ready_, last_, told_event_;
     std::array<Slot, max_steps_in_flight> slots_;
     std::vector<GradientBucket> held_back_;
     bool begun_ = false, weight_is_written_ = false;

@@ -15,6 +15,7 @@
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/cuda_queue.hpp>
+#include <cupola/parallel/impl/collective_processes.hpp>
 #include <cupola/parallel/nccl/bucket_all_reduce.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
@@ -42,6 +43,10 @@ public:
     [[nodiscard, gnu::cold]] static ProcessNumber process(const NcclAllReduce& policy) {
         const NcclAllReduce started = policy.as_launched();
         return {started.processes, started.process};
+    }
+    [[nodiscard, gnu::cold]] static std::vector<int> lost(const NcclAllReduce& policy) {
+        if (policy.environment == nullptr) return {};
+        return {policy.environment->lost().begin(), policy.environment->lost().end()};
     }
     [[nodiscard]] bool healthy() const { return sums_.healthy(); }
 
@@ -79,6 +84,10 @@ public:
         return sums_.member(device).finish(context.stream());
     }
 
+    void gather(int device, CudaQueue&, CudaContext&, const ExchangeName& name, std::span<const std::byte> mine,
+                std::span<std::byte> all) {
+        sums_.member(device).gather(name, mine, all);
+    }
     void wait(int device, CudaQueue& queue, std::int64_t step, bool finished) {
         sums_.member(device).wait_for(finished ? queue.finished_event(step) : queue.mark_event(), step);
     }

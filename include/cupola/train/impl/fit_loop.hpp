@@ -20,6 +20,7 @@
 #include <cupola/train/run.hpp>
 
 #ifndef CUPOLA_OPS
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -28,6 +29,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/run_agreement.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
+#include <cupola/train/impl/steps_together.hpp>
 #endif
 
 namespace cupola::inline CUPOLA_ABI {
@@ -105,6 +107,8 @@ public:
     [[nodiscard]] History run() {
         if (task_.resume) in_all(begins, [&] { best_ = task_.resume(recorder_); });
         if (agreement() != nullptr) require_same_position();
+        if (agreement() != nullptr && agreement()->is_by_steps())
+            together_.emplace(*agreement(), run_.first_step, training_.max_steps_in_flight);
         for (const CallbackHooks& each : callbacks_) {
             if (each.on_begin != nullptr) in_all(begins, [&] { each.on_begin(each.callback, run_); });
         }
@@ -112,7 +116,11 @@ public:
             make_steps();
         } catch (...) {
             const std::exception_ptr error = thrown_ != nullptr ? thrown_ : std::current_exception();
-            if (agreement() != nullptr) agreement()->leave({ends, step()}, error);
+            if (together_ && !is_of_all_) {
+                agreement()->end_alone(error);
+            } else if (agreement() != nullptr) {
+                agreement()->leave({ends, step()}, error);
+            }
             end_quietly();
             std::rethrow_exception(error);
         }
@@ -139,9 +147,19 @@ private:
                                       records = "the record";
 
     /// Runs `work`; if it throws on any process, all throw.
-    void in_all(std::string_view name, FunctionRef<void()> work) const {
+    void in_all(std::string_view name, FunctionRef<void()> work) {
         if (agreement() == nullptr) return work();
-        agreement()->in_all({name, step()}, work);
+        of_all([&] { agreement()->in_all({name, step()}, work); });
+    }
+    /// Calls `work`, whose errors are those of all processes.
+    template <class Work>
+    void of_all(Work&& work) {
+        try {
+            work();
+        } catch (...) {
+            is_of_all_ = true;
+            throw;
+        }
     }
     /// A run that is resumed goes on at the same step with the same records.
     void require_same_position() {
@@ -158,29 +176,79 @@ private:
         std::vector<std::pair<std::string, std::string>> settings{{"loss" + after, exact_text(last.loss)}};
         if (last.validation_loss) settings.emplace_back("validation_loss" + after, exact_text(*last.validation_loss));
         for (const MetricValue& each : last.metrics) settings.emplace_back(each.name + after, exact_text(each.value));
-        agreement()->require_same(settings);
+        of_all([&] { agreement()->require_same(settings, step()); });
     }
 
     void make_steps() {
+        // Callbacks have seen the beginning of the run, and a resumed one may be over.
+        if (together_) agree_on_end();
         // A resumed run first makes the record that was due when it was stopped.
         if (recorder_.has_steps() && recorder_.is_due(step())) record();
-        while (step() < run_.last_step && !run_.stop && thrown_ == nullptr) {
-            const bool probed = any(&CallbackHooks::should_inspect, step());
-            if (probed) {
-                training_.queue_inspected();
-            } else {
-                training_.queue(training_.training, training_.batches);
-            }
-            // The report of an inspected step comes before another step is inspected.
+        while (step() < run_.last_step && !ends_now()) {
+            const std::int64_t at = step();
+            if (together_) together_->tell(wants_end(), waits_after(at + training_.max_steps_in_flight));
+            queue_step();
             const bool due = recorder_.is_due(step());
-            const bool stands = probed || due || any(&CallbackHooks::synchronize_after, step() - 1);
-            report_all(stands ? 0 : training_.max_steps_in_flight - 1);
-            agree_on_end();
+            const bool waits = due || (together_ ? together_->all_wait_after(at) : waits_after(at));
+            report_all(waits ? 0 : training_.max_steps_in_flight - 1);
+            if (!together_ || waits) agree_on_end();
             if (due && thrown_ == nullptr && !recorder_.is_postponed()) record();
         }
         report_all(0);
+        if (together_) {
+            try {
+                agreement()->compare_rest();
+            } catch (...) {
+                keep_exception();
+            }
+            agree_on_end();
+        }
         if (thrown_ == nullptr && recorder_.has_steps() && !recorder_.is_postponed()) record();
         if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+    }
+
+    [[nodiscard]] bool wants_end() const { return run_.stop || thrown_ != nullptr; }
+    [[nodiscard]] bool ends_now() const { return together_ ? agreed_end_ || together_->ends() : wants_end(); }
+    /// Whether a callback of this process reads the report of this step before another step is queued: that of an inspected step comes
+    /// before another one is inspected.
+    [[nodiscard]] bool waits_after(std::int64_t at) const {
+        return any(&CallbackHooks::should_inspect, at) || any(&CallbackHooks::synchronize_after, at);
+    }
+
+    /// Calls what queues a step, or reads one. Of a collective, an error of a step that was rolled back is that of all processes.
+    template <class Work>
+    auto in_step(Work&& work) {
+        const ReadsTogether scope(agreement());
+        const std::int64_t before = step();
+        try {
+            return work();
+        } catch (const DivergedError&) {
+            is_of_all_ = true;
+            throw;
+        } catch (const ReplicasDiffer&) {
+            is_of_all_ = true;
+            throw;
+        } catch (...) {
+            is_of_all_ = step() < before;
+            throw;
+        }
+    }
+    void queue_step() {
+        const std::int64_t before = step();
+        const bool probed = any(&CallbackHooks::should_inspect, before);
+        try {
+            in_step([&] {
+                if (probed) {
+                    training_.queue_inspected();
+                } else {
+                    training_.queue(training_.training, training_.batches);
+                }
+            });
+        } catch (...) {
+            // An inspector's exception comes when the step is queued.
+            if (!together_ || step() <= before) throw;
+            keep_exception();
+        }
     }
 
     /// The run ends after the same step on all processes, and with the same error.
@@ -195,6 +263,8 @@ private:
         } catch (...) {
             keep_exception();
         }
+        agreed_end_ = wants_end();
+        is_of_all_ = thrown_ != nullptr;
     }
 
     /// Whether the hook of any callback returns true for this step.
@@ -206,8 +276,11 @@ private:
     }
 
     void report_all(std::int64_t max_in_flight) {
-        while (const StepReport* const report = training_.poll_report(training_.training, max_in_flight)) {
+        while (const StepReport* const report =
+                   in_step([&] { return training_.poll_report(training_.training, max_in_flight); })) {
             recorder_.add(*report);
+            if (together_) together_->hear(report->step);
+            const std::int64_t before = step();
             for (const CallbackHooks& each : callbacks_) {
                 if (each.on_step == nullptr) continue;
                 try {
@@ -216,17 +289,36 @@ private:
                     keep_exception();
                 }
             }
+            // The callback has waited for a step that was rolled back, which the others do not know yet.
+            if (together_ && step() < before && thrown_ != nullptr) std::rethrow_exception(thrown_);
         }
     }
 
-    void record() {
+    [[nodiscard]] Evaluation validate() {
         const ValidationCalls& validation = *task_.validation;
-        const auto evaluate = [&] {
+        const auto mine = [&] {
             return validation.evaluate(training_.training, validation.batches, task_.weights, *task_.metrics);
         };
+        if (!together_) return mine();
+        // Devices of other processes may round differently, and what follows from a record is the same on all.
+        Evaluation result;
+        in_all(records, [&] { result = mine(); });
+        std::vector<double> values{result.loss};
+        for (const OutputEvaluation& each : result.losses) values.push_back(each.loss);
+        for (const MetricValue& each : result.metrics) values.push_back(each.value);
+        agreement()->take_of_first({records, step()}, values);
+        std::size_t next = 0;
+        result.loss = values[next++];
+        for (OutputEvaluation& each : result.losses) each.loss = values[next++];
+        for (MetricValue& each : result.metrics) each.value = values[next++];
+        return result;
+    }
+
+    void record() {
+        const auto evaluate = [&] { return validate(); };
         in_all(records, [&] {
             const bool is_best =
-                recorder_.record(validation ? FitRecorder::Validate(evaluate) : FitRecorder::Validate());
+                recorder_.record(*task_.validation ? FitRecorder::Validate(evaluate) : FitRecorder::Validate());
             if (is_best && *task_.restore_best) best_ = task_.restore_best->copy(training_.training);
         });
         if (agreement() != nullptr) require_same_record();
@@ -267,6 +359,10 @@ private:
     std::shared_ptr<const void> best_;
     /// The first exception of an on_step or on_record.
     std::exception_ptr thrown_;
+    // Of a collective.
+    std::optional<StepsTogether> together_;
+    /// Whether the processes have agreed to end, and whether all have the error that has ended the steps.
+    bool agreed_end_ = false, is_of_all_ = false;
 };
 
 /// Throws InvalidArgument unless the options of the run are the same on all processes.
