@@ -237,11 +237,23 @@ TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
             training.restore(read_checkpoint(from, Net::layers).state);
         else
             nccl.keep(training.state());
-        while (training.state().step < end) {
-            if (training.state().step == die_at && nccl.started() == nccl.count()) std::raise(SIGKILL);
-            const StepReport& report = training.step(batches);
-            CHECK(static_cast<int>(report.replicas.size()) == nccl.count());
-            nccl.keep(training.state());
+        struct Keeps {
+            NcclEnvironment& nccl;
+            Training& training;
+            int die_at;
+            void on_step(const StepReport& report, Run&) const {
+                CHECK(static_cast<int>(report.replicas.size()) == nccl.count());
+                nccl.keep(training.state());
+                if (training.state().step == die_at && nccl.started() == nccl.count()) std::raise(SIGKILL);
+            }
+            [[nodiscard]] bool synchronize_after(std::int64_t) const { return true; }
+        };
+        const Keeps keeps{nccl, training, die_at};
+        if (variable("CUPOLA_TEST_FIT") == "1") {
+            fit(training, batches, {.steps = end - training.step()}, keeps);
+        } else {
+            Run run;
+            while (training.step() < end) keeps.on_step(training.step(batches), run);
         }
         last = training.state();
         return 0;
@@ -252,7 +264,8 @@ TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
 TEST_CASE(
     "one of three processes is killed: the others go on from the failed step, with the bits of a training of two from there") {
     const Folder folder;
-    const auto run = [&](const char* name, int count, int end, int dying, const std::string& from) {
+    const auto run = [&](const char* name, int count, int end, int dying, const std::string& from,
+                         bool by_fit = false) {
         const std::string port = text(free_port());
         std::vector<ChildResult> results(static_cast<std::size_t>(count));
         std::vector<std::jthread> threads;
@@ -267,6 +280,7 @@ TEST_CASE(
                                   {"CUPOLA_TEST_FOLDER", folder.path},
                                   {"CUPOLA_TEST_NAME", name},
                                   {"CUPOLA_TEST_FROM", from},
+                                  {"CUPOLA_TEST_FIT", by_fit ? "1" : "0"},
                                   {"CUPOLA_TEST_END", text(end)},
                                   {"CUPOLA_TEST_DIE_AT", text(process == dying ? 3 : -1)}});
             });
@@ -286,7 +300,7 @@ TEST_CASE(
     run("two", 2, 6, -1, folder.path + "/before-0");
     for (const int dying : {0, 1}) {
         const char* const name = dying == 0 ? "without-0" : "without-1";
-        const auto results = run(name, 3, 6, dying, "");
+        const auto results = run(name, 3, 6, dying, "", dying == 1);
         CHECK(results[dying == 0 ? 1 : 0].output.find(text(
                   "lost of 3 processes: ", dying, "; 2 go on with their replicas from step 3\n")) != std::string::npos);
         for (const int process : {0, 1}) {
