@@ -2,12 +2,15 @@
 //
 // Element-wise algorithms reach every element once, and sums and hashes have the same bits for any number of threads,
 // any affinity, and again.
+//
+// Covers: cupola/core/hash_word.hpp
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <span>
 #include <thread>
 #include <vector>
@@ -15,6 +18,7 @@
 #include <sched.h>
 
 #include <doctest/doctest.h>
+#include <cupola/core/hash_word.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 #include "../reference/compare.hpp"
@@ -228,6 +232,32 @@ TEST_CASE("a hash is the same for any number of threads and any affinity") {
         const std::uint64_t expected = hash(1);
         for (const int threads : {2, 3, 4}) CHECK(hash(threads) == expected);
         CHECK(on_one_processor([&] { return hash(2); }) == expected);
+    }
+}
+
+TEST_CASE("a hash is the sum over the pairs and what is left of an odd number, and each word changes with each bit") {
+    const HostContext context(0, {.threads = 2});
+    for (const std::int64_t count : sizes) {
+        CAPTURE(count);
+        const std::vector<float> values = spread_values(count);
+        std::uint64_t expected = 0;
+        for (std::int64_t i = 0; i < count; i += 2) {
+            const std::uint64_t golden = 0x9e3779b97f4a7c15, mask = (static_cast<std::uint64_t>(i / 2) + 1) * golden;
+            const bool is_last = i + 1 == count;
+            std::uint64_t word = std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(i)]);
+            if (!is_last)
+                word += std::uint64_t{std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(i) + 1])} << 32;
+            word ^= is_last ? ~mask : mask;
+            expected += (word % (std::uint64_t{1} << 32)) * (word / (std::uint64_t{1} << 32)) + word;
+        }
+        CHECK(hash_of(context, values) == expected);
+    }
+    std::mt19937_64 random(7);
+    std::vector<std::uint64_t> words{0, ~std::uint64_t{0}, 0xffff'ffff, 0xffff'ffff'0000'0000};
+    while (words.size() < 1000) words.push_back(random());
+    for (const std::uint64_t word : words) {
+        for (int bit = 0; bit < 64; ++bit)
+            REQUIRE(impl::hash_of_word(word ^ (std::uint64_t{1} << bit), 0) != impl::hash_of_word(word, 0));
     }
 }
 

@@ -32,7 +32,6 @@
 
 #include <cupola/net/inputs.hpp>
 #include <cupola/ops/peak_rates.hpp>
-#include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
@@ -81,18 +80,6 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The engine of these processes that moves their gradients; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
 
-    // For the processes of a policy that has several; all of them call these, in the same order.
-
-    /// The largest of the values that the processes give.
-    [[nodiscard]] int largest_of_processes(int value) const {
-        impl::OtherProcesses* const others = parts_.set_.others();
-        return others == nullptr ? value : others->largest(step(), value);
-    }
-    /// Throws InvalidArgument unless the settings, names and texts, are the same on all processes. The message names the first
-    /// that differs.
-    void require_same_on_processes(std::span<const std::pair<std::string, std::string>> settings) const {
-        if (impl::OtherProcesses* const others = parts_.set_.others()) others->require_same(settings);
-    }
     /// For fit() and its callbacks; null for a training in one process.
     [[nodiscard]] RunAgreement* run_agreement() { return parts_.run_agreement_.get(); }
 
@@ -127,7 +114,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
     /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and the error of
-    /// the step.
+    /// the step. Of the processes of a collective all call it for a step, or none.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {

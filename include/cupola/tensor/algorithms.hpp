@@ -12,10 +12,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/hash_word.hpp>
 #include <cupola/device/host.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -98,7 +100,7 @@ template <class Function>
 /// Whether no value is infinite or not a number.
 [[nodiscard]] bool all_finite(const HostContext& context, std::span<const float> values);
 
-/// A 64-bit hash of the bits of `values`. Each element is mixed with its index and the results are added, so the order
+/// A 64-bit hash of the bits of `values`. Each pair of elements is mixed with its place and the results are added, so the order
 /// does not matter and every device computes the same hash.
 [[nodiscard]] std::uint64_t hash_of(const HostContext& context, std::span<const float> values);
 
@@ -194,15 +196,16 @@ CUPOLA_INLINE std::uint64_t hash_of(const HostContext& context, std::span<const 
         const std::int64_t here = std::min(blocks_per_round, blocks - first);
         parallel_for(context, here, [&](std::int64_t b) {
             const std::int64_t begin = (first + b) * block_size, end = std::min(count, begin + block_size);
-            std::uint64_t sum = 0;
-            for (std::int64_t i = begin; i < end; ++i) {
-                // The finaliser of splitmix64 (Steele, Lea, Flood 2014) over the bits and the place.
-                std::uint64_t x =
-                    (static_cast<std::uint64_t>(i) << 32) ^ std::bit_cast<std::uint32_t>(values.data()[i]);
-                x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-                x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-                sum += x ^ (x >> 31);
+            const float* const data = values.data();
+            std::uint64_t sum = 0, mask = impl::hash_mask(begin / 2);
+#pragma omp simd reduction(+ : sum) linear(mask : impl::hash_mask_step)
+            for (std::int64_t pair = begin / 2; pair < end / 2; ++pair) {
+                std::uint64_t word = 0;
+                std::memcpy(&word, data + 2 * pair, sizeof word);
+                sum += impl::hash_of_word(word, mask);
+                mask += impl::hash_mask_step;
             }
+            if (end % 2 != 0) sum += impl::hash_of_single(std::bit_cast<std::uint32_t>(data[end - 1]), end / 2);
             partial[b] = sum;
         });
         for (std::int64_t b = 0; b < here; ++b) total += partial[b];

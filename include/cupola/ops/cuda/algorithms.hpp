@@ -81,7 +81,8 @@ inline void queue_all_finite(const CudaContext& context, std::span<const float> 
 
 /// The 64-bit hash of the bits of `values`, equal to that computed on `Host`.
 inline void queue_hash_of(const CudaContext& context, std::span<const float> values, std::uint64_t* to) {
-    impl::reduce<std::uint64_t>(context, static_cast<std::int64_t>(values.size()), impl::HashOf{values.data()},
+    const auto count = static_cast<std::int64_t>(values.size());
+    impl::reduce<std::uint64_t>(context, (count + 1) / 2, impl::HashOf{values.data(), count},
                                 impl::SumTo<std::uint64_t>{to});
 }
 [[nodiscard]] inline std::uint64_t hash_of(const CudaContext& context, std::span<const float> values) {

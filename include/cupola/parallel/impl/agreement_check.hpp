@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/hash_word.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/other_processes.hpp>
@@ -38,11 +39,12 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
 
 [[noreturn, gnu::cold]] void throw_update_diverged(std::int64_t step, const std::string& found);
 
-/// The bits of values in the host's memory, by FNV-1a over 32 bits at a time.
+/// A hash of the bits of values in the host's memory.
 [[nodiscard]] inline std::uint64_t hash_of_bits(std::span<const float> values) {
-    std::uint64_t hash = 0xcbf29ce484222325U;
-    for (const float value : values) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3U;
-    return hash;
+    std::uint64_t sum = 0;
+    std::int64_t place = 0;
+    for (const float value : values) sum += hash_of_word(std::bit_cast<std::uint32_t>(value), hash_mask(place++));
+    return sum;
 }
 
 /// What the processes of a training compare after a step with queue_check().

@@ -10,14 +10,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/other_processes.hpp>
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/impl/replica_placement.hpp>
-#include <cupola/parallel/impl/same_settings.hpp>
 #include <cupola/parallel/processes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -49,13 +47,6 @@ public:
                                  step, 0);
         }
         if (error != nullptr) std::rethrow_exception(error);
-    }
-    [[nodiscard]] int largest(std::int64_t step, int value) override {
-        const std::vector<int> all = gathered(processes_, {"the end of the run", step}, value);
-        return *std::max_element(all.begin(), all.end());
-    }
-    void require_same(std::span<const std::pair<std::string, std::string>> settings) override {
-        require_same_settings(processes_, settings);
     }
     [[gnu::cold]] void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override {
         std::string joined;

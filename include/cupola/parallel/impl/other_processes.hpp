@@ -8,7 +8,6 @@
 #include <exception>
 #include <span>
 #include <string>
-#include <utility>
 
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
@@ -60,10 +59,6 @@ public:
     virtual void begin_step(std::int64_t) {}
     /// What is to be compared is not valid any more.
     virtual void forget() {}
-    /// The largest of the processes' values.
-    [[nodiscard]] virtual int largest(std::int64_t step, int value) = 0;
-    /// Throws InvalidArgument, which names the first difference, unless all processes have the same names and texts.
-    virtual void require_same(std::span<const std::pair<std::string, std::string>> settings) = 0;
     /// Completes one text per replica.
     virtual void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) = 0;
 

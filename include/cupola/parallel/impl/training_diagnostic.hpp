@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -107,9 +106,7 @@ struct DataParallel {
     std::int64_t step() const;
     ProcessNumber process() const;
     Processes* processes() const;
-    int largest_of_processes(int) const;
     RunAgreement* run_agreement();
-    void require_same_on_processes(std::span<const std::pair<std::string, std::string>>) const;
     bool healthy() const;
     static constexpr std::int64_t max_steps_in_flight = 1;
     // These have bodies: an undefined function with a local type, such as a lambda's, among its parameters is an error.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/hash_word.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -29,15 +30,16 @@ struct NotFinite {
     }
 };
 
-/// The finaliser of splitmix64 over the bits and the index, as in hash_of on `Host`.
+/// The parts of hash_of on `Host`: one for each pair of `count` values.
 struct HashOf {
     const float* values;
+    std::int64_t count;
 
-    CUPOLA_HOST_DEVICE std::uint64_t operator()(std::int64_t i, std::int64_t) const {
-        std::uint64_t x = (static_cast<std::uint64_t>(i) << 32) ^ __builtin_bit_cast(std::uint32_t, values[i]);
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-        return x ^ (x >> 31);
+    CUPOLA_HOST_DEVICE std::uint64_t operator()(std::int64_t pair, std::int64_t) const {
+        const auto first = __builtin_bit_cast(std::uint32_t, values[2 * pair]);
+        if (2 * pair + 1 == count) return hash_of_single(first, pair);
+        const auto second = __builtin_bit_cast(std::uint32_t, values[2 * pair + 1]);
+        return hash_of_word(first | static_cast<std::uint64_t>(second) << 32, hash_mask(pair));
     }
 };
 
