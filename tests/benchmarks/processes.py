@@ -81,7 +81,9 @@ class Task:
 
 
 def here(processes, *words):
-    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", processes, PROGRAM, *words]
+    """Each process has a core of its own, as mpirun binds two by default and as one process binds its threads, if there are enough."""
+    bound = "core" if processes <= len(os.sched_getaffinity(0)) else "none"
+    return ["mpirun", "--oversubscribe", "--bind-to", bound, "-n", processes, PROGRAM, *words]
 
 
 def start_tasks(options, missing):
@@ -280,7 +282,8 @@ def page(results):
         f"process, the median (least to most) of {results['options']['rounds']} rounds; a ratio is taken within a round. The tutorial's network, one thread per "
         f"replica, on one machine {BATCH} samples per replica in the ratios, between hosts {BATCH_OF_HOSTS}. Two hosts are two network namespaces of this machine "
         f"joined by virtual interfaces; at {RATE} `tc`'s tbf limits what each sends. Two processes beside one: {ROUNDS_BESIDE_ONE} rounds of turns of "
-        f"{TURN_BESIDE_ONE} s, directly after each other, when the other programs have ended.",
+        f"{TURN_BESIDE_ONE} s, directly after each other, when the other programs have ended. Each of two processes is bound to a core, "
+        "as `mpirun` does by default, and so are the threads of one process.",
         "",
         *machine.lines(results["machine"]),
         f"- {results['programs'].get('exchange', {}).get('mpi', 'MPI')}; PyTorch {ddp.get('version', 'missing')}: {ddp.get('how', '')}",
