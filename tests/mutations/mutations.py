@@ -441,8 +441,8 @@ MUTATIONS = [
         "hash_not_compared",
         "the hashes of the devices' parameters are not compared",
         "parallel/impl/agreement_check.hpp",
-        "if («hash(device) == hash(0)») continue;",
-        "true",
+        "if («hash(device) != hash(0)») return device;",
+        "false",
         ["parallel/data_parallel: devices whose parameters differ*"],
     ),
     Mutation(

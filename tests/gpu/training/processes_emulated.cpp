@@ -56,7 +56,7 @@ public:
     }
 
     /// Makes an input of a replica's batch not finite.
-    void spoil(std::int64_t place, int replica) {
+    void poison(std::int64_t place, int replica) {
         values()[(place * 7 + replica * 11) % (samples - batch) * features + 3] = INFINITY;
     }
 
@@ -342,7 +342,7 @@ TEST_CASE("child: a process of a run" * doctest::skip()) {
             state.parameters[3] += 1;
             training.restore(state);
         }
-        if (what == "input") batches.spoil(6, 3);
+        if (what == "input") batches.poison(6, 3);
         const auto train = [&](Training& of, Resume resume, std::int64_t steps) {
             TrainingRun run({.folder = folder + "/run",
                              .resume = resume,

@@ -47,16 +47,14 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
     return sum;
 }
 
-/// What the processes of a training compare after a step with queue_check().
+/// The first device whose parameters after a step with queue_check() differ from those of the process's first device, or -1.
 template <class D, class T>
-[[nodiscard, gnu::cold]] ComparedHashes compared_hashes(ReplicaSet<D, T>& set, std::int64_t step,
-                                                        std::span<const float> running) {
+[[nodiscard, gnu::cold]] int device_that_differs(ReplicaSet<D, T>& set, std::int64_t step) {
     const auto hash = [&](int device) { return *StatusBlock::hash(set.at(device).queue->landed(step)); };
-    ComparedHashes hashes{.parameters = hash(0), .running = hash_of_bits(running), .differs = -1};
-    for (int device = set.device_count() - 1; device > 0; --device) {
-        if (hash(device) != hash(0)) hashes.differs = device;
+    for (int device = 1; device < set.device_count(); ++device) {
+        if (hash(device) != hash(0)) return device;
     }
-    return hashes;
+    return -1;
 }
 
 /// Throws a DivergedError that names the first parameter or running statistic that is not finite after a step with
@@ -90,11 +88,12 @@ template <class D, class T>
         } catch (const DivergedError&) {
             error = std::current_exception();
         }
-        return others->compare(step, compared_hashes(set, step, running), error);
+        const ComparedHashes hashes{.parameters = *StatusBlock::hash(set.at(0).queue->landed(step)),
+                                    .running = hash_of_bits(running),
+                                    .differs = device_that_differs(set, step)};
+        return others->compare(step, hashes, error);
     }
-    const auto hash = [&](int device) { return *StatusBlock::hash(set.at(device).queue->landed(step)); };
-    for (int device = 1; equal && device < set.device_count(); ++device) {
-        if (hash(device) == hash(0)) continue;
+    if (const int device = equal ? device_that_differs(set, step) : -1; device >= 0) {
         throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
                                   " differ from those of device 0: a device computed a different result"),
                              step, device);

@@ -88,7 +88,6 @@ public:
     /// The number of the step that is queued next.
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] const Agreement& agreement() const { return agreement_; }
-    [[nodiscard]] Agreement& agreement() { return agreement_; }
 
     /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for, and the
     /// error of an earlier step.
