@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
+#include <cupola/core/finite.hpp>
+#include <doctest/doctest.h>
+
+using cupola::impl::is_finite;
+using cupola::impl::is_nan;
+
+namespace {
+
+template <class T>
+constexpr bool decided_by_bits() {
+    using limits = std::numeric_limits<T>;
+    return is_finite(T(0)) && is_finite(-limits::max()) && is_finite(limits::denorm_min()) &&
+           !is_finite(limits::infinity()) && !is_finite(-limits::infinity()) && !is_finite(limits::quiet_NaN()) &&
+           is_nan(limits::quiet_NaN()) && is_nan(-limits::quiet_NaN()) && is_nan(limits::signaling_NaN()) &&
+           !is_nan(limits::infinity()) && !is_nan(-limits::max()) && !is_nan(T(-0.0));
+}
+
+static_assert(decided_by_bits<float>() && decided_by_bits<double>());
+
+}  // namespace
+
+TEST_CASE("Whether a number is finite or NaN is decided by its bits, at run time as in a constant expression") {
+    CHECK(decided_by_bits<float>());
+    CHECK(decided_by_bits<double>());
+}
