@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include <cupola/core/finite.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/finite.hpp>
 
 using cupola::impl::is_finite;
 using cupola::impl::is_nan;

@@ -2,11 +2,15 @@
 //
 // The version, the instructions that a file is compiled for, and the name of the inline namespace that holds everything.
 //
-// The inline namespace encodes what changes the code that is generated from these headers: the version and the
-// instruction set that the file is compiled for. Files built with different flags then have different symbols and
-// link into one program without one silently taking the other's functions. g++ writes it before every name in its
-// messages, so it is short: without flags, as most programs are first compiled, it is the version alone.
+// The inline namespace encodes what changes the code that is generated from these headers: the version, the instruction
+// set that the file is compiled for, and the macros that change the layout of the standard library's types. Files built
+// with different flags then have different symbols: they link into one program without one silently taking the other's
+// functions, or do not link. g++ writes it before every name in its messages, so it is short: without flags, as most
+// programs are first compiled, it is the version alone. Exceptions are in an inline namespace of the version alone, so
+// that a file catches what a file with other flags throws (core/error.hpp).
 #pragma once
+
+#include <version>  // for the macros of the standard library
 
 #define CUPOLA_VERSION_MAJOR 0
 #define CUPOLA_VERSION_MINOR 1
@@ -69,16 +73,49 @@
 #error "cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"
 #endif
 
+// The standard library's types, where their layout is not that of libstdc++ with its defaults: options contain vectors,
+// spans and strings. libstdc++'s debug mode adds iterators to containers, its older strings are one pointer; libc++ has
+// versions of its ABI, and options that change iterators, unique_ptr, and the order of a string's members.
+#if defined(_LIBCPP_VERSION)
+#define CUPOLA_LIBRARY_BASE CUPOLA_JOIN(libcpp, _LIBCPP_ABI_VERSION)
+#if defined(_LIBCPP_ABI_BOUNDED_ITERATORS) || defined(_LIBCPP_ABI_BOUNDED_ITERATORS_IN_STRING) ||              \
+    defined(_LIBCPP_ABI_BOUNDED_ITERATORS_IN_VECTOR) || defined(_LIBCPP_ABI_BOUNDED_ITERATORS_IN_STD_ARRAY) || \
+    defined(_LIBCPP_ABI_BOUNDED_UNIQUE_PTR) || defined(_LIBCPP_ABI_USE_WRAP_ITER_IN_STD_ARRAY) ||              \
+    defined(_LIBCPP_ABI_USE_WRAP_ITER_IN_STD_STRING_VIEW)
+#define CUPOLA_LIBRARY_BOUNDED CUPOLA_JOIN(CUPOLA_LIBRARY_BASE, _bounded)
+#else
+#define CUPOLA_LIBRARY_BOUNDED CUPOLA_LIBRARY_BASE
+#endif
+#if defined(_LIBCPP_ABI_ALTERNATE_STRING_LAYOUT)
+#define CUPOLA_LIBRARY_NAME CUPOLA_JOIN(CUPOLA_LIBRARY_BOUNDED, _alternate_string)
+#else
+#define CUPOLA_LIBRARY_NAME CUPOLA_LIBRARY_BOUNDED
+#endif
+#elif defined(_GLIBCXX_DEBUG) && defined(_GLIBCXX_USE_CXX11_ABI) && !_GLIBCXX_USE_CXX11_ABI
+#define CUPOLA_LIBRARY_NAME glibcxx_debug_cow_string
+#elif defined(_GLIBCXX_DEBUG)
+#define CUPOLA_LIBRARY_NAME glibcxx_debug
+#elif defined(_GLIBCXX_USE_CXX11_ABI) && !_GLIBCXX_USE_CXX11_ABI
+#define CUPOLA_LIBRARY_NAME cow_string
+#endif
+
 #define CUPOLA_STRING_(a) #a
 #define CUPOLA_STRING(a) CUPOLA_STRING_(a)
+#define CUPOLA_JOIN_(a, b) a##b
+#define CUPOLA_JOIN(a, b) CUPOLA_JOIN_(a, b)
+#define CUPOLA_WORDS_(a, b) a##_##b
+#define CUPOLA_WORDS(a, b) CUPOLA_WORDS_(a, b)
+/// `v0_1`, `v0_1_avx2`, `v0_1_avx2_glibcxx_debug`.
+#define CUPOLA_VERSION_ABI CUPOLA_WORDS(CUPOLA_JOIN(v, CUPOLA_VERSION_MAJOR), CUPOLA_VERSION_MINOR)
 #ifdef CUPOLA_ISA_NAME
-#define CUPOLA_ABI_OF_(major, minor, isa) v##major##_##minor##_##isa
-#define CUPOLA_ABI_OF(major, minor, isa) CUPOLA_ABI_OF_(major, minor, isa)
-#define CUPOLA_ABI CUPOLA_ABI_OF(CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_ISA_NAME)
+#define CUPOLA_ISA_ABI CUPOLA_WORDS(CUPOLA_VERSION_ABI, CUPOLA_ISA_NAME)
 #else
-#define CUPOLA_ABI_OF_(major, minor) v##major##_##minor
-#define CUPOLA_ABI_OF(major, minor) CUPOLA_ABI_OF_(major, minor)
-#define CUPOLA_ABI CUPOLA_ABI_OF(CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR)
+#define CUPOLA_ISA_ABI CUPOLA_VERSION_ABI
+#endif
+#ifdef CUPOLA_LIBRARY_NAME
+#define CUPOLA_ABI CUPOLA_WORDS(CUPOLA_ISA_ABI, CUPOLA_LIBRARY_NAME)
+#else
+#define CUPOLA_ABI CUPOLA_ISA_ABI
 #endif
 
 // cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines
@@ -101,6 +138,16 @@
 #endif
 
 namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+struct PackingProbe {
+    char first;
+    double second;
+};
+static_assert(sizeof(PackingProbe) == 16,
+              "Cupola's headers are included under #pragma pack or with -fpack-struct: their "
+              "types would have another layout than in other files");
+}  // namespace impl
 
 struct Version {
     int major, minor, patch;

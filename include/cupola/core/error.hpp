@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exceptions that Cupola throws. Each message has the names and the numbers of what went wrong.
+//
+// The classes have the same names for every instruction set, and default visibility: a file or a shared library catches
+// what another one throws that was compiled with other flags. The linker keeps one copy of their members, from any of the
+// files, so these are compiled for any x86-64; a test disassembles them.
 #pragma once
 
 #include <charconv>
@@ -14,68 +18,115 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+#define CUPOLA_ANY_X86_64 [[gnu::target("no-sse3")]]
+
+namespace cupola::inline CUPOLA_VERSION_ABI {
 
 /// Base of every exception thrown by Cupola.
-class Error : public std::runtime_error {
+class [[gnu::visibility("default")]] Error : public std::runtime_error {
 public:
-    using std::runtime_error::runtime_error;
+    CUPOLA_ANY_X86_64 explicit Error(const std::string& what) : std::runtime_error(what) {}
+    CUPOLA_ANY_X86_64 Error(const Error&) = default;
+    CUPOLA_ANY_X86_64 Error& operator=(const Error&) = default;
+    CUPOLA_ANY_X86_64 ~Error() override = default;
 };
 
 /// A value that the caller passed cannot be used.
-class InvalidArgument : public Error {
+class [[gnu::visibility("default")]] InvalidArgument : public Error {
 public:
-    using Error::Error;
+    CUPOLA_ANY_X86_64 explicit InvalidArgument(const std::string& what) : Error(what) {}
+    CUPOLA_ANY_X86_64 InvalidArgument(const InvalidArgument&) = default;
+    CUPOLA_ANY_X86_64 InvalidArgument& operator=(const InvalidArgument&) = default;
+    CUPOLA_ANY_X86_64 ~InvalidArgument() override = default;
 };
 
 /// A file or a data set is not as it should be; the message names the file.
-class DataError : public Error {
+class [[gnu::visibility("default")]] DataError : public Error {
 public:
-    using Error::Error;
+    CUPOLA_ANY_X86_64 explicit DataError(const std::string& what) : Error(what) {}
+    CUPOLA_ANY_X86_64 DataError(const DataError&) = default;
+    CUPOLA_ANY_X86_64 DataError& operator=(const DataError&) = default;
+    CUPOLA_ANY_X86_64 ~DataError() override = default;
 };
 
 /// A checkpoint that does not exist or that the system does not allow to read: `code` is the errno.
-class UnreadableFile : public DataError {
+class [[gnu::visibility("default")]] UnreadableFile : public DataError {
 public:
-    UnreadableFile(const std::string& what, int error) : DataError(what), code(error) {}
+    CUPOLA_ANY_X86_64 UnreadableFile(const std::string& what, int error) : DataError(what), code(error) {}
+    CUPOLA_ANY_X86_64 UnreadableFile(const UnreadableFile&) = default;
+    CUPOLA_ANY_X86_64 UnreadableFile& operator=(const UnreadableFile&) = default;
+    CUPOLA_ANY_X86_64 ~UnreadableFile() override = default;
     int code;
 };
 
 /// A device, or the library that computes on it, rejected a call; the message names the call and its status.
-class DeviceError : public Error {
+class [[gnu::visibility("default")]] DeviceError : public Error {
 public:
-    using Error::Error;
+    CUPOLA_ANY_X86_64 explicit DeviceError(const std::string& what) : Error(what) {}
+    CUPOLA_ANY_X86_64 DeviceError(const DeviceError&) = default;
+    CUPOLA_ANY_X86_64 DeviceError& operator=(const DeviceError&) = default;
+    CUPOLA_ANY_X86_64 ~DeviceError() override = default;
 };
 
 /// A device has failed, and every later call for it fails too: this process cannot use it again.
-class DeviceLost : public DeviceError {
+class [[gnu::visibility("default")]] DeviceLost : public DeviceError {
 public:
-    using DeviceError::DeviceError;
+    CUPOLA_ANY_X86_64 explicit DeviceLost(const std::string& what) : DeviceError(what) {}
+    CUPOLA_ANY_X86_64 DeviceLost(const DeviceLost&) = default;
+    CUPOLA_ANY_X86_64 DeviceLost& operator=(const DeviceLost&) = default;
+    CUPOLA_ANY_X86_64 ~DeviceLost() override = default;
 };
 
 /// More memory is needed than there is; the message says how much and for what.
-class OutOfMemory : public Error {
+class [[gnu::visibility("default")]] OutOfMemory : public Error {
 public:
-    using Error::Error;
+    CUPOLA_ANY_X86_64 explicit OutOfMemory(const std::string& what) : Error(what) {}
+    CUPOLA_ANY_X86_64 OutOfMemory(const OutOfMemory&) = default;
+    CUPOLA_ANY_X86_64 OutOfMemory& operator=(const OutOfMemory&) = default;
+    CUPOLA_ANY_X86_64 ~OutOfMemory() override = default;
 };
 
 /// A loss, a gradient or a parameter is not finite.
-class DivergedError : public Error {
+class [[gnu::visibility("default")]] DivergedError : public Error {
 public:
-    DivergedError(const std::string& what, std::int64_t at_step, int of_replica)
+    CUPOLA_ANY_X86_64 DivergedError(const std::string& what, std::int64_t at_step, int of_replica)
         : Error(what), step(at_step), replica(of_replica) {}
+    CUPOLA_ANY_X86_64 DivergedError(const DivergedError&) = default;
+    CUPOLA_ANY_X86_64 DivergedError& operator=(const DivergedError&) = default;
+    CUPOLA_ANY_X86_64 ~DivergedError() override = default;
     std::int64_t step;
     int replica;
 };
 
 /// The devices' copies of the parameters are no longer equal.
-class ReplicasDiffer : public Error {
+class [[gnu::visibility("default")]] ReplicasDiffer : public Error {
 public:
-    ReplicasDiffer(const std::string& what, std::int64_t at_step, int of_device)
+    CUPOLA_ANY_X86_64 ReplicasDiffer(const std::string& what, std::int64_t at_step, int of_device)
         : Error(what), step(at_step), device(of_device) {}
+    CUPOLA_ANY_X86_64 ReplicasDiffer(const ReplicasDiffer&) = default;
+    CUPOLA_ANY_X86_64 ReplicasDiffer& operator=(const ReplicasDiffer&) = default;
+    CUPOLA_ANY_X86_64 ~ReplicasDiffer() override = default;
     std::int64_t step;
     int device;
 };
+
+/// Processes of the training do not exist any more, and those that are left can go on without them.
+class [[gnu::visibility("default")]] ProcessLost : public DeviceError {
+public:
+    /// `waits_since` is the time, by monotonic_seconds, from which on this process has waited for the others.
+    CUPOLA_ANY_X86_64 ProcessLost(const std::string& what, double waits_since)
+        : DeviceError(what), since(waits_since) {}
+    CUPOLA_ANY_X86_64 ProcessLost(const ProcessLost&) = default;
+    CUPOLA_ANY_X86_64 ProcessLost& operator=(const ProcessLost&) = default;
+    CUPOLA_ANY_X86_64 ~ProcessLost() override = default;
+    double since;
+};
+
+}  // namespace cupola::inline CUPOLA_VERSION_ABI
+
+#undef CUPOLA_ANY_X86_64
+
+namespace cupola::inline CUPOLA_ABI {
 
 /// A number of bytes; a text has it as "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
 struct ByteCount {

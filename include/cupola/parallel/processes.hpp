@@ -32,14 +32,6 @@ struct ExchangeName {
     std::int64_t step = -1;
 };
 
-/// Processes of the training do not exist any more, and those that are left can go on without them.
-class ProcessLost : public DeviceError {
-public:
-    /// `waits_since` is the time, by monotonic_seconds, from which on this process has waited for the others.
-    ProcessLost(const std::string& what, double waits_since) : DeviceError(what), since(waits_since) {}
-    double since;
-};
-
 /// Bytes for a process, or from it.
 struct ProcessMessage {
     int process = 0;

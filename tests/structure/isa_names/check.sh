@@ -3,9 +3,11 @@
 #
 #   check.sh FOLDER COMPILER FLAGS...
 #
-# The name of the inline namespace depends on the instruction set. Checks its name for each kind of flags; that two units, for AVX-512
-# and for AVX-512 with BF16, share no function of Cupola in one program, and share all of them if both link to a cupola::ops without
-# BF16; and that a file for instructions which the library does not have gives one error. Nothing is run.
+# The name of the inline namespace depends on the instruction set and on the standard library's macros. Checks its name for each kind of
+# flags; that two units, for AVX-512 and for AVX-512 with BF16, share no function of Cupola in one program but the exceptions' members,
+# which use no instruction beyond x86-64, and share all of them if both link to a cupola::ops without BF16; that a file for instructions
+# which the library does not have gives one error; that a file with another layout of the standard library's types does not link to it;
+# and that a file catches what another file or shared library throws that was compiled with other flags.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1
@@ -48,6 +50,17 @@ named v0_1 -DCUPOLA_OPS -march=sandybridge
 named v0_1_avx2 -DCUPOLA_OPS -march=x86-64-v3 -mavx512f
 named v0_1_avx512 -DCUPOLA_OPS -march=sapphirerapids
 named v0_1_avx512_bf16 -DCUPOLA_OPS -DCUPOLA_OPS_HAS=8 -march=sapphirerapids
+# The layout of the standard library's types.
+if "${compiler[@]}" -E -dM -x c++ - <<<'#include <version>' | grep -q '__GLIBCXX__'; then
+    named v0_1_glibcxx_debug -march=x86-64 -D_GLIBCXX_DEBUG
+    named v0_1_avx2_glibcxx_debug -march=x86-64-v3 -D_GLIBCXX_DEBUG
+    named v0_1_avx512_glibcxx_debug -DCUPOLA_OPS -march=sapphirerapids -D_GLIBCXX_DEBUG
+    named v0_1_cow_string -march=x86-64 -D_GLIBCXX_USE_CXX11_ABI=0
+    named v0_1_glibcxx_debug_cow_string -march=x86-64 -D_GLIBCXX_USE_CXX11_ABI=0 -D_GLIBCXX_DEBUG
+    named v0_1 -march=x86-64 -D_GLIBCXX_ASSERTIONS
+fi
+errors=$("${compiler[@]}" -fpack-struct=1 -fsyntax-only -x c++ - 2>&1 <<<'#include <cupola/core/abi.hpp>' || true)
+[[ $errors == *"included under #pragma pack or with -fpack-struct"* ]] || problem "with -fpack-struct: errors '$errors'"
 
 for has in 1 2 8; do
     errors=$("${compiler[@]}" -DCUPOLA_OPS -DCUPOLA_OPS_HAS=$has -march=x86-64-v4 -fsyntax-only -x c++ - 2>&1 \
@@ -64,7 +77,7 @@ compiled() {
     nm --defined-only "$folder/$unit.o" | awk '$3 ~ /cupola/ { print $3 }' | sort >"$folder/$unit.names"
     grep -q narrowed "$folder/$unit.names" || problem "$unit holds no copy of narrowed()"
 }
-rounds_by_instruction() { objdump -d "$folder/$1.o" | grep -q vcvtneps2bf16; }
+rounds_by_instruction() { objdump -d "$folder/$1.o" | grep vcvtneps2bf16 >/dev/null; }
 # In the program, the linker keeps one copy per name.
 copies() {
     "${compiler[@]}" -shared "$folder/$1.o" "$folder/$2.o" -o "$folder/both.so"
@@ -75,8 +88,20 @@ compiled without -march=x86-64-v4
 compiled with -march=x86-64-v4 -mavx512bf16
 rounds_by_instruction with || problem "code for BF16 does not use its instruction: this test sees nothing"
 ! rounds_by_instruction without || problem "code for AVX-512 alone uses an instruction of BF16"
+exceptions='^_ZT?[A-Z]*N[A-Z]*6cupola4v0_1[0-9]+(Error|InvalidArgument|DataError|UnreadableFile|DeviceError|DeviceLost|OutOfMemory|DivergedError|ReplicasDiffer|ProcessLost)(C|D|E|[0-9]*what)'
 shared=$(comm -12 "$folder/without.names" "$folder/with.names")
-[ -z "$shared" ] || problem "units for AVX-512 with and without BF16 share functions: $shared"
+others=$(grep -vE "$exceptions" <<<"$shared" || true)
+[ -z "$others" ] || problem "units for AVX-512 with and without BF16 share functions: $others"
+grep -qE "$exceptions" <<<"$shared" || problem "units with other flags do not share the exceptions: '$shared'"
+# AVX's instructions begin with v, those on masks with k; the others are of BMI, MOVBE, and of what -march=native may add.
+for level in -O0 -O2 -O3; do
+    "${compiler[@]}" $level -march=sapphirerapids -fPIC -c "$here/exceptions.cpp" -o "$folder/exceptions.o"
+    beyond=$(objdump -dr --no-show-raw-insn "$folder/exceptions.o" | awk '
+        /^[0-9a-f]+ <.*>:$/ { inside = $2 ~ /^<_ZN6cupola4v0_1[0-9]/; if (inside) ++functions }
+        inside && $2 ~ /^(v|k|andn|bextr|bls|bzhi|lzcnt|movbe|mulx|pdep|pext|popcnt|rorx|sarx|shlx|shrx|tzcnt|movdir|cmpccx)/ { print $2 }
+        END { if (functions < 10) print "only " functions + 0 " functions" }' | sort -u)
+    [ -z "$beyond" ] || problem "$level: the exceptions' members contain, beyond x86-64: $beyond"
+done
 [ "$(copies without with)" -eq 2 ] || problem "a program of both units does not hold two copies of narrowed()"
 
 compiled linked_without -DCUPOLA_OPS -march=x86-64-v4
@@ -85,5 +110,23 @@ compiled linked_with -DCUPOLA_OPS -march=x86-64-v4 -mavx512bf16
 cmp -s "$folder/linked_without.names" "$folder/linked_with.names" ||
     problem "units that link to one cupola::ops have functions of different names"
 [ "$(copies linked_without linked_with)" -eq 1 ] || problem "a program of both units does not share narrowed()"
+
+# A library of other layouts: the linker names the layout of the file.
+"${compiler[@]}" -O0 -fPIC -march=x86-64 -DTHROWN=library -c "$here/thrower.cpp" -o "$folder/library.o"
+"${compiler[@]}" -O0 -fPIC -march=x86-64 -DCUPOLA_OPS -D_GLIBCXX_DEBUG -DTHROWN=debug -c "$here/thrower.cpp" -o "$folder/debug.o"
+"${compiler[@]}" -O0 -fPIC -march=x86-64 -DCUPOLA_OPS -DTHROWN=user -c "$here/thrower.cpp" -o "$folder/user.o"
+"${compiler[@]}" -shared -Wl,-z,defs "$folder/user.o" "$folder/library.o" -o "$folder/user.so" ||
+    problem "a file does not link to a library of the same layout"
+errors=$("${compiler[@]}" -shared -Wl,-z,defs "$folder/debug.o" "$folder/library.o" -o "$folder/debug.so" 2>&1 || true)
+[[ $errors == *"undefined reference to "*"v0_1_glibcxx_debug::"* ]] ||
+    problem "a file with -D_GLIBCXX_DEBUG, linked to a library without: '$errors'"
+
+# Instructions that every processor of the tests has.
+"${compiler[@]}" -O1 -march=x86-64 -msse4.2 -DTHROWN=thrown_by_file -c "$here/thrower.cpp" -o "$folder/thrower.o"
+"${compiler[@]}" -O1 -march=x86-64 -msse4.1 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -DTHROWN=thrown_by_library \
+    -shared "$here/thrower.cpp" -o "$folder/libthrower.so"
+"${compiler[@]}" -O1 -march=x86-64 -fvisibility=hidden "$here/catcher.cpp" "$folder/thrower.o" -L"$folder" -lthrower \
+    -Wl,-rpath,"$folder" -o "$folder/catcher"
+"$folder/catcher" || problem "a file does not catch the exception of one with other flags"
 
 [ "$problems" -eq 0 ]
