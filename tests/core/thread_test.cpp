@@ -26,7 +26,7 @@ TEST_CASE("a thread is joined where its object ends, or takes another thread") {
     CHECK(ended == 2);
 }
 
-TEST_CASE("in a process with room for two threads" * doctest::skip()) {
+TEST_CASE("child: room for two threads" * doctest::skip()) {
     limit_threads(2);
     std::atomic<bool> end = false;
     std::vector<impl::Thread> threads;
@@ -45,6 +45,6 @@ TEST_CASE("in a process with room for two threads" * doctest::skip()) {
 
 TEST_CASE("a thread that cannot be started is an error with its number, and those that run are joined" *
           doctest::skip(!threads_can_be_limited)) {
-    const ChildResult child = run_in_child("in a process with room for two threads", {});
+    const ChildResult child = run_in_child("child: room for two threads", {});
     CHECK_MESSAGE(child.passed, child.output);
 }

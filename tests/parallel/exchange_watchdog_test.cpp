@@ -20,6 +20,7 @@
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 
 #include "child_process.hpp"
+#include "few_threads.hpp"
 
 using namespace cupola;
 
@@ -126,4 +127,16 @@ TEST_CASE(
     CHECK(both.output.find("process 0 has waited 0.2 s for others, in the records of the replicas of step 7; missing: "
                            "process 2") != std::string::npos);
     CHECK(run_in_child("child: sums that proceed", {}).passed);
+}
+
+TEST_CASE("child: no thread for a watchdog" * doctest::skip()) {
+    limit_threads(0);
+    CHECK_THROWS_WITH_AS(impl::ExchangeWatchdog(0, 2, 20, ""),
+                         "only 0 of 1 thread for the deadline of exchanges could be started: Resource temporarily "
+                         "unavailable (error 11)",
+                         Error);
+}
+TEST_CASE("a watchdog for which there is no thread is an error" * doctest::skip(!threads_can_be_limited)) {
+    const ChildResult child = run_in_child("child: no thread for a watchdog", {});
+    CHECK_MESSAGE(child.passed, child.output);
 }

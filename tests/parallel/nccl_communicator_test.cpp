@@ -17,7 +17,6 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -154,7 +153,7 @@ struct FakeCalls {
     }
     void run_apart(const std::function<void()>& job) {
         noted("run_apart");
-        if (script->no_thread) throw std::system_error(EAGAIN, std::generic_category());
+        if (script->no_thread) impl::throw_thread_error({.what = "the abort of the communicators"}, EAGAIN);
         if (!script->abort_hangs) job();
     }
     [[noreturn]] void end_process(const std::string& message) { throw Ended(message); }
@@ -465,7 +464,8 @@ TEST_CASE("an abort for which there is no thread ends the process at once, with 
     CHECK(
         message_of<Ended>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error; "
-        "there is no thread to abort the communicators (Resource temporarily unavailable), and this process was ended");
+        "only 0 of 1 thread for the abort of the communicators could be started: Resource temporarily unavailable (error 11), "
+        "and this process was ended");
     CHECK(training.script.time == start);
 }
 

@@ -56,8 +56,10 @@ public:
     void join() {
         if (thread_.joinable()) thread_.join();
     }
-    /// Lets the thread run on alone.
-    void detach() { thread_.detach(); }
+    /// Lets the thread, if there is one, run on alone.
+    void detach() {
+        if (thread_.joinable()) thread_.detach();
+    }
 
 private:
     std::thread thread_;

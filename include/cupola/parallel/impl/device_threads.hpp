@@ -6,8 +6,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include <sys/types.h>
@@ -17,6 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/thread.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -54,7 +53,7 @@ private:
     /// At the beginning and at the end of a job, where the caller waits too; and inside a job.
     Barrier edge_, inside_;
     pid_t process_;
-    FixedArray<std::thread> threads_;
+    FixedArray<Thread> threads_;
 };
 
 #ifndef CUPOLA_OPS
@@ -68,14 +67,13 @@ CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
     int started = 0;
     try {
         for (; started < devices; ++started) {
-            threads_[static_cast<std::size_t>(started)] = std::thread([this, device = started] { work(device); });
+            threads_[static_cast<std::size_t>(started)] = Thread(
+                {.what = "devices", .started = started, .wanted = devices}, [this, device = started] { work(device); });
         }
-    } catch (const std::system_error& error) {
-        threads_.keep_first(static_cast<std::size_t>(started));
+    } catch (const Error& error) {
         edge_.leave_out(devices - started);
         stop();
-        throw DeviceError(
-            text("the threads of only ", started, " of ", devices, " devices could be started: ", error.what()));
+        throw DeviceError(error.what());
     }
 }
 
@@ -95,12 +93,12 @@ CUPOLA_INLINE void DeviceThreads::run(FunctionRef<void(int device)> job) {
 
 CUPOLA_INLINE void DeviceThreads::stop() {
     if (!has_threads()) {
-        for (std::thread& thread : threads_) thread.detach();
+        for (Thread& thread : threads_) thread.detach();
         return;
     }
     job_ = {};
     edge_.arrive_and_wait();
-    for (std::thread& thread : threads_) thread.join();
+    for (Thread& thread : threads_) thread.join();
 }
 
 CUPOLA_INLINE void DeviceThreads::work(int device) {

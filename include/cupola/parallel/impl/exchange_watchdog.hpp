@@ -22,7 +22,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,6 +32,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/core/thread.hpp>
 #include <cupola/parallel/impl/process_id.hpp>
 #include <cupola/parallel/processes.hpp>
 
@@ -46,7 +46,8 @@ public:
     static constexpr int exit_status = 75;
 
     /// Process `number` of `count`; messages and the file name them by `numbers_at_start`, or by the same numbers if that is empty.
-    /// Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than 0.
+    /// Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than 0, and Error if there is
+    /// no thread for it.
     [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder,
                                    std::span<const int> numbers_at_start = {})
         : number_(number),
@@ -60,7 +61,7 @@ public:
                 "the deadline of an exchange must be more than 0 s and at "
                 "most 1e9 s, not ",
                 deadline_seconds, " s");
-        thread_ = std::thread([this] { watch(); });
+        thread_ = Thread({.what = "the deadline of exchanges"}, [this] { watch(); });
     }
     ExchangeWatchdog(const ExchangeWatchdog&) = delete;
     ExchangeWatchdog& operator=(const ExchangeWatchdog&) = delete;
@@ -168,11 +169,11 @@ public:
     /// latest after `longest_leave`: also if a file system does not respond, or nobody reads a full pipe.
     [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
         try {
-            std::thread([] {
+            Thread({.what = "the end of the process"}, [] {
                 std::this_thread::sleep_for(longest_leave);
                 _exit(exit_status);
             }).detach();
-        } catch (const std::system_error&) {
+        } catch (const Error&) {
             // Without a thread the end has no bound.
         }
         const std::string message = line + '\n';
@@ -267,7 +268,7 @@ private:
     /// The time of each process's last note in this wait, or `never`.
     FixedArray<double> heard_;
     FixedArray<std::int64_t> ids_;
-    std::thread thread_;
+    Thread thread_;
 };
 
 }  // namespace impl

@@ -13,9 +13,9 @@
 #include <exception>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
+#include <cupola/core/thread.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 #include <cupola/parallel/impl/mpi_calls.hpp>
 #include <cupola/parallel/processes.hpp>
@@ -26,11 +26,12 @@ namespace impl {
 
 class MpiSums {
 public:
-    /// On a copy of the communicator `all`; called on all processes. Both arguments must outlive the object.
+    /// On a copy of the communicator `all`; called on all processes. Both arguments must outlive the object. Throws Error if
+    /// there is no thread for it.
     [[gnu::cold]] MpiSums(MPI_Comm all, ExchangeWatchdog& watchdog) : watchdog_(watchdog) {
         check_mpi(MPI_Comm_dup(all, &sums_), "MPI_Comm_dup");
         check_mpi(MPI_Comm_set_errhandler(sums_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        thread_ = std::thread([this] { run(); });
+        thread_ = Thread({.what = "the sums of the processes"}, [this] { run(); });
     }
     MpiSums(const MpiSums&) = delete;
     MpiSums& operator=(const MpiSums&) = delete;
@@ -169,7 +170,7 @@ private:
     std::size_t finished_ = 0;
     bool finishes_ = false, ends_ = false;
     std::exception_ptr error_;
-    std::thread thread_;
+    Thread thread_;
 };
 
 }  // namespace impl

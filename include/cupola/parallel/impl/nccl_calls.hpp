@@ -9,7 +9,6 @@
 #include <ctime>
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/core/thread.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 
 #if NCCL_VERSION_CODE >= 22700
@@ -85,8 +85,10 @@ struct NcclCalls {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);
     }
-    /// Runs `job` in a detached thread.
-    void run_apart(std::function<void()> job) { std::thread(std::move(job)).detach(); }
+    /// Runs `job` in a detached thread. Throws Error if there is none.
+    void run_apart(std::function<void()> job) {
+        Thread({.what = "the abort of the communicators"}, std::move(job)).detach();
+    }
     /// Ends a process of several because of the others: writes the message to standard error and to its file in `folder`.
     [[noreturn, gnu::cold]] void leave(int process, const std::string& folder, const std::string& message) {
         ExchangeWatchdog::leave(process, folder, message);

@@ -25,7 +25,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -275,10 +274,9 @@ private:
                 aborts();
                 done->store(true, std::memory_order_release);
             });
-        } catch (const std::system_error& error) {
+        } catch (const Error& error) {
             // Other threads wait until it is done.
-            calls.end_process(text(message, "; there is no thread to abort the communicators (", error.what(),
-                                   "), and this process was ended"));
+            calls.end_process(text(message, "; ", error.what(), ", and this process was ended"));
         }
         while (!done->load(std::memory_order_acquire))
             pause_until(calls, start, seconds, message, "NCCL's ncclCommAbort");

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Covers: cupola/parallel/impl/device_threads.hpp
+#include <doctest/doctest.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/parallel/impl/device_threads.hpp>
+
+#include "child_process.hpp"
+#include "few_threads.hpp"
+
+using namespace cupola;
+
+TEST_CASE("child: threads for two of four devices" * doctest::skip()) {
+    limit_threads(2);
+    CHECK_THROWS_WITH_AS(
+        impl::DeviceThreads(4),
+        "only 2 of 4 threads for devices could be started: Resource temporarily unavailable (error 11)", DeviceError);
+}
+TEST_CASE("devices for which there are not enough threads are an error, and those that run end" *
+          doctest::skip(!threads_can_be_limited)) {
+    const ChildResult child = run_in_child("child: threads for two of four devices", {});
+    CHECK_MESSAGE(child.passed, child.output);
+}
