@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
 
 #include "../data/labelled.hpp"
@@ -281,4 +282,41 @@ TEST_CASE("an error or a number that is not finite on one synchronised replica s
     CHECK(training.parameters() == before);
     training.step(batches);
     CHECK(training.step() == 1);
+}
+
+TEST_CASE("a training in which batch normalisation would see one value per channel is refused at the start") {
+    struct OnePixel : Sequential<Input<2, 2, 3>, Named<"conv1", Conv2d<4, 2, valid>>, Named<"bn1", BatchNorm2d<>>, ReLU,
+                                 Flatten, Linear<3>> {};
+    using Apart = DataParallel<OnePixel, CrossEntropy<3>, Sgd, ConcatMean, Host>;
+    using Together = DataParallel<OnePixel, CrossEntropy<3>, Sgd, ConcatMean, Host, Synchronized>;
+    CHECK(
+        message_of<InvalidArgument>([] { Apart({.replicas = 2, .batch_size = 1}); }) ==
+        "layer 2 (bn1, BatchNorm2d<>) has one value per channel in a batch, whose mean is that value: its samples are "
+        "1 x 1 x 4 and batch_size is 1; a training needs at least 2 values");
+    CHECK(contains(message_of<InvalidArgument>([] { Apart({.batch_size = 2, .other_batch_sizes = {1}}); }),
+                   "other_batch_sizes contains 1;"));
+    CHECK(contains(message_of<InvalidArgument>([] { Together({.replicas = 1, .batch_size = 1}); }),
+                   "has one value per channel in the batches of all replicas together,"));
+
+    // Running statistics need no batch: those of a frozen layer, and those of an evaluation.
+    const std::vector<float> samples(24, 0.5F);
+    const std::vector<std::int32_t> labels{0, 1};
+    const BatchView one{samples.data(), labels.data(), 1, Shape{2, 2, 3}};
+    struct FrozenNorm : Frozen<OnePixel, "bn1.*"> {};
+    DataParallel<FrozenNorm, CrossEntropy<3>, Sgd, ConcatMean, Host> frozen({.batch_size = 1});
+    CHECK(frozen.step(std::span(&one, 1)).samples == 1);
+    Apart two({.batch_size = 2});
+    CHECK(two.evaluate([&](std::int64_t, int, HostContext&) { return one; }, 1).samples == 1);
+
+    // Synchronised replicas count together, in each step.
+    Together both({.replicas = 2, .devices = 2, .batch_size = 1});
+    const std::vector<float> before = both.parameters();
+    const BatchView batches[] = {one, one}, half[] = {one, {}};
+    CHECK(both.step(batches).samples == 2);
+    both.set_parameters(before);
+    CHECK(contains(message_of<InvalidArgument>([&] { both.step(half); }),
+                   "a batch normalisation has one value per channel in the batches of all replicas together"));
+    CHECK(both.parameters() == before);
+    CHECK(both.healthy());
+    CHECK(both.step(batches).samples == 2);
 }

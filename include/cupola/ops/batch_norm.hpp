@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <span>
 
+#include <cupola/core/error.hpp>
 #include <cupola/ops/operation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -35,7 +36,7 @@ struct BatchNormShape {
 [[nodiscard]] constexpr std::int64_t batch_norm_sums(std::int64_t channels) { return 1 + 2 * channels; }
 
 /// Merges counts, means and sums of squared deviations, in the order of `parts`. A part that is null, or whose count is
-/// 0, is skipped. `merged` must not be one of the parts.
+/// 0, is skipped. `merged` must not be one of the parts. Throws InvalidArgument if all parts together count one value.
 constexpr void merge_moments(std::span<const double* const> parts, std::int64_t size, double* merged) {
     const std::int64_t channels = (size - 1) / 2;
     std::fill(merged, merged + size, 0.0);
@@ -50,6 +51,11 @@ constexpr void merge_moments(std::span<const double* const> parts, std::int64_t 
         }
         merged[0] = count;
     }
+    if (merged[0] == 1)
+        impl::throw_joined<InvalidArgument>(
+            {"a batch normalisation has one value per channel in the batches of all "
+             "replicas together, whose mean is that value; a training needs at least 2 "
+             "values"});
 }
 
 /// Merges the sums of backward in the same way.

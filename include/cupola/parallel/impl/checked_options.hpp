@@ -31,12 +31,35 @@ struct CommonOptions {
     std::span<const ParameterGroup> groups{};
     /// The name of the optimiser's type where it does not use a segment's factors; empty where it does.
     std::string_view ignores_factors{};
+    /// Whether batch normalisations use the statistics of all replicas' batches.
+    bool synchronized = false;
 };
 
 /// Throws InvalidArgument if an option is invalid for a network of these layers.
 [[gnu::cold]] void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers);
 
 #ifndef CUPOLA_OPS
+/// A single value per channel equals its mean: the output is the bias for every input, and no gradient reaches a layer before.
+[[gnu::cold]] CUPOLA_INLINE void require_several_values_per_channel(const CommonOptions& o,
+                                                                    std::span<const LayerInfo> layers) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const LayerInfo& layer = layers[i];
+        if (layer.kind != LayerKind::batch_norm || layer.uses_running_statistics ||
+            layer.input.size() != layer.input.channels())
+            continue;
+        const auto check = [&](std::int64_t batch) {
+            require(batch * (o.synchronized ? o.replicas : 1) > 1, "layer ", i + 1, " (",
+                    layer.name.empty() ? text() : text(layer.name, ", "), layer.type, ") has one value per channel in ",
+                    o.synchronized ? "the batches of all replicas together" : "a batch",
+                    ", whose mean is that value: its ", "samples are ", to_string(layer.input), " and ",
+                    batch == o.batch_size ? "batch_size is " : "other_batch_sizes contains ", batch,
+                    "; a training needs at least 2 values");
+        };
+        check(o.batch_size);
+        for (const std::int64_t size : o.other_batch_sizes) check(size);
+    }
+}
+
 CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers) {
     constexpr int limit = 1 << 20;
     require(o.replicas >= 1 && o.replicas <= limit, "a training must have 1 to ", limit, " replicas, not ", o.replicas);
@@ -68,6 +91,7 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
         }
         require(found, "there is an initialiser for ", named.parameter, ", which the network does not have");
     }
+    require_several_values_per_channel(o, layers);
     require_valid_groups(o.groups, layers);
     require(o.groups.empty() || o.ignores_factors.empty(),
             "parameter groups need an optimiser that uses their factors, and ", o.ignores_factors,

@@ -106,7 +106,8 @@ private:
                                .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                                .initializers = options.initializers,
                                .groups = options.groups,
-                               .ignores_factors = ignores_factors<decltype(options.optimizer)>()},
+                               .ignores_factors = ignores_factors<decltype(options.optimizer)>(),
+                               .synchronized = synchronized},
                               Net::layers);
         const ProcessNumber process = process_of(options, processes);
         if (process.count > 1) {
