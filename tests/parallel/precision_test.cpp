@@ -188,14 +188,15 @@ TEST_CASE("evaluation fits the arena if folding a normalisation needs more memor
     struct Wide : Sequential<Input<1, 1, 64>, Conv2d<256, 1>, BatchNorm2d<>, Conv2d<256, 1>, BatchNorm2d<>,
                              Conv2d<256, 1>, BatchNorm2d<>, Flatten, Linear<10>> {};
     struct WideNarrow : InPrecision<MixedBFloat16, Wide> {};
-    DataParallel<WideNarrow, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 1, .seed = 3});
-    const std::vector<float> samples(64, 0.5F);
-    const std::vector<std::int32_t> labels{3};
+    DataParallel<WideNarrow, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 2, .seed = 3});
+    std::vector<float> samples(128, 0.5F);
+    samples[0] = 1.0F;
+    const std::vector<std::int32_t> labels{3, 4};
     const auto batches = [&](std::int64_t, int, HostContext&) {
-        return BatchView{samples.data(), labels.data(), 1, Shape{1, 1, 64}};
+        return BatchView{samples.data(), labels.data(), 2, Shape{1, 1, 64}};
     };
     training.step(batches);
     const Evaluation evaluation = training.evaluate(batches, 1);
-    CHECK(evaluation.samples == 1);
+    CHECK(evaluation.samples == 2);
     CHECK(std::isfinite(evaluation.loss));
 }
