@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include <cupola/core/checked_product.hpp>
 #include <cupola/core/error.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -32,12 +33,10 @@ struct Shape {
         : extents{static_cast<std::int64_t>(values)...}, rank(sizeof...(Ints)) {}
 
     [[nodiscard]] constexpr std::int64_t operator[](std::size_t i) const { return extents[i]; }
-    /// The product of the extents; 1 for rank 0.
+    /// The product of the extents; 1 for rank 0. The largest std::int64_t where it does not fit.
     [[nodiscard]] constexpr std::int64_t size() const {
         std::int64_t product = 1;
-        for (std::size_t i = 0; i < rank; ++i) {
-            product *= extents[i];
-        }
+        for (std::size_t i = 0; i < rank; ++i) product = saturating_product(product, extents[i]);
         return product;
     }
     /// Whether every extent is at least 1, of any rank but 0.
@@ -48,10 +47,7 @@ struct Shape {
         return rank > 0;
     }
     /// Whether `size()` of positive extents is at most `most`: extents from outside need not have a product in 64 bits.
-    [[nodiscard]] constexpr bool is_at_most(std::int64_t most) const {
-        for (std::size_t i = 0; i < rank; ++i) most /= extents[i];
-        return most >= 1;
-    }
+    [[nodiscard]] constexpr bool is_at_most(std::int64_t most) const { return size() <= most; }
     [[nodiscard]] constexpr std::int64_t height() const { return extents[0]; }
     [[nodiscard]] constexpr std::int64_t width() const { return extents[1]; }
     [[nodiscard]] constexpr std::int64_t channels() const { return extents[rank - 1]; }
@@ -78,7 +74,7 @@ struct Extents {
     static_assert(sizeof...(Values) <= max_rank, "a sample can have at most 4 extents");
     static constexpr Shape shape{Values...};
     static constexpr std::size_t rank = sizeof...(Values);
-    [[nodiscard]] static constexpr std::int64_t size() { return (Values * ... * 1); }
+    [[nodiscard]] static constexpr std::int64_t size() { return shape.size(); }
     constexpr operator Shape() const { return shape; }  // NOLINT: extents are a shape
 };
 

@@ -169,7 +169,7 @@ BatchView InMemoryBatches::operator()(std::int64_t step, int replica, Context& c
 namespace impl {
 
 /// Beyond any memory; their bytes fit into 64 bits.
-inline constexpr std::int64_t max_elements = std::int64_t{1} << 60;
+inline constexpr std::int64_t max_values = std::int64_t{1} << 60;
 
 }  // namespace impl
 
@@ -179,7 +179,7 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& 
     require<DataError>(shape_.has_elements(), "samples of the data set ", name, " have no values: ", to_string(shape_));
     const std::size_t values = samples.values.size() / size_of(type_);
     require<DataError>(values > 0, "the data set ", name, " has no samples");
-    require<DataError>(shape_.is_at_most(impl::max_elements), "samples of the data set ", name,
+    require<DataError>(shape_.is_at_most(impl::max_values), "samples of the data set ", name,
                        " have too many values: ", to_string(shape_));
     const auto elements = static_cast<std::size_t>(shape_.size());
     require<DataError>(values % elements == 0, "the data set ", name, " has ", values,
@@ -212,7 +212,7 @@ CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
     require<DataError>(column.shape.has_elements(), "the column ", column.name, " of the data set ", name_,
                        " has no values: ", to_string(column.shape));
     const std::size_t values = targets.values.size() / size_of(column.type);
-    require<DataError>(column.shape.is_at_most(impl::max_elements / size_), "the column ", column.name,
+    require<DataError>(column.shape.is_at_most(impl::max_values / size_), "the column ", column.name,
                        " of the data set ", name_, " has too many values: ", size_, " times ", to_string(column.shape));
     require<DataError>(targets.values.size() == static_cast<std::size_t>(size_) * column.bytes(), "the data set ",
                        name_, " has ", size_, size_ == 1 ? " sample" : " samples", " and ", values,

@@ -60,6 +60,8 @@ struct Conv2d {
             return ShapeError{"has a padding as large as its kernel: some outputs would not depend on the input"};
         if (channels < 1 || kernel < 1 || stride < 1) return ShapeError{"has a size of zero"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        if (!are_window_extents({input.height(), input.width(), kernel, stride, pad_each}))
+            return ShapeError{"has an input, a kernel, a stride or a padding of more than 2^29 rows or columns"};
         const ConvolutionShape s = shape(input);
         if (s.height.output < 1 || s.width.output < 1) return ShapeError{"has a kernel larger than its input"};
         return Shape{s.height.output, s.width.output, channels};
@@ -69,8 +71,8 @@ struct Conv2d {
         const Parameter weight{.name = "weight",
                                .shape = {channels, kernel, kernel, input.channels()},
                                .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
-                               .fan_in = kernel * kernel * input.channels(),
-                               .fan_out = kernel * kernel * channels};
+                               .fan_in = saturating_product(kernel, kernel, input.channels()),
+                               .fan_out = saturating_product(kernel, kernel, channels)};
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
                                   .shape = {channels},
@@ -80,7 +82,8 @@ struct Conv2d {
     /// Counts only the window offsets inside the image, which is the work that an implementation has to do.
     static constexpr std::int64_t multiply_adds(const Shape& input) {
         const ConvolutionShape s = shape(input);
-        return window_offsets_inside(s.height) * window_offsets_inside(s.width) * s.in_channels * channels;
+        return saturating_product(window_offsets_inside(s.height), window_offsets_inside(s.width), s.in_channels,
+                                  channels);
     }
 
     template <class BuildContext>

@@ -16,6 +16,8 @@ struct GlobalAvgPool2d {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        if (!are_window_extents({input.height(), input.width()}))
+            return ShapeError{"has an input of more than 2^29 rows or columns"};
         return Shape{input.channels()};
     }
 

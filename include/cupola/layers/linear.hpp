@@ -48,7 +48,7 @@ struct Linear {
                                   .initializer = impl::option_or(BiasesOption{}, options...).value}};
     }
 
-    static constexpr std::int64_t multiply_adds(const Shape& input) { return input[0] * features; }
+    static constexpr std::int64_t multiply_adds(const Shape& input) { return saturating_product(input[0], features); }
 
     template <class BuildContext>
     static FactoryOf<ops::Linear, BuildContext, LinearShape> operation(const BuildContext& build) {

@@ -37,6 +37,8 @@ struct OptionAShortcut {
             return ShapeError{
                 "adds as many channels before those of the input as after them, but the number to add is odd"};
         }
+        if (!are_window_extents({input.height(), input.width(), stride}))
+            return ShapeError{"has an input or a stride of more than 2^29 rows or columns"};
         const OptionAShortcutShape s = shape(input);
         return Shape{s.height.output, s.width.output, channels};
     }

@@ -25,7 +25,8 @@ struct Upsample2d {
     static constexpr ShapeResult output(const Shape& input) {
         if (factor < 1) return ShapeError{"has a factor below 1"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
-        return Shape{input.height() * factor, input.width() * factor, input.channels()};
+        return Shape{saturating_product(input.height(), factor), saturating_product(input.width(), factor),
+                     input.channels()};
     }
 
     template <class BuildContext>

@@ -121,7 +121,7 @@ CUPOLA_INLINE std::string summary(std::span<const LayerInfo> layers, const Shape
             const LayerInfo& layer = layers[i];
             std::int64_t count = 0;
             for (std::size_t p = 0; p < layer.parameters.count; ++p) count += layer.parameters.list[p].shape.size();
-            work += layer.multiply_adds;
+            work = saturating_sum(work, layer.multiply_adds);
             const bool written = !layer.is_view() && i + 1 == node.layer + node.layers;
             const bool tied = layer.tied_to != no_layer;
             cells.push_back({std::string(layer.name),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include <cupola/core/abi.hpp>
 
@@ -12,6 +13,17 @@ namespace cupola::inline CUPOLA_ABI {
 /// SAME: ceil(input / stride) outputs; the padding is split in two and, if it is odd, is larger at the end.
 /// VALID: no padding.
 enum class Padding : std::uint8_t { same, valid };
+
+/// The largest extent, window, stride and padding: an index of an axis with its padding has 32 bits, and the sum over an axis
+/// of its window offsets 64.
+inline constexpr std::int64_t max_window_extent = std::int64_t{1} << 29;
+
+[[nodiscard]] constexpr bool are_window_extents(std::initializer_list<std::int64_t> extents) {
+    for (const std::int64_t each : extents) {
+        if (each > max_window_extent) return false;
+    }
+    return true;
+}
 
 /// One axis of a window.
 struct WindowAxis {

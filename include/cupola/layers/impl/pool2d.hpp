@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
@@ -33,6 +34,10 @@ struct Pool2d {
         if (window < 1 || stride < 1) return ShapeError{"has a size of zero"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         if (window > input.height() || window > input.width()) return ShapeError{"has a window larger than its input"};
+        if (!are_window_extents({input.height(), input.width(), stride}))
+            return ShapeError{"has an input or a stride of more than 2^29 rows or columns"};
+        if (pooling == PoolingKind::max && window * window > std::numeric_limits<std::int32_t>::max())
+            return ShapeError{"has a window of more elements than int32 has numbers"};
         const PoolingShape s = shape(input);
         return Shape{s.height.output, s.width.output, input.channels()};
     }

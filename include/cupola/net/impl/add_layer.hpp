@@ -83,6 +83,14 @@ constexpr void describe_missing(CompileTimeMessage& message) {
     }
 }
 
+/// Whether each parameter has at most max_elements.
+[[nodiscard]] constexpr bool have_at_most_max_elements(const Parameters& parameters) {
+    for (std::size_t p = 0; p < parameters.count; ++p) {
+        if (!parameters.list[p].shape.is_at_most(max_elements)) return false;
+    }
+    return true;
+}
+
 /// A separate function per layer type, so that layers that differ only in their names share it. Returns the error in
 /// the layer's input, or null.
 template <class L>
@@ -93,8 +101,12 @@ constexpr const char* fill_layer(LayerInfo& layer) {
         const ShapeResult result = L::output(layer.input);
         if (result.error != nullptr) return result.error;
         layer.output = result.shape;
-        layer.parameters = parameters_of<L>(layer.input);
-        layer.buffers = buffers_of<L>(layer.input);
+        if (!layer.output.is_at_most(max_elements)) return "has an output of more than 2^40 elements per sample";
+        const Parameters parameters = parameters_of<L>(layer.input), buffers = buffers_of<L>(layer.input);
+        if (!have_at_most_max_elements(parameters) || !have_at_most_max_elements(buffers))
+            return "has a parameter of more than 2^40 elements";
+        layer.parameters = parameters;
+        layer.buffers = buffers;
         layer.kind = kind_of<L>();
         layer.kind_parts = kind_parts_of<L>();
         layer.traits = traits_of<L>();
@@ -194,6 +206,12 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     for (std::size_t p = 0; p < layer.parameters.count; ++p) {
         layer.offsets[p] = walk.parameter_elements;
         walk.parameter_elements += arena_extent(layer.parameters.list[p].shape.size());
+    }
+    if (walk.parameter_elements > max_elements) {
+        describe(walk.diagnostic, walk.count + 1, layer);
+        walk.diagnostic
+            << " has parameters that together with those of the layers before it are more than 2^40 elements";
+        return;
     }
     for (std::size_t b = 0; b < layer.buffers.count; ++b) {
         layer.buffer_offsets[b] = walk.buffer_elements;

@@ -47,6 +47,10 @@ constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape
     if constexpr (std::same_as<Joint, Concatenation>) {
         layer.output.extents[shape.rank - 1] += shape.channels();
         walk.shape = layer.output;
+        if (!walk.shape.is_at_most(max_elements)) {
+            describe(walk.diagnostic, walk.count, layer);
+            walk.diagnostic << " has an output of more than 2^40 elements per sample";
+        }
     }
 }
 
@@ -114,11 +118,13 @@ constexpr void read_column(Walk<layer_count>& walk, std::string_view column, con
         if (!layer_name.empty()) walk.diagnostic << layer_name << ", ";
         walk.diagnostic << type << ")";
     };
-    if (column.empty() || column == "input" || shape.rank == 0 || shape.size() < 1) {
+    if (column.empty() || column == "input" || !shape.has_elements() || !shape.is_at_most(max_elements)) {
         begin_diagnostic();
         walk.diagnostic << (column.empty() ? " has no name of a column"
                             : column == "input"
                                 ? " reads the column of the network's Input: keep that with a Keep after the Input"
+                            : shape.has_elements()
+                                ? " has more than 2^40 elements"
                                 : " has a size of zero: it needs the extents of a sample after the column's name");
         return;
     }

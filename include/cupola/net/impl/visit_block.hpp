@@ -105,6 +105,7 @@ constexpr void join_branches(Walk<layer_count>& walk, const BlockInfo& block, st
         }
         add_layer<Joint>(walk, k + 1 == count ? block.name : std::string_view{});
         also_read<Joint>(walk, end.value, end.shape, end.aside);
+        if (!walk.diagnostic.empty()) return;
         if constexpr (concatenates) {
             LayerInfo& joint = walk.layers[walk.count - 1];
             joint.type = joint.description = block.type;

@@ -98,7 +98,9 @@ constexpr void visit(Walk<layer_count>& walk) {
         ++walk.inputs;
         if (walk.inputs == 1 && walk.count == 0) {
             walk.shape = Module::shape;
-            if (walk.shape.rank == 0 || walk.shape.size() < 1) walk.diagnostic << "the Input has a size of zero";
+            if (!walk.shape.has_elements()) walk.diagnostic << "the Input has a size of zero";
+            if (!walk.shape.is_at_most(max_elements))
+                walk.diagnostic << "the Input, " << walk.shape << ", has more than 2^40 elements";
         }
     } else if constexpr (UsesNamedValue<Module>) {
         visit_named_value<Prefix, Module>(walk);

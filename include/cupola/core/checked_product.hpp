@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products and sums of sizes that do not wrap. In constant evaluation, and for a shape, a result that has no place in 64 bits
+// is the largest number that has, which no limit allows; a number of bytes at run time is an OutOfMemory with its true size.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The most elements of a sample, of a parameter, and of all parameters of a network: 4.4 TB of floats.
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
+
+/// The product of numbers of at least 0, or the largest std::int64_t where it does not fit.
+[[nodiscard]] constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max() : product;
+}
+template <std::integral... More>
+[[nodiscard]] constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b, std::int64_t c, More... more) {
+    return saturating_product(saturating_product(a, b), c, more...);
+}
+
+/// The sum of numbers of at least 0, or the largest std::int64_t where it does not fit.
+[[nodiscard]] constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
+    std::int64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
+}
+
+namespace impl {
+
+/// Throws OutOfMemory: `what` ("a batch of 3 samples needs") and a number of bytes that may be beyond 64 bits.
+[[noreturn, gnu::cold]] void throw_too_many_bytes(std::string_view what, double bytes);
+
+}  // namespace impl
+
+/// The product of numbers of at least 0, as bytes. Throws OutOfMemory with `what`, "a batch of 3 samples needs", and the true
+/// product where it is beyond 2^60, any computer's memory: a few of such numbers can be added without a check.
+[[nodiscard]] std::size_t checked_bytes(std::string_view what, std::initializer_list<std::int64_t> factors);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void impl::throw_too_many_bytes(std::string_view what, double bytes) {
+    char digits[400];
+    const char* const end =
+        std::to_chars(digits, digits + sizeof digits, bytes * 1e-9, std::chars_format::fixed, 1).ptr;
+    throw OutOfMemory(text(what, ' ', std::string_view(digits, static_cast<std::size_t>(end - digits)),
+                           " GB, more than any computer has"));
+}
+
+CUPOLA_INLINE std::size_t checked_bytes(std::string_view what, std::initializer_list<std::int64_t> factors) {
+    constexpr std::int64_t limit = std::int64_t{1} << 60;
+    std::int64_t product = 1;
+    for (const std::int64_t factor : factors) product = saturating_product(product, factor);
+    if (product > limit) [[unlikely]] {
+        double bytes = 1;
+        for (const std::int64_t factor : factors) bytes *= static_cast<double>(factor);
+        impl::throw_too_many_bytes(what, bytes);
+    }
+    return static_cast<std::size_t>(product);
+}
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI
