@@ -22,8 +22,8 @@ public:
     /// Refers to nothing.
     FunctionRef() = default;
     template <class F>
-        requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef> && std::is_object_v<std::remove_reference_t<F>> &&
-                 std::is_invocable_r_v<R, F&, Args...>)
+        requires(!std::derived_from<std::remove_cvref_t<F>, FunctionRef> &&
+                 std::is_object_v<std::remove_reference_t<F>> && std::is_invocable_r_v<R, F&, Args...>)
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
     FunctionRef(F&& function)  // implicit: a parameter of this type takes any callable
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),

@@ -11,7 +11,9 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
+#include <utility>
 
+#include <cupola/core/borrowed.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
@@ -26,22 +28,23 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class R, class T>
-concept RangeOf = std::convertible_to<const R&, std::span<const T>>;
+concept RangeOf = std::convertible_to<R, std::span<const T>>;
 
 }  // namespace impl
 
 /// The samples in the caller's memory: a vector, a span or another contiguous range of floats, of ids (int32) or of bytes
-/// (uint8).
+/// (uint8). A temporary that owns its values does not compile.
 struct SampleValues {
     template <class Range>
         requires impl::RangeOf<Range, float> || impl::RangeOf<Range, std::int32_t> || impl::RangeOf<Range, std::uint8_t>
-    SampleValues(const Range& range) {  // NOLINT: a range converts
+    // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
+    SampleValues(Range&& range) {  // implicit: a range converts
         if constexpr (impl::RangeOf<Range, float>) {
-            set(std::span<const float>(range));
+            set(BorrowedSpan<float>(std::forward<Range>(range)));
         } else if constexpr (impl::RangeOf<Range, std::int32_t>) {
-            set(std::span<const std::int32_t>(range));
+            set(BorrowedSpan<std::int32_t>(std::forward<Range>(range)));
         } else {
-            set(std::span<const std::uint8_t>(range));
+            set(BorrowedSpan<std::uint8_t>(std::forward<Range>(range)));
         }
     }
 
@@ -56,34 +59,36 @@ private:
     }
 };
 
-/// One column of targets, or of another input of the network, in the caller's memory: `shape.size()` values per sample. The name is not copied.
+/// One column of targets, or of another input of the network, in the caller's memory: `shape.size()` values per sample. Neither they nor
+/// the name are copied; temporaries do not compile.
 struct TargetValues {
-    TargetValues(std::string_view name, const Shape& shape, std::span<const float> floats)
+    TargetValues(BorrowedString name, const Shape& shape, BorrowedSpan<float> floats)
         : column{name, ElementType::float32, shape}, values(std::as_bytes(floats)) {}
-    TargetValues(std::string_view name, const Shape& shape, std::span<const std::int32_t> integers)
+    TargetValues(BorrowedString name, const Shape& shape, BorrowedSpan<std::int32_t> integers)
         : column{name, ElementType::int32, shape}, values(std::as_bytes(integers)) {}
-    TargetValues(std::string_view name, const Shape& shape, std::span<const std::uint8_t> bytes)
+    TargetValues(BorrowedString name, const Shape& shape, BorrowedSpan<std::uint8_t> bytes)
         : column{name, ElementType::uint8, shape}, values(std::as_bytes(bytes)) {}
 
     ColumnSpec column;
     std::span<const std::byte> values;
 };
 
-/// The caller's samples as a data set. It owns nothing: samples and targets have to outlive it.
+/// The caller's samples as a data set. It owns nothing: samples, targets and names have to outlive it, and a temporary of them does not
+/// compile.
 class InMemory {
 public:
     /// Samples of classes. Throws DataError if there are no samples, or not one label per sample, or a label is not in
     /// [0, class_count).
-    InMemory(const Shape& sample_shape, const SampleValues& samples, std::span<const std::int32_t> labels,
-             std::int64_t class_count, std::string_view name = "in memory");
+    InMemory(const Shape& sample_shape, const SampleValues& samples, BorrowedSpan<std::int32_t> labels,
+             std::int64_t class_count, BorrowedString name = "in memory");
     /// Samples with the column "target" of floats. Throws DataError if there are no samples, or not one target per sample, or
     /// a target is a NaN or an infinity.
     InMemory(const Shape& sample_shape, const SampleValues& samples, const Shape& target_shape,
-             std::span<const float> targets, std::string_view name = "in memory");
+             BorrowedSpan<float> targets, BorrowedString name = "in memory");
     /// Samples with any columns of targets, each by its name. Throws as the others; labels of these columns are checked by
     /// the losses that read them.
     InMemory(const Shape& sample_shape, const SampleValues& samples, std::initializer_list<TargetValues> targets,
-             std::string_view name = "in memory");
+             BorrowedString name = "in memory");
 
     [[nodiscard]] std::string_view name() const { return name_; }
     [[nodiscard]] std::int64_t size() const { return size_; }
@@ -174,7 +179,7 @@ inline constexpr std::int64_t max_values = std::int64_t{1} << 60;
 }  // namespace impl
 
 CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& samples,
-                                 std::initializer_list<TargetValues> targets, std::string_view name)
+                                 std::initializer_list<TargetValues> targets, BorrowedString name)
     : shape_(sample_shape), type_(samples.type), samples_(samples.values), name_(name) {
     require<DataError>(shape_.has_elements(), "samples of the data set ", name, " have no values: ", to_string(shape_));
     const std::size_t values = samples.values.size() / size_of(type_);
@@ -189,11 +194,11 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& 
 }
 
 CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& samples, const Shape& target_shape,
-                                 std::span<const float> targets, std::string_view name)
+                                 BorrowedSpan<float> targets, BorrowedString name)
     : InMemory(sample_shape, samples, {{target_column, target_shape, targets}}, name) {}
 
 CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, const SampleValues& samples,
-                                 std::span<const std::int32_t> labels, std::int64_t class_count, std::string_view name)
+                                 BorrowedSpan<std::int32_t> labels, std::int64_t class_count, BorrowedString name)
     : InMemory(sample_shape, samples, {{target_column, {1}, labels}}, name) {
     class_count_ = class_count;
     for (std::size_t i = 0; i < labels.size(); ++i) {

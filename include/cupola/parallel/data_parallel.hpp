@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/borrowed.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/ops/peak_rates.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
@@ -266,7 +267,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// From now on `trace` is called with the names of the operations of each step in the order in which a device queues
     /// them, which is not necessarily that of their execution; `{}` ends this.
-    void trace_steps(impl::StepTrace trace) { parts_.engine_.trace(trace); }
+    void trace_steps(Borrowed<impl::StepTrace> trace) { parts_.engine_.trace(trace); }
 
     /// The peak rates of a device in this network's precision, measured on all devices at the same time.
     [[nodiscard, gnu::cold]] PeakRates peak_rates() {

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include <cupola/core/borrowed.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
@@ -25,9 +26,9 @@ inline constexpr std::string_view input_column = "input", target_column = "targe
 /// The maximum number of columns of a batch.
 inline constexpr std::size_t max_columns = 8;
 
-/// The name of a column, and the type and extents of its values per sample. The name is not copied.
+/// The name of a column, and the type and extents of its values per sample. The name is not copied; a temporary string does not compile.
 struct ColumnSpec {
-    std::string_view name{};
+    BorrowedString name{};
     ElementType type = ElementType::float32;
     /// The extents of one sample; a class label is an int32 of extents {1}.
     Shape shape{};
@@ -150,6 +151,7 @@ class BatchSpan {
 public:
     /// `columns` must outlive this.
     explicit BatchSpan(const Columns& columns) : columns_(&columns) {}
+    explicit BatchSpan(const Columns&&) = delete;  // a temporary dies at once
 
     [[nodiscard]] const Columns& columns() const { return *columns_; }
     /// The values of column i.

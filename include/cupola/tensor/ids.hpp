@@ -33,7 +33,7 @@ namespace cupola::inline CUPOLA_ABI {
         rest /= column.shape[i];
     }
     const bool other = column.name != input_column;
-    return text(other ? "column " : "", other ? column.name : std::string_view(), other ? " of " : "", "sample ",
+    return text(other ? "column " : "", other ? std::string_view(column.name) : "", other ? " of " : "", "sample ",
                 place / size, " has the id ", id, " at [", indices, "], and ids are 0 to ", count - 1);
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/borrowed.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/io/checkpoint.hpp>
@@ -31,8 +32,8 @@ struct CheckpointOptions {
     CheckpointInfo info{};
     /// The smoothed losses of the log, which are stored too if given; see `restore_losses`.
     const LossAverages* losses = nullptr;
-    /// Adds entries about the progress of the run to each checkpoint.
-    FunctionRef<void(CheckpointInfo&)> progress{};
+    /// Adds entries about the progress of the run to each checkpoint. A variable, which has to outlive the callback.
+    Borrowed<FunctionRef<void(CheckpointInfo&)>> progress{};
 };
 
 /// The entries of a checkpoint's info that describe the progress of a run, and not its settings.

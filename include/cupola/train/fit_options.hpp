@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -102,8 +102,8 @@ template <class Training>
 class RestoreBest {
 public:
     RestoreBest() = default;
-    template <std::same_as<bool> Bool>
-    RestoreBest(Bool on) {  // implicit: `.restore_best = true`
+    template <std::same_as<bool> Boolean>
+    RestoreBest(Boolean on) {  // implicit: `.restore_best = true`
         if (!on) return;
         calls_.copy = [](void* training) -> std::shared_ptr<const void> {
             using State = decltype(std::declval<Training&>().state());
@@ -140,7 +140,7 @@ struct FitOptions {
     /// By what the best record is chosen: "loss", "validation_loss" or the name of a metric's result, which says whether
     /// larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation. With several
     /// processes, which have different "loss", patience and restore_best need another.
-    std::string_view quantity{};
+    std::string quantity{};
     /// Ends the run after this many records in a row whose quantity is not better by more than `min_delta`; 0 for never.
     std::int64_t patience = 0;
     double min_delta = 0;

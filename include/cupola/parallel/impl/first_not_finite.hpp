@@ -47,7 +47,7 @@ template <class Device, class T>
             const std::int64_t elements = column.shape.size();
             if (finite(batch.data<float>(column.name) + i * elements, elements)) continue;
             const bool other = column.name != input_column;
-            return text(other ? "column " : "", other ? column.name : std::string_view(),
+            return text(other ? "column " : "", other ? std::string_view(column.name) : "",
                         other ? " of sample " : "sample ", i, " of its batch is not finite");
         }
     }
