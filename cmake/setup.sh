@@ -2,7 +2,7 @@
 #
 # Shared by examples/run and tests/run: `cupola_setup` installs what is missing (Debian packages as root or with sudo, oneDNN
 # and Open MPI 5 into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs a command and
-# shows its output only if it fails. If nothing is missing, no network is used, and the check takes about 0.1 s.
+# shows its output only if it fails, and meanwhile what it does. If nothing is missing, no network is used, and the check takes about 0.1 s.
 
 cupola_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cupola_deps=$cupola_root/.deps
@@ -17,16 +17,73 @@ cupola_fail() {
     exit 1
 }
 
-# cupola_logged NAME COMMAND...: the output goes to build/log/NAME.log.
+# cupola_logged NAME COMMAND...: the output goes to build/log/NAME.log. What takes longer than cupola_progress_seconds reports on stderr
+# what it does: a line each time, on a terminal one line that is renewed every second.
+cupola_progress_seconds=10
 cupola_logged() {
-    local file=$cupola_log/$1.log
+    local file=$cupola_log/$1.log status=0 end report
     shift
     mkdir -p "$cupola_log"
-    if ! "$@" >"$file" 2>&1; then
+    : >"$file"
+    # The reports end with the pipe, also when this shell is killed. A signal instead could meet a process that still has this shell's traps.
+    exec {end}> >(cupola_report_progress "$file")
+    report=$!
+    "$@" >"$file" 2>&1 {end}>&- || status=$?
+    exec {end}>&-
+    wait "$report" || true
+    if [ "$status" -ne 0 ]; then
         tail -n 60 "$file" >&2
         printf 'error: "%s" failed; all of its output is in %s\n' "$*" "$file" >&2
         return 1
     fi
+}
+
+cupola_report_progress() {
+    local file=$1 begin=$SECONDS pause=$cupola_progress_seconds what columns
+    set +eu  # a report that fails is left out
+    if [ -t 2 ]; then pause=1; fi
+    # Until the end of the input; after a pause the status of read is more than 128.
+    while
+        read -rt "$pause"
+        [ $? -gt 128 ]
+    do
+        what="$((SECONDS - begin)) s, ${file#"$PWD"/}: $(cupola_current_work "$file")"
+        if [ -t 2 ]; then
+            columns=$(stty size <&2 2>/dev/null) && columns=${columns#* } || columns=80
+            printf '\r\033[K%s' "${what:0:$((columns > 1 ? columns - 1 : 79))}" >&2
+        else
+            printf '   %s\n' "${what:0:1000}" >&2
+        fi
+    done
+    if [ -t 2 ] && [ -n "$what" ]; then printf '\r\033[K' >&2; fi
+}
+
+# What a command with this log does now: of a build, the number of finished steps and the sources of this checkout that are compiled (Ninja
+# names a step when it ends, which may be minutes later); of others, their last line.
+cupola_current_work() {
+    local count process arguments source sources=()
+    count=$(tail -c 20000 "$1" | grep -aoE '^\[[0-9]+/[0-9]+\]' | tail -n 1)
+    for process in /proc/[0-9]*; do
+        mapfile -d '' -t arguments <"$process/cmdline" || continue
+        # `g++ ... -c FILE`, `nvcc ... -c FILE -o FILE`, and not the parts that they start.
+        [ ${#arguments[@]} -gt 4 ] || continue
+        if [ "${arguments[-2]}" = -c ]; then source=${arguments[-1]}; elif [ "${arguments[-4]}" = -c ]; then source=${arguments[-3]}; else continue; fi
+        if [[ $source = "$cupola_root"/* ]]; then sources+=("${source#"$cupola_root"/}"); fi
+    done 2>/dev/null
+    if [ -n "$count${sources[*]}" ]; then
+        if [ ${#sources[@]} -gt 6 ]; then sources=("${sources[@]:0:6}" "and $((${#sources[@]} - 6)) more"); fi
+        printf '%s' "${count:+$count }${sources[*]}"
+    else
+        tail -c 2000 "$1" | tr '\r' '\n' | grep -av '^[[:space:]]*$' | tail -n 1 | tr -cd '[:print:]'
+    fi
+}
+
+# cupola_build NAME WHAT COMMAND...: cupola_logged for a build.
+cupola_build() {
+    local name=$1
+    cupola_say "building $2 (log: ${cupola_log#"$PWD"/}/$name.log)"
+    shift 2
+    cupola_logged "$name" "$@"
 }
 
 # Three tries with a pause between them, because networks fail sometimes.
@@ -198,9 +255,62 @@ cupola_make_onednn_for_clang() {
     mv "$temporary" "$cupola_deps/onednn-clang"
 }
 
+# cupola_packages examples|tests|all_tests: puts into `packages` the Debian packages whose parts are missing; where cupola_bare is set, all
+# those that a machine without any of them gets.
+cupola_packages() {
+    local prefix prefixes=()
+    IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+    cupola_include_folders=(/usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"
+        /usr/local/cuda/include /usr/local/cuda/include/cccl)
+    for prefix in "${prefixes[@]}"; do cupola_include_folders+=("$prefix/include"); done
+
+    packages=()
+    cupola_needs g++ cupola_find_compiler
+    cupola_needs cmake cupola_cmake_suits
+    cupola_needs ninja-build command -v ninja
+    cupola_needs libarchive-dev cupola_has_header archive.h
+    cupola_needs libjpeg62-turbo-dev cupola_has_header jpeglib.h
+    cupola_needs libcli11-dev cupola_has_header CLI/CLI.hpp
+    cupola_needs libprotozero-dev cupola_has_header protozero/pbf_writer.hpp
+    cupola_needs libpng-dev cupola_has_header png.h
+    cupola_needs libcurl4-openssl-dev cupola_has_header curl/curl.h
+    cupola_needs libssl-dev cupola_has_header openssl/evp.h
+    cupola_needs "python3 python3-pip" cupola_has_onednn_or_pip
+    if [ "$1" = examples ]; then return 0; fi
+    cupola_needs python3 command -v python3
+    cupola_needs doctest-dev cupola_has_header doctest/doctest.h
+    cupola_needs clang-format-16 command -v clang-format-16
+    # Open MPI, for cupola::mpi: its headers and mpicc, and mpirun.
+    cupola_needs libopenmpi-dev command -v mpicc
+    cupola_needs openmpi-bin command -v mpirun
+    # For the job file of Kubernetes.
+    cupola_needs python3-yaml cupola_has_python_yaml
+    if [ "$1" = tests ]; then return 0; fi
+    cupola_needs pkgconf command -v pkg-config
+    # The reference of the headers, and its style.
+    cupola_needs doxygen command -v doxygen
+    cupola_needs doxygen-awesome-css test -e /usr/share/doxygen-awesome-css
+    # The second compiler, its OpenMP and its sanitizers.
+    cupola_needs clang-16 command -v clang++-16
+    cupola_needs clang-tidy-16 command -v clang-tidy-16
+    cupola_needs libomp-16-dev test -e /usr/lib/llvm-16/lib/libomp.so
+    cupola_needs libclang-rt-16-dev compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.tsan-x86_64.a'
+}
+
+# cupola_needs PACKAGES COMMAND...: they are missing where the command fails.
+cupola_needs() {
+    if [ -z "${cupola_bare:-}" ] && "${@:2}" >/dev/null; then return 0; fi
+    packages+=($1)
+}
+
+cupola_has_python_yaml() { [ -e /usr/lib/python3/dist-packages/yaml ] || python3 -c 'import yaml' 2>/dev/null; }
+
+# pip unpacks oneDNN.
+cupola_has_onednn_or_pip() { [ -e "$cupola_deps/onednn" ] || cupola_has_onednn || python3 -m pip --version 2>/dev/null; }
+
 # cupola_setup examples|tests|all_tests: the last adds what tests/run --all needs.
 cupola_setup() {
-    local purpose=$1 packages=() prefix prefixes=()
+    local purpose=$1 packages
     { mkdir -p "$cupola_deps" "$cupola_log" && [ -w "$cupola_deps" ] && [ -w "$cupola_log" ]; } 2>/dev/null ||
         cupola_fail "the checkout $cupola_root is not writable, but the build and oneDNN are written there"
     # A lock makes simultaneous set-ups wait for each other; it is released when this shell ends, in any way.
@@ -210,45 +320,7 @@ cupola_setup() {
         flock "$cupola_lock"
     fi
 
-    IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
-    cupola_include_folders=(/usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"
-        /usr/local/cuda/include /usr/local/cuda/include/cccl)
-    for prefix in "${prefixes[@]}"; do cupola_include_folders+=("$prefix/include"); done
-
-    cupola_find_compiler || packages+=(g++)
-    cupola_cmake_suits || packages+=(cmake)
-    command -v ninja >/dev/null || packages+=(ninja-build)
-    cupola_has_header archive.h || packages+=(libarchive-dev)
-    cupola_has_header jpeglib.h || packages+=(libjpeg62-turbo-dev)
-    cupola_has_header CLI/CLI.hpp || packages+=(libcli11-dev)
-    cupola_has_header protozero/pbf_writer.hpp || packages+=(libprotozero-dev)
-    cupola_has_header png.h || packages+=(libpng-dev)
-    cupola_has_header curl/curl.h || packages+=(libcurl4-openssl-dev)
-    cupola_has_header openssl/evp.h || packages+=(libssl-dev)
-    if [ "$purpose" != examples ]; then
-        cupola_has_header doctest/doctest.h || packages+=(doctest-dev)
-        command -v clang-format-16 >/dev/null || packages+=(clang-format-16)
-        # Open MPI, for cupola::mpi: its headers and mpicc, and mpirun.
-        command -v mpicc >/dev/null || packages+=(libopenmpi-dev)
-        command -v mpirun >/dev/null || packages+=(openmpi-bin)
-        # For the job file of Kubernetes.
-        [ -e /usr/lib/python3/dist-packages/yaml ] || python3 -c 'import yaml' 2>/dev/null || packages+=(python3-yaml)
-    fi
-    if [ "$purpose" = all_tests ]; then
-        command -v pkg-config >/dev/null || packages+=(pkgconf)
-        # The reference of the headers, and its style.
-        command -v doxygen >/dev/null || packages+=(doxygen)
-        [ -e /usr/share/doxygen-awesome-css ] || packages+=(doxygen-awesome-css)
-        # The second compiler, its OpenMP and its sanitizers.
-        command -v clang++-16 >/dev/null || packages+=(clang-16)
-        command -v clang-tidy-16 >/dev/null || packages+=(clang-tidy-16)
-        [ -e /usr/lib/llvm-16/lib/libomp.so ] || packages+=(libomp-16-dev)
-        compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.tsan-x86_64.a' >/dev/null ||
-            packages+=(libclang-rt-16-dev)
-    fi
-    if [ ! -e "$cupola_deps/onednn" ] && ! cupola_has_onednn && ! python3 -m pip --version >/dev/null 2>&1; then
-        packages+=(python3 python3-pip)
-    fi
+    cupola_packages "$purpose"
     if [ ${#packages[@]} -gt 0 ]; then cupola_install_packages "${packages[@]}"; fi
     if ! cupola_find_compiler; then
         cupola_fail "no C++20 compiler: Cupola needs g++ 12 or later, or clang++ 16 or later (set CXX)"
