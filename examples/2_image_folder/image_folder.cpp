@@ -6,10 +6,9 @@
 #include <cstdio>
 #include <exception>
 
-#include <omp.h>
-
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 
 using namespace cupola;
@@ -20,7 +19,7 @@ struct Net : Sequential<Input<32, 32, 3>,                                 //
                         Flatten, Linear<10>> {};
 
 int main(int argc, char** argv) try {
-    const ImageData images = open_image_data(argc > 1 ? argv[1] : CUPOLA_SAMPLE_DATA, omp_get_num_procs());
+    const ImageData images = open_image_data(argc > 1 ? argv[1] : CUPOLA_SAMPLE_DATA, usable_processors().count());
     std::printf("%lld training and %lld test images of %lld classes\n", static_cast<long long>(images.train.size()),
                 static_cast<long long>(images.test.size()), static_cast<long long>(images.train.class_count()));
 

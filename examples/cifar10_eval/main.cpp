@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include <omp.h>
 #include <sys/stat.h>
 
 #include <cupola/data/open.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/event_file.hpp>
@@ -112,7 +112,7 @@ private:
         require<DataError>(!averages || !checkpoint.state.averages.empty(), path,
                            " has no moving averages; --no-averages runs the trained parameters");
         const Weights weights = averages ? Weights::averages : Weights::trained;
-        const int threads = options_.threads != 0 ? options_.threads : omp_get_num_procs();
+        const int threads = options_.threads != 0 ? options_.threads : usable_processors().count();
         ProgressLine line;
         const double begun = monotonic_seconds();
         const auto logits = model_.run({checkpoint, path, weights, threads, [&] { return signals.signal() != 0; },
@@ -173,7 +173,7 @@ int evaluate(const EvalOptions& options) {
             "--eval-dir is the checkpoint's folder: TensorBoard would omit the training's events from the evaluated "
             "step on; use a folder inside it");
     const ImageData data =
-        open_image_data(options.data_dir.empty() ? CUPOLA_SAMPLE_DATA : options.data_dir, omp_get_num_procs());
+        open_image_data(options.data_dir.empty() ? CUPOLA_SAMPLE_DATA : options.data_dir, usable_processors().count());
     const ImageSet& images = options.eval_data == "test" ? data.test : data.train;
     require<DataError>(images.class_count() == 10, "the data set ", images.name(), " has ", images.class_count(),
                        " classes, but the network distinguishes 10");

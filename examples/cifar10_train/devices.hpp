@@ -21,8 +21,7 @@
 #include <cupola/nccl.hpp>
 #endif
 #else
-#include <omp.h>
-
+#include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #ifdef CUPOLA_EXAMPLE_MPI
@@ -58,7 +57,7 @@ public:
     static constexpr bool profiles = true;
 
     explicit Side(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
-        const int processors = std::max(1, omp_get_num_procs() / options.processes_here);
+        const int processors = std::max(1, usable_processors().count() / options.processes_here);
         devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), processors);
         threads_ = options.threads_per_device != 0 ? options.threads_per_device
                                                    : std::max(1, processors / std::max(1, devices_));

@@ -8,10 +8,9 @@
 #include <string>
 #include <utility>
 
-#include <omp.h>
-
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/io/standard_output.hpp>
@@ -158,7 +157,7 @@ int train(TrainOptions options) {
     const std::string folder =
         options.download ? ensure_cifar10(options.data_dir, {.waits = options.process_count > 1, .json = output.json()})
                          : options.data_dir;
-    const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, omp_get_num_procs());
+    const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, usable_processors().count());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, but the network distinguishes 10");
     output.print_message(text(

@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <cupola/cupola.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 
 #include "io/file_support.hpp"
@@ -115,17 +116,17 @@ TEST_CASE("the header names the network, the replicas and the devices") {
     Training training(f.training);
     TrainingRun run({.log = {.file = f.output.get()}});
     run.print_header(training);
-    const std::string header = f.said();
+    const std::string header = f.said(), quota = usable_processors().quota_note();
     CHECK(header.starts_with(summary<Net>(4)));
     CHECK(contains(header, '\n' + to_string(training.memory()) + '\n'));
-    CHECK(
-        header.ends_with("replicas: 3 of 4 samples per step, averaged by ConcatMean, on 2 Host devices\n"
-                         "optimiser: sgd, momentum 0.9\nlearning rate: constant 0.1\n"));
+    CHECK(header.ends_with("replicas: 3 of 4 samples per step, averaged by ConcatMean, on 2 Host devices" + quota +
+                           "\n"
+                           "optimiser: sgd, momentum 0.9\nlearning rate: constant 0.1\n"));
     run.print_header(training, "two machines", true);
     const std::string placed = f.said();
-    CHECK(contains(placed,
-                   ", on two machines\nplacement: hidden Linear<4>: replica 0 on host:0, replica 1 on host:1, "
-                   "replica 2 on host:1\nplacement: ReLU: "));
+    CHECK(contains(placed, ", on two machines" + quota +
+                               "\nplacement: hidden Linear<4>: replica 0 on host:0, replica 1 on host:1, "
+                               "replica 2 on host:1\nplacement: ReLU: "));
     CHECK(contains(placed,
                    "\nplacement: averaging: ConcatMean, each device its slice of the gradient\n"
                    "placement: update: each device its copy of the parameters\noptimiser: "));

@@ -24,6 +24,7 @@
 #include <cupola/data/impl/archive_list.hpp>
 #include <cupola/data/impl/folder_list.hpp>
 #include <cupola/data/impl/image_formats.hpp>
+#include <cupola/device/processors.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -49,6 +50,7 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     const std::size_t parts = std::min(count, static_cast<std::size_t>(workers));
     std::vector<std::exception_ptr> errors(parts);
     const auto work = [&](std::size_t part) {
+        if (part > 0) leave_place();
         try {
             std::vector<std::uint8_t> buffer;
             for (std::size_t i = count * part / parts; i < count * (part + 1) / parts; ++i) f(i, buffer);

@@ -23,6 +23,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -153,6 +154,7 @@ private:
     }
 
     void work() {
+        impl::leave_place();
         std::unique_lock lock(mutex_);
         while (true) {
             Queue* room = nullptr;

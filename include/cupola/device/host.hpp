@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -24,7 +23,9 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/device/impl/control_groups.hpp>
 #include <cupola/device/impl/dnnl.hpp>
+#include <cupola/device/processors.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -107,7 +108,8 @@ public:
     void flush_denormals() const;
 
     /// Binds each thread of the team to its own processor, if the options say so and `devices` such devices use exactly
-    /// the processors that this process may use. Called by a thread that belongs to the device.
+    /// the processors that this process may use. Otherwise, where variables such as OMP_PROC_BIND bind OpenMP's threads, the
+    /// team may use the device's part of the processors. Called by a thread that belongs to the device.
     void pin_threads(int devices) const;
 
 private:
@@ -135,7 +137,7 @@ struct Host {
     using Queue = HostQueue;
 
     /// The bytes that this process can still allocate: the minimum of the memory that the system reports as available and
-    /// of what the limits of its control group and of its address space (`ulimit -v`) leave.
+    /// of what the limits of its control groups and of its address space (`ulimit -v`) leave.
     [[nodiscard, gnu::cold]] static std::size_t available_memory();
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of 0 bytes has no address
@@ -164,30 +166,7 @@ struct Host {
 
 static_assert(Device<Host>);
 
-namespace impl {
-
-/// The number after `key` in a file such as /proc/meminfo; `fallback` if there is none.
-[[gnu::cold]] std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
-
-}  // namespace impl
-
 #ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::size_t impl::number_in_file(const char* path, std::string_view key, std::size_t fallback) {
-    std::FILE* file = std::fopen(path, "re");
-    if (file == nullptr) return fallback;
-    char line[256];
-    std::size_t result = fallback;
-    while (std::fgets(line, sizeof line, file) != nullptr) {
-        const std::string_view view(line);
-        if (view.substr(0, key.size()) != key) continue;
-        unsigned long long value = 0;
-        if (std::sscanf(line + key.size(), "%llu", &value) == 1) result = static_cast<std::size_t>(value);
-        break;
-    }
-    std::fclose(file);
-    return result;
-}
 
 CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
     if (bytes == 0) return;
@@ -228,44 +207,40 @@ CUPOLA_INLINE void HostContext::flush_denormals() const {
 }
 
 CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
-    cpu_set_t allowed;
-    if (!pinned_ || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    if (CPU_COUNT(&allowed) != devices * threads_) return;
+    const impl::ProcessorSet processors = impl::processor_set();
+    const int count = CPU_COUNT(&processors.set);
+    const bool each_has_one = pinned_ && count == devices * threads_;
+    // Bound by OpenMP, all devices would have its first places. Each gets a part of the processors instead, or all of them
+    // where they are too few: other processes may use the same ones, so no thread is bound to a single one.
+    if (!each_has_one && !processors.bound) return;
+    const bool each_has_part = !each_has_one && count >= devices * threads_;
     const Team scope = team();
 #pragma omp parallel
     {
-        int place = ordinal_ * threads_ + omp_get_thread_num();
-        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-            if (!CPU_ISSET(cpu, &allowed) || place-- != 0) continue;
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one);  // a hint: if it is not allowed, the thread is not bound
+        const int thread = ordinal_ * threads_ + omp_get_thread_num();
+        const int first = each_has_one ? thread : each_has_part ? count * ordinal_ / devices : 0;
+        const int end = each_has_one ? thread + 1 : each_has_part ? count * (ordinal_ + 1) / devices : count;
+        cpu_set_t own;
+        CPU_ZERO(&own);
+        for (int cpu = 0, place = 0; cpu < CPU_SETSIZE; ++cpu) {
+            if (!CPU_ISSET(cpu, &processors.set)) continue;
+            if (place >= first && place < end) CPU_SET(cpu, &own);
+            ++place;
         }
+        sched_setaffinity(0, sizeof own, &own);  // a hint: if it is not allowed, the thread stays where it was
     }
 }
 
 CUPOLA_INLINE std::size_t Host::available_memory() {
     constexpr std::size_t unlimited = ~std::size_t{0};
     const std::size_t system = impl::number_in_file("/proc/meminfo", "MemAvailable:", unlimited / 1024) * 1024;
-    const std::size_t limit = impl::number_in_file("/sys/fs/cgroup/memory.max", "", unlimited);
-    std::size_t group = limit;
-    if (limit != unlimited) {
-        std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
-        // The kernel frees the memory of cached files when needed.
-        for (const char* const files : {"active_file ", "inactive_file "}) {
-            const std::size_t kept = impl::number_in_file("/sys/fs/cgroup/memory.stat", files, 0);
-            used -= std::min(used, kept);
-        }
-        group -= std::min(used, limit);
-    }
     std::size_t space = unlimited;
     rlimit address_space{};
     if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {
         const std::size_t taken = impl::number_in_file("/proc/self/status", "VmSize:", 0) * 1024;
         space = address_space.rlim_cur - (taken < address_space.rlim_cur ? taken : address_space.rlim_cur);
     }
-    return std::min({system, group, space});
+    return std::min({system, impl::memory_of_groups(), space});
 }
 
 CUPOLA_INLINE std::string Host::library_version() {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cupola/core/thread.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/parallel/impl/exchange_watchdog.hpp>
 #include <cupola/parallel/impl/mpi_calls.hpp>
 #include <cupola/parallel/processes.hpp>
@@ -136,6 +137,7 @@ private:
     }
 
     void run() {
+        leave_place();
         std::unique_lock lock(mutex_);
         while (!ends_) {
             if (complete() || finishes_ || error_) {

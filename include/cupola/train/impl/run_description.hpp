@@ -12,6 +12,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/device/processors.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/optim/optimizer.hpp>
@@ -92,10 +93,12 @@ void print_header(const StandardOutput& output,
     const auto& options = training.options;
     output.print_message(cupola::summary<Net>(options.batch_size));
     output.print_message(to_string(training.memory()));
+    const std::string quota = D::host_memory ? usable_processors().quota_note() : std::string();
     output.print_message(
         text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
              " per step, averaged by ", averaging_of(options), ", on ",
-             !where.empty() ? where : text(options.devices, ' ', D::name, " device", options.devices == 1 ? "" : "s")));
+             !where.empty() ? where : text(options.devices, ' ', D::name, " device", options.devices == 1 ? "" : "s"),
+             quota));
     if (placement) {
         std::string place(D::name);
         std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The processors that this process may use: the default of every number of threads.
+//
+//   const int threads = usable_processors().count();
+//
+// Variables that bind OpenMP's threads (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), which module files of clusters set, bind
+// the main thread to one processor when the program starts, and every thread that it starts inherits that. They say which
+// processors the process has; the threads of a training are bound by their device, or not at all.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/impl/control_groups.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct Processors {
+    /// Those that the process may run on: of its affinity mask (taskset, mpirun), or of OpenMP's places if its threads are bound.
+    int allowed = 1;
+    /// The processor time that the control groups of the process leave it (a container's `--cpus`, a pod's limit), in
+    /// processors; 0 without a limit.
+    double quota = 0;
+
+    /// How many threads can run at the same time: a fraction of a processor does not count, and there is at least one.
+    [[nodiscard]] int count() const {
+        return quota > 0 && quota < allowed ? std::max(1, static_cast<int>(quota)) : allowed;
+    }
+    /// For a line of a log: ", a quota of 1.5 of 8 processors", or empty where the quota leaves all of them.
+    [[nodiscard, gnu::cold]] std::string quota_note() const;
+};
+
+/// The processors of this process, now.
+[[nodiscard, gnu::cold]] Processors usable_processors();
+
+namespace impl {
+
+// OpenMP's functions (OpenMP 5.0, sections 3.2.22 and on), null in a program that is not linked to its runtime: one that trains on
+// GPUs, or only reads data. Not by <omp.h>, which declares them as always there.
+extern "C" {
+[[gnu::weak]] int openmp_proc_bind() asm("omp_get_proc_bind");
+[[gnu::weak]] int openmp_places() asm("omp_get_num_places");
+[[gnu::weak]] int openmp_processors_of_place(int place) asm("omp_get_place_num_procs");
+[[gnu::weak]] void openmp_numbers_of_place(int place, int* numbers) asm("omp_get_place_proc_ids");
+}
+
+/// A set of processors, and whether OpenMP binds threads to parts of it.
+struct ProcessorSet {
+    cpu_set_t set;
+    bool bound = false;
+};
+
+/// The processors of this process; an empty set if the system does not tell.
+[[nodiscard, gnu::cold]] ProcessorSet processor_set();
+
+/// Lets the calling thread, which the process has started, run on all processors of the process, if OpenMP has bound it to
+/// fewer. A thread that computes beside a team calls it when it starts.
+[[gnu::cold]] void leave_place();
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE ProcessorSet processor_set() {
+    ProcessorSet result;
+    CPU_ZERO(&result.set);
+    const bool linked = openmp_proc_bind != nullptr && openmp_places != nullptr &&
+                        openmp_processors_of_place != nullptr && openmp_numbers_of_place != nullptr;
+    std::vector<int> numbers;
+    const int places = linked && openmp_proc_bind() != 0 ? openmp_places() : 0;  // 0 is omp_proc_bind_false
+    for (int place = 0; place < places; ++place) {
+        numbers.resize(static_cast<std::size_t>(std::max(0, openmp_processors_of_place(place))));
+        openmp_numbers_of_place(place, numbers.data());
+        for (const int number : numbers) {
+            if (number >= 0 && number < CPU_SETSIZE) CPU_SET(number, &result.set);
+        }
+    }
+    result.bound = CPU_COUNT(&result.set) > 0;
+    if (!result.bound && sched_getaffinity(0, sizeof result.set, &result.set) != 0) CPU_ZERO(&result.set);
+    return result;
+}
+
+CUPOLA_INLINE void leave_place() {
+    const ProcessorSet processors = processor_set();
+    if (processors.bound) sched_setaffinity(0, sizeof processors.set, &processors.set);
+}
+
+#endif
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::string Processors::quota_note() const {
+    if (count() == allowed) return {};
+    return text(", a quota of ", quota, " of ", allowed, " processors");
+}
+
+CUPOLA_INLINE Processors usable_processors() {
+    const impl::ProcessorSet processors = impl::processor_set();
+    const int allowed = CPU_COUNT(&processors.set);
+    // A machine of more processors than the set has room for does not tell.
+    const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    return {.allowed = allowed > 0 ? allowed : std::max(1, all), .quota = impl::processors_of_groups()};
+}
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI
