@@ -83,10 +83,10 @@ template <CompileTimeMessage message>
 [[nodiscard]] consteval bool static_assert_message() {
     if constexpr (!message.empty()) {
         constexpr std::size_t slices = (message.size + impl::slice_length - 1) / impl::slice_length;
-        []<std::size_t... I>(std::index_sequence<I...>) {
+        []<std::size_t... i>(std::index_sequence<i...>) {
             impl::cupola_error<
-                impl::slice<(I + 1 < slices ? impl::slice_length : message.size - I * impl::slice_length) + 1>(
-                    message, I * impl::slice_length)...>();
+                impl::slice<(i + 1 < slices ? impl::slice_length : message.size - i * impl::slice_length) + 1>(
+                    message, i * impl::slice_length)...>();
         }(std::make_index_sequence<slices>{});
     }
     return true;

@@ -93,8 +93,8 @@ template <std::int64_t... A, std::int64_t... B>
 
 namespace impl {
 
-template <Shape shape, std::size_t... I>
-Extents<shape.extents[I]...> extents_of(std::index_sequence<I...>);
+template <Shape shape, std::size_t... i>
+Extents<shape.extents[i]...> extents_of(std::index_sequence<i...>);
 
 }  // namespace impl
 

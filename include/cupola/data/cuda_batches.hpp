@@ -55,9 +55,9 @@ public:
 
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] const Shape& shape() const { return columns_[0].shape; }
-    [[nodiscard]] int slots() const { return static_cast<int>(slots_.size()); }
-    void provide_slots(int slots) {
-        if (slots > this->slots()) slots_.resize(static_cast<std::size_t>(slots));
+    [[nodiscard]] int slot_count() const { return static_cast<int>(slots_.size()); }
+    void provide_slots(int threads) {
+        if (threads > slot_count()) slots_.resize(static_cast<std::size_t>(threads));
     }
 
     /// The memory of a slot's next batch; the first call on a GPU allocates all memory.
@@ -152,24 +152,24 @@ class CudaEvaluationBatches {
     static_assert(static_assert_message<impl::cuda_transform_diagnostic<Transform>()>());
 
 public:
-    CudaEvaluationBatches(const ImageSet& images, Transform transform, std::int64_t batch_size, int slots = 1)
+    CudaEvaluationBatches(const ImageSet& images, Transform transform, std::int64_t batch_size, int threads = 1)
         : images_(&images),
           batch_size_(batch_size),
           samples_(images, std::move(transform), std::min(batch_size, images.size())) {
         require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
-        require(slots >= 1, "there must be at least 1 slot, not ", slots);
-        samples_.provide_slots(slots);
+        require(threads >= 1, "there must be at least 1 slot, not ", threads);
+        samples_.provide_slots(threads);
     }
     CudaEvaluationBatches(const ImageSet&&, Transform, std::int64_t,
                           int = 1) = delete;  // the images would be gone at once
 
     [[nodiscard]] const ImageSet& data() const { return *images_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
-    [[nodiscard]] int slots() const { return samples_.slots(); }
+    [[nodiscard]] int slot_count() const { return samples_.slot_count(); }
     [[nodiscard]] const Columns& columns() const { return samples_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return samples_.shape(); }
     /// Allows batches to be requested from this many threads. Must not be called while one is requested.
-    void provide_slots(int slots) { samples_.provide_slots(slots); }
+    void provide_slots(int threads) { samples_.provide_slots(threads); }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (images_->size() + batch_size_ - 1) / batch_size_; }
     /// Samples of batch `index`.
@@ -180,7 +180,8 @@ public:
 
     /// Queues batch `index` on the context's GPU; work that is queued after the slot's next batch must not use it.
     BatchView operator()(std::int64_t index, int slot, CudaContext& context) {
-        require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
+        require(slot >= 0 && slot < slot_count(), "slot ", slot, " is out of range: the number of slots is ",
+                slot_count());
         const std::int64_t size = size_of(index);
         impl::CudaBatchBuffer& buffer = samples_.begin(context, slot);
         samples_.queue(context, slot, 0, size, impl::NextPlaces{.first = index * batch_size_});

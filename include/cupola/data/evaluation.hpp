@@ -14,31 +14,31 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The batches of `data`, which has to outlive them. Batches are requested from at most `slots` threads, each with its
+/// The batches of `data`, which has to outlive them. Batches are requested from at most `threads` threads, each with its
 /// own slot; any slot may request any batch.
 template <Dataset Data, SampleTransform<Data> Transform>
 class EvaluationBatches {
 public:
-    EvaluationBatches(const Data& data, Transform transform, std::int64_t batch_size, int slots = 1)
+    EvaluationBatches(const Data& data, Transform transform, std::int64_t batch_size, int threads = 1)
         : data_(&data),
           transform_(std::move(transform)),
           batch_size_(batch_size),
           columns_(columns_of(data, transform_.output(data.sample_shape()), impl::transformed_type<Transform>(data))) {
         require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
-        require(slots >= 1, "there must be at least 1 slot, not ", slots);
+        require(threads >= 1, "there must be at least 1 slot, not ", threads);
         require<DataError>(data.size() >= 1, "the data set ", data.name(), " has no samples");
-        provide_slots(slots);
+        provide_slots(threads);
     }
     EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // a temporary dies at once
 
     [[nodiscard]] const Data& data() const { return *data_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
-    [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
+    [[nodiscard]] int slot_count() const { return static_cast<int>(buffers_.size()); }
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
     /// Allows batches to be requested from this many threads.
-    void provide_slots(int slots) {
-        while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
+    void provide_slots(int threads) {
+        while (slot_count() < threads) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
     }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const {
@@ -54,7 +54,8 @@ public:
     /// Batch `index`, prepared by the context's team; valid until the slot requests another.
     template <class Context>
     BatchView operator()(std::int64_t index, int slot, Context& context) const {
-        require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
+        require(slot >= 0 && slot < slot_count(), "slot ", slot, " is out of range: the number of slots is ",
+                slot_count());
         const std::int64_t size = size_of(index);
         const BatchSpan batch = buffers_[static_cast<std::size_t>(slot)].span();
         impl::fill_with_team(context, size, [&](std::int64_t begin, std::int64_t end) {

@@ -136,17 +136,18 @@ public:
     [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
     [[nodiscard]] std::int64_t count() const { return count_; }
     [[nodiscard]] Columns columns() const { return source_.columns(); }
-    [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
+    [[nodiscard]] int slot_count() const { return static_cast<int>(buffers_.size()); }
     /// Allows batches to be requested from this many threads.
-    void provide_slots(int slots) {
-        while (this->slots() < slots) buffers_.emplace_back(source_.batch_size(), source_.columns());
+    void provide_slots(int threads) {
+        while (slot_count() < threads) buffers_.emplace_back(source_.batch_size(), source_.columns());
     }
 
     /// Batch `index`, prepared by the context's team; valid until the slot requests another.
     template <class Context>
     BatchView operator()(std::int64_t index, int slot, Context& context) const {
         require(index >= 0 && index < count_, "batch ", index, " is out of range: the number of batches is ", count_);
-        require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
+        require(slot >= 0 && slot < slot_count(), "slot ", slot, " is out of range: the number of slots is ",
+                slot_count());
         const BatchSpan batch = buffers_[static_cast<std::size_t>(slot)].span();
         impl::fill_with_team(context, batch_size(),
                              [&](std::int64_t begin, std::int64_t end) { source_.fill(index, 0, begin, end, batch); });

@@ -52,7 +52,7 @@ public:
         const int ahead = options.workers == 0 ? 1 : 2;
         queues_.resize(static_cast<std::size_t>(here));
         for (Queue& queue : queues_) {
-            for (int i = 0; i < ahead; ++i) queue.slots.emplace_back(batch_size_, source_.columns());
+            for (int i = 0; i < ahead; ++i) queue.places.emplace_back(batch_size_, source_.columns());
         }
         try {
             for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
@@ -126,10 +126,10 @@ private:
     };
     /// One replica's batches: the one it holds, and the next.
     struct Queue {
-        std::vector<Slot> slots;
+        std::vector<Slot> places;
         bool holds = false;                 ///< whether it has requested a step yet
         std::int64_t asked = -1, next = 0;  ///< the last step that it requested; the first that no worker has taken
-        Slot& slot_of(std::int64_t step) { return slots[static_cast<std::size_t>(step + 1) % slots.size()]; }
+        Slot& slot_of(std::int64_t step) { return places[static_cast<std::size_t>(step + 1) % places.size()]; }
     };
 
     void start_at(std::int64_t step) {

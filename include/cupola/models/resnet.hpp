@@ -69,11 +69,11 @@ struct ResNetModule<stage, i> {
 
 template <std::int64_t classes, class Indices>
 struct ResNetLayers;
-template <std::int64_t classes, std::size_t... I>
-struct ResNetLayers<classes, std::index_sequence<I...>> {
+template <std::int64_t classes, std::size_t... i>
+struct ResNetLayers<classes, std::index_sequence<i...>> {
     using Type = Sequential<Input<32, 32, 3>, Named<"conv1", ResNetConv<16>>, Named<"bn1", ResNetNorm>, ReLU,
-                            typename ResNetModule<1, I>::Type..., typename ResNetModule<2, I>::Type...,
-                            typename ResNetModule<3, I>::Type..., GlobalAvgPool2d,
+                            typename ResNetModule<1, i>::Type..., typename ResNetModule<2, i>::Type...,
+                            typename ResNetModule<3, i>::Type..., GlobalAvgPool2d,
                             Named<"fc", Linear<classes, weights(glorot_uniform())>>>;
 };
 

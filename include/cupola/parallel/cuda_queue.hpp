@@ -59,7 +59,7 @@ public:
                   text("the numbers that steps report of device ", context.ordinal())),
           batches_(batch_bytes_ * static_cast<std::size_t>(sizes.replicas),
                    text("the batches of device ", context.ordinal())),
-          landed_(sizes.status_bytes * slots),
+          landed_(sizes.status_bytes * slot_count),
           constants_(CudaArena(impl::StepConstants::max_bytes,
                                text("the optimiser's constants of device ", context.ordinal()))) {
         set_step_scalars(nullptr);
@@ -221,8 +221,8 @@ private:
         capturing_ = false;
     }
 
-    static constexpr std::size_t slots = Cuda::max_steps_in_flight;
-    [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slots; }
+    static constexpr std::size_t slot_count = Cuda::max_steps_in_flight;
+    [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slot_count; }
 
     void set_step_scalars(impl::StepConstants* constants) {
         context_.set_step_scalars({.healthy = impl::StatusBlock::healthy(status()),
@@ -247,7 +247,7 @@ private:
     /// All versions of a step's constants, one after another.
     std::vector<std::byte> versions_;
     /// The events that mark when the numbers of each step are in pinned memory.
-    std::array<impl::StepEvent, slots> finished_;
+    std::array<impl::StepEvent, slot_count> finished_;
     impl::StepEvent mark_;
     /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;

@@ -169,7 +169,7 @@ private:
         std::optional<AgreedCheckpoints> directory;
         impl::OptionalCallback<CheckpointEvery<Training, AgreedCheckpoints, decltype(metric)>> checkpoints;
         impl::OptionalCallback<impl::RunRecords> records;
-        impl::OptionalCallback<StopOnSignal> signals;
+        impl::OptionalCallback<StopOnSignal> stop_on_signal;
         impl::LogFile log_file(nullptr, nullptr);
         std::unique_ptr<SummarySink> sink;
         impl::FitRecorder* recorder = nullptr;
@@ -220,14 +220,15 @@ private:
                 directory.emplace(training, folder_ ? &*folder_ : nullptr);
                 checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
-            signals.emplace(agreement != nullptr);  // during training: a Ctrl-C in the evaluation ends the process
+            stop_on_signal.emplace(agreement !=
+                                   nullptr);  // during training: a Ctrl-C in the evaluation ends the process
             return best;
         };
         history_ = impl::fit_from(begin, training, batches, options, to_output, to_log, Progress{}, callbacks...,
-                                  summaries, checkpoints, records, signals);
-        int signal = signals.get()->signal();
+                                  summaries, checkpoints, records, stop_on_signal);
+        int signal = stop_on_signal.get()->signal();
         if (agreement != nullptr) signal = agreement->largest({"the end of the run", training.step()}, signal);
-        signals.reset();
+        stop_on_signal.reset();
         if (folder_ && summary_every() > 0 && history_.steps > 0) {
             output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
         }

@@ -36,8 +36,8 @@ typedef float Lanes __attribute__((vector_size(sizeof(float) * lane_count)));
 /// Calls f(i) for i in [0, Count), each a constant: arrays of vectors that are only indexed this way stay in registers.
 template <std::size_t Count, class Function>
 [[gnu::always_inline]] inline void for_each_index(Function f) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
-        (f(std::integral_constant<std::size_t, I>{}), ...);
+    [&]<std::size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
+        (f(std::integral_constant<std::size_t, i>{}), ...);
     }
     (std::make_index_sequence<Count>{});
 }
