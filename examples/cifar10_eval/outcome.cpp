@@ -49,7 +49,7 @@ Outcome count_correct(const Logits& logits, const ImageSet& images, bool tutoria
         const auto row =
             std::span(logits.values)
                 .subspan(static_cast<std::size_t>(i * logits.classes), static_cast<std::size_t>(logits.classes));
-        require<DataError>(std::ranges::all_of(row, [](float logit) { return std::isfinite(logit); }),
+        require<DataError>(std::ranges::all_of(row, [](float logit) { return impl::is_finite(logit); }),
                            "the logits of image ", i, " of ", images.name(),
                            " are not finite: the training has diverged");
         const auto prediction = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -18,7 +19,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 CUPOLA_INLINE std::string duration_text(double seconds) {
     constexpr double too_long = 3600e6;
-    if (!(seconds >= 0 && seconds < too_long)) return "-:--:--";
+    if (!impl::is_finite(seconds) || seconds < 0 || seconds >= too_long) return "-:--:--";
     const auto whole = static_cast<std::int64_t>(seconds);
     char digits[32];
     std::snprintf(digits, sizeof digits, "%lld:%02d:%02d", static_cast<long long>(whole / 3600),

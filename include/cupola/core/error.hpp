@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/finite.hpp>
 
 #define CUPOLA_ANY_X86_64 [[gnu::target("no-sse3")]]
 
@@ -181,7 +182,7 @@ CUPOLA_INLINE void TextPart::append_to(std::string& result) const {
         case Kind::text: result += text_; return;
         case Kind::character: result += character_; return;
         case Kind::real:
-            if (real_ != real_) {
+            if (is_nan(real_)) {
                 result += "nan";  // never "-nan"
             } else {
                 result.append(digits,

@@ -10,6 +10,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -32,12 +33,15 @@ struct LossScale {
     /// What is wrong with the values, as the end of a sentence that begins with "a loss scale "; null if nothing is.
     [[nodiscard]] constexpr const char* problem() const {
         constexpr double largest = 0x1p127, smallest = 0x1p-126;  // as floats
-        if (!(initial >= smallest && initial <= largest)) return "must be from 2^-126 to 2^127";
+        if (!(impl::is_finite(initial) && initial >= smallest && initial <= largest))
+            return "must be from 2^-126 to 2^127";
         if (!dynamic) return nullptr;
-        if (!(growth > 1 && growth <= largest)) return "must have a growth of more than 1 and at most 2^127";
-        if (!(backoff >= smallest && backoff < 1)) return "must have a backoff of at least 2^-126 and less than 1";
+        if (!(impl::is_finite(growth) && growth > 1 && growth <= largest))
+            return "must have a growth of more than 1 and at most 2^127";
+        if (!(impl::is_finite(backoff) && backoff >= smallest && backoff < 1))
+            return "must have a backoff of at least 2^-126 and less than 1";
         if (interval < 1) return "must grow after 1 or more steps";
-        if (!(minimum >= smallest && minimum <= initial))
+        if (!(impl::is_finite(minimum) && minimum >= smallest && minimum <= initial))
             return "must have a minimum of at least 2^-126 and at most its initial value";
         return nullptr;
     }

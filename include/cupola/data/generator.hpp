@@ -29,6 +29,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
@@ -101,7 +102,7 @@ private:
     static void poison(const ColumnSpec& column, std::byte* to) {
         const auto count = static_cast<std::size_t>(column.shape.size());
         if (column.type == ElementType::float32) {
-            std::fill_n(reinterpret_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN());
+            std::fill_n(reinterpret_cast<float*>(to), count, impl::not_a_number<float>());
         } else if (column.type == ElementType::int32) {
             std::fill_n(reinterpret_cast<std::int32_t*>(to), count, std::numeric_limits<std::int32_t>::min());
         } else {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
@@ -226,8 +226,9 @@ CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
     if (column.type == ElementType::float32) {
         const auto* const floats = reinterpret_cast<const float*>(targets.values.data());
         for (std::size_t i = 0; i < values; ++i) {
-            require<DataError>(std::isfinite(floats[i]), "the data set ", name_, " has ", floats[i], " in its column ",
-                               column.name, " at sample ", static_cast<std::int64_t>(i) / column.shape.size());
+            require<DataError>(impl::is_finite(floats[i]), "the data set ", name_, " has ", floats[i],
+                               " in its column ", column.name, " at sample ",
+                               static_cast<std::int64_t>(i) / column.shape.size());
         }
     }
     columns_.push_back(column);

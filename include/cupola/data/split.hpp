@@ -22,6 +22,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/class_labels.hpp>
@@ -114,7 +115,7 @@ struct SplitGroup {
 /// Throws InvalidArgument for a fraction or a number of samples that leaves a part empty.
 [[nodiscard]] inline std::vector<std::size_t> split_groups(std::span<SplitGroup> groups, const SplitOptions& options,
                                                            std::string_view name) {
-    require(options.validation > 0 && options.validation < 1,
+    require(impl::is_finite(options.validation) && options.validation > 0 && options.validation < 1,
             "the fraction of samples for validation must be above 0 and below 1, not ", options.validation);
     std::size_t size = 0;
     for (const SplitGroup& group : groups) size += group.samples.size();

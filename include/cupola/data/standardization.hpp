@@ -27,6 +27,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -42,11 +43,11 @@ public:
         require(!means_.empty() && means_.size() == deviations_.size(), "a standardization has ", means_.size(),
                 " means and ", deviations_.size(), " deviations");
         for (std::size_t c = 0; c < means_.size(); ++c) {
-            require(std::isfinite(means_[c]), "the mean of column ", c, " of a standardization must be finite, not ",
+            require(impl::is_finite(means_[c]), "the mean of column ", c, " of a standardization must be finite, not ",
                     means_[c]);
-            require(std::isfinite(deviations_[c]) && deviations_[c] >= 0, "the deviation of column ", c,
+            require(impl::is_finite(deviations_[c]) && deviations_[c] >= 0, "the deviation of column ", c,
                     " of a standardization must be finite and at least 0, not ", deviations_[c]);
-            require(deviations_[c] == 0 || std::isfinite(1 / deviations_[c]), "the deviation of column ", c,
+            require(deviations_[c] == 0 || impl::is_finite(1 / deviations_[c]), "the deviation of column ", c,
                     " of a standardization is ", deviations_[c], ", which is too small to divide by");
             scales_.push_back(deviations_[c] > 0 ? 1 / deviations_[c] : 1);
         }
@@ -193,8 +194,8 @@ Standardization Standardization::of_values(std::int64_t samples, const Shape& sh
         }
     };
     for_each_value([&](std::size_t c, double difference, std::int64_t i) {
-        require<DataError>(std::isfinite(difference), "column ", c, " of ", what, " of sample ", i, " of the data set ",
-                           name, " is not finite");
+        require<DataError>(impl::is_finite(difference), "column ", c, " of ", what, " of sample ", i,
+                           " of the data set ", name, " is not finite");
         means[c] += difference;
     });
     for (double& mean : means) mean /= count;

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/class_labels.hpp>
@@ -39,7 +39,7 @@ public:
                 ", not ", weights.size());
         double largest = 0;
         for (std::size_t i = 0; i < weights.size(); ++i) {
-            require(weights[i] >= 0 && std::isfinite(weights[i]), "the weight of sample ", i,
+            require(impl::is_finite(weights[i]) && weights[i] >= 0, "the weight of sample ", i,
                     " must be finite and at least 0, not ", weights[i]);
             largest = std::max(largest, weights[i]);
         }
@@ -113,7 +113,7 @@ template <Dataset Data>
 [[nodiscard]] std::vector<double> class_weights(const Data& data, std::span<const double> weights) {
     const impl::ClassLabels<Data> labels(data, "a weight per class");
     for (std::size_t c = 0; c < weights.size(); ++c) {
-        require(weights[c] >= 0 && std::isfinite(weights[c]), "the weight of class ", c,
+        require(impl::is_finite(weights[c]) && weights[c] >= 0, "the weight of class ", c,
                 " must be finite and at least 0, not ", weights[c]);
     }
     std::vector<double> result(static_cast<std::size_t>(data.size()));

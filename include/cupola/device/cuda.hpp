@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
@@ -212,7 +213,8 @@ public:
     CudaContext(int ordinal, const CudaOptions& options)
         : ordinal_(ordinal), gpu_(checked(ordinal, options)), options_(options) {
         const impl::OnCudaDevice scope(gpu_);
-        require(options.plan_seconds >= 0, "plan_seconds must be at least 0, not ", options.plan_seconds);
+        require(!impl::is_nan(options.plan_seconds) && options.plan_seconds >= 0,
+                "plan_seconds must be at least 0, not ", options.plan_seconds);
         if (options_.plan_choices == nullptr) options_.plan_choices = std::make_shared<PlanChoices>();
         cudaDeviceProp properties{};
         impl::check_cuda(cudaGetDeviceProperties(&properties, gpu_), "cudaGetDeviceProperties");

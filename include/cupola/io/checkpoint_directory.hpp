@@ -15,7 +15,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -31,6 +30,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/file_size_signal.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 
@@ -100,7 +100,7 @@ public:
     /// file, because damage to one file must not damage both. Throws DataError where the best one is of another
     /// network.
     void save_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
-        if (!options_.keep_best || std::isnan(metric)) return;
+        if (!options_.keep_best || impl::is_nan(metric)) return;
         require_best_of(layers);
         if (!best_ || metric > *best_) replace_best(layers, checkpoint, metric);
     }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/io/impl/histogram_moments.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -48,7 +49,7 @@ public:
         if (result.not_finite > 0) {
             std::vector<float> finite;
             std::copy_if(values.begin(), values.end(), std::back_inserter(finite),
-                         [](float v) { return std::isfinite(v); });
+                         [](float v) { return impl::is_finite(v); });
             moments = {};
             moments.add(finite);
         }

@@ -12,6 +12,7 @@
 
 #include <string_view>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/batch_norm.hpp>
 
@@ -26,8 +27,8 @@ struct BatchNorm2d {
     static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (!(epsilon > 0.0)) return ShapeError{"has an epsilon that is not positive"};
-        if (!(decay >= 0.0 && decay < 1.0)) return ShapeError{"has a decay outside [0, 1)"};
+        if (impl::is_nan(epsilon) || epsilon <= 0.0) return ShapeError{"has an epsilon that is not positive"};
+        if (!impl::is_finite(decay) || decay < 0.0 || decay >= 1.0) return ShapeError{"has a decay outside [0, 1)"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
     }

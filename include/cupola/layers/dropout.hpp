@@ -4,6 +4,7 @@
 // evaluation, the identity. ops/dropout.hpp defines the random numbers.
 #pragma once
 
+#include <cupola/core/finite.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/dropout.hpp>
 
@@ -15,7 +16,7 @@ struct Dropout {
     static constexpr LayerDescription description{"Dropout ", static_cast<double>(rate)};
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (!(rate >= 0.0 && rate < 1.0)) return ShapeError{"has a rate outside [0, 1)"};
+        if (!impl::is_finite(rate) || rate < 0.0 || rate >= 1.0) return ShapeError{"has a rate outside [0, 1)"};
         return input;
     }
 

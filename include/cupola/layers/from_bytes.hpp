@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/from_bytes.hpp>
@@ -41,7 +42,8 @@ struct FromBytes {
             return ShapeError{"accepts only the options means(...) and deviations(...)"};
         } else {
             for (std::size_t c = 0; c < constants; ++c) {
-                if (!(deviation.at(c) > 0)) return ShapeError{"has a deviation that is not above 0"};
+                if (impl::is_nan(deviation.at(c)) || deviation.at(c) <= 0)
+                    return ShapeError{"has a deviation that is not above 0"};
             }
             for (const impl::NumbersOption& each : {mean, deviation}) {
                 if (each.count > 1 && static_cast<std::int64_t>(each.count) != input.channels())

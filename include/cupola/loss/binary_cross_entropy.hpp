@@ -9,13 +9,13 @@
 // WeightedBinaryCrossEntropy<channels> has a weight of positives per channel.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/loss/elementwise_loss.hpp>
 #include <cupola/loss/impl/classes.hpp>
 
@@ -126,7 +126,7 @@ struct WeightedBinaryCrossEntropy {
 namespace impl {
 
 CUPOLA_INLINE void require_positive_weight(float weight) {
-    require(weight > 0.0F && std::isfinite(weight),
+    require(is_finite(weight) && weight > 0.0F,
             "the weight of positives of a binary cross-entropy must be finite and above 0, not ", weight);
 }
 

@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/loss/elementwise_loss.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -34,7 +35,8 @@ struct Huber : ElementwiseLoss<impl::HuberFormula, delta> {
 
     static constexpr CompileTimeMessage diagnostic(const Shape&) {
         CompileTimeMessage message;
-        if (!(static_cast<double>(delta) > 0.0)) message << "the delta of Huber must be positive";
+        if (impl::is_nan(static_cast<double>(delta)) || static_cast<double>(delta) <= 0.0)
+            message << "the delta of Huber must be positive";
         return message;
     }
 };

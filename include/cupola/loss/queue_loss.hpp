@@ -5,9 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -27,7 +27,7 @@ void queue_loss(const Operation& operation, Context& context, const float* outpu
     } else {
         const LossResult result = operation.forward(context, outputs, targets, batch, gradient);
         // A negative weight is reported with the step, which a sum that is not finite keeps from changing anything.
-        *report = {.sum = result.weight < 0 ? std::numeric_limits<double>::quiet_NaN() : result.sum,
+        *report = {.sum = result.weight < 0 ? not_a_number<double>() : result.sum,
                    .correct = result.correct,
                    .weight = result.weight,
                    .predictions = result.predictions,

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/metrics/impl/class_labels.hpp>
 #include <cupola/metrics/impl/float_targets.hpp>
 #include <cupola/metrics/metric.hpp>
@@ -66,7 +67,7 @@ CUPOLA_INLINE void Auc::begin(const MetricTask& task) {
 }
 
 CUPOLA_INLINE void Auc::add_score(double score, bool is_positive) {
-    has_nan = has_nan || std::isnan(score);
+    has_nan = has_nan || impl::is_nan(score);
     (is_positive ? positives : negatives).push_back(score);
 }
 
@@ -92,7 +93,7 @@ CUPOLA_INLINE void Auc::add(const MetricBatch& batch) {
 }
 
 CUPOLA_INLINE double Auc::value() const {
-    if (has_nan || positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
+    if (has_nan || positives.empty() || negatives.empty()) return impl::not_a_number<double>();
     std::vector<double> higher = positives, lower = negatives;
     std::sort(higher.begin(), higher.end());
     std::sort(lower.begin(), lower.end());

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/metrics/impl/class_labels.hpp>
 #include <cupola/metrics/metric.hpp>
 
 #ifndef CUPOLA_OPS
 #include <algorithm>
-#include <limits>
 
 #include <cupola/core/error.hpp>
 #endif
@@ -113,7 +113,7 @@ CUPOLA_INLINE double ConfusionMatrix::balanced_accuracy() const {
     std::int64_t with_labels = 0;
     for (std::int64_t c = 0; c < classes; ++c) {
         const double each = recall(c);
-        if (each != each) continue;
+        if (impl::is_nan(each)) continue;
         sum += each;
         ++with_labels;
     }

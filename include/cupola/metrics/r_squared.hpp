@@ -15,11 +15,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/metrics/impl/float_targets.hpp>
 #include <cupola/metrics/metric.hpp>
 
 #ifndef CUPOLA_OPS
-#include <limits>
 #endif
 
 namespace cupola::inline CUPOLA_ABI {
@@ -66,9 +66,7 @@ CUPOLA_INLINE void RSquared::add(const MetricBatch& batch) {
     }
 }
 
-CUPOLA_INLINE double RSquared::value() const {
-    return total > 0 ? 1 - residual / total : std::numeric_limits<double>::quiet_NaN();
-}
+CUPOLA_INLINE double RSquared::value() const { return total > 0 ? 1 - residual / total : impl::not_a_number<double>(); }
 
 #endif
 

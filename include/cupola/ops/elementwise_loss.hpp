@@ -27,6 +27,7 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/loss_report.hpp>
 
@@ -56,17 +57,12 @@ concept ChannelLossFormula = requires(const Formula& f, float output, float targ
 
 namespace impl {
 
-/// Whether the exponent of a value is not all ones.
-[[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite(float x) {
-    return (__builtin_bit_cast(std::uint32_t, x) & 0x7F80'0000U) != 0x7F80'0000U;
-}
-
 template <class Formula>
-[[nodiscard]] CUPOLA_HOST_DEVICE bool accepts_target(const Formula& formula, float target) {
+[[nodiscard]] CUPOLA_HOST_DEVICE bool accepts_target(const Formula& formula, const float& target) {
     if constexpr (requires { formula.accepts(target); }) {
-        return formula.accepts(target);
+        return is_finite_in_memory(target) & formula.accepts(target);
     } else {
-        return is_finite(target);
+        return is_finite_in_memory(target);
     }
 }
 
@@ -84,7 +80,7 @@ template <class Formula>
 [[nodiscard]] CUPOLA_HOST_DEVICE inline LossReport elements_report(double sum, std::int64_t elements,
                                                                    std::int64_t batch, std::int64_t bad_target,
                                                                    std::int32_t bad_value) {
-    return {.sum = bad_target < 0 ? sum / static_cast<double>(elements) : static_cast<double>(__builtin_nanf("")),
+    return {.sum = bad_target < 0 ? sum / static_cast<double>(elements) : not_a_number<double>(),
             .correct = 0,
             .weight = static_cast<double>(batch),
             .predictions = 0,

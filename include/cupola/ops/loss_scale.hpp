@@ -14,6 +14,7 @@
 #include <limits>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
@@ -62,7 +63,7 @@ private:
         state->good_steps = 0;
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_input() const {
-        if (!(*divisor > 0 && *divisor <= largest)) return false;
+        if (!impl::is_finite(*divisor) || *divisor <= 0) return false;
         for (std::int64_t i = 0; i < report_count; ++i) {
             if (reports[i].bad_target >= 0 || reports[i].weight < 0) return false;
         }

@@ -15,13 +15,13 @@
 // The sum and the weight of a batch are divided by the positions of a sample.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/operation.hpp>
 
@@ -174,12 +174,14 @@ struct SoftTargets {
         while (c < classes && accepts(q[c])) ++c;
         return c;
     }
-    [[nodiscard]] CUPOLA_HOST_DEVICE static bool accepts(Target q) { return q >= 0.0F && q < __builtin_inff(); }
+    [[nodiscard]] CUPOLA_HOST_DEVICE static bool accepts(const Target& q) {
+        return is_finite_in_memory(q) && q >= 0.0F;
+    }
     /// NaN for an invalid one.
     [[nodiscard]] CUPOLA_HOST_DEVICE double target(std::int64_t n, std::int64_t c) const {
-        const Target q = row(n)[c];
+        const Target& q = row(n)[c];
         const double smoothed = (1.0 - smoothing) * static_cast<double>(q) + spread;
-        return accepts(q) ? static_cast<double>(weights[c]) * smoothed : static_cast<double>(__builtin_nanf(""));
+        return accepts(q) ? static_cast<double>(weights[c]) * smoothed : not_a_number<double>();
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE double total(std::int64_t) const { return 0.0; }
     [[nodiscard]] CUPOLA_HOST_DEVICE double term(std::int64_t n, std::int64_t c, double below) const {
@@ -244,7 +246,7 @@ namespace impl {
 CUPOLA_INLINE void require_class_weights(std::span<const float> weights) {
     double sum = 0;
     for (std::size_t c = 0; c < weights.size(); ++c) {
-        require(weights[c] >= 0.0F && std::isfinite(weights[c]), "the weight of class ", c,
+        require(is_finite(weights[c]) && weights[c] >= 0.0F, "the weight of class ", c,
                 " must be finite and at least 0, not ", weights[c]);
         sum += static_cast<double>(weights[c]);
     }

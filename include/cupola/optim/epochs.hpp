@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -77,7 +78,7 @@ CUPOLA_INLINE std::int64_t steps_in_epochs(double epochs, std::int64_t images, s
     constexpr double rounding = 1.5 * std::numeric_limits<double>::epsilon();
     const double nearest = std::round(steps);
     if (nearest > steps && nearest - steps <= rounding * nearest) steps = nearest;
-    require(std::isfinite(epochs) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images,
+    require(impl::is_finite(steps) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images,
             " images in batches of ", batch, " are ", steps, " steps, and a schedule needs 1 or more");
     return static_cast<std::int64_t>(steps);
 }

@@ -9,13 +9,13 @@
 // optimiser's rate and decay. A parameter that no pattern matches keeps them too.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/glob.hpp>
@@ -84,7 +84,7 @@ CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, 
     for (std::size_t g = 0; g < groups.size(); ++g) {
         const ParameterGroup& group = groups[g];
         for (const auto& [what, factor] : {std::pair{"rate", group.rate}, std::pair{"decay", group.decay}}) {
-            require(std::isfinite(factor) && factor >= 0, "the ", what, " of the parameter group '", group.pattern,
+            require(impl::is_finite(factor) && factor >= 0, "the ", what, " of the parameter group '", group.pattern,
                     "' must be a factor of at least 0, not ", factor);
         }
         if (members[g] > 0) continue;

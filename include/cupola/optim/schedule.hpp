@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -84,7 +85,7 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE void impl::require_rate(double rate) {
-    require(std::isfinite(rate) && rate >= 0, "a learning rate must be at least 0, not ", rate);
+    require(impl::is_finite(rate) && rate >= 0, "a learning rate must be at least 0, not ", rate);
 }
 
 CUPOLA_INLINE Schedule::Schedule(double rate)
@@ -101,7 +102,7 @@ CUPOLA_INLINE Schedule::~Schedule() = default;
 CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase) {
     impl::require_rate(rate);
     require(decay_steps > 0, "a schedule must decay every 1 or more steps, not every ", decay_steps);
-    require(std::isfinite(factor) && factor >= 0, "the factor of a decay must be at least 0, not ", factor);
+    require(impl::is_finite(factor) && factor >= 0, "the factor of a decay must be at least 0, not ", factor);
     return {[=](std::int64_t step) {
                 const double exponent = staircase ? static_cast<double>(step / decay_steps)
                                                   : static_cast<double>(step) / static_cast<double>(decay_steps);

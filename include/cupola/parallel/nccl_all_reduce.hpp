@@ -23,6 +23,7 @@
 #include <utility>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/launcher_variables.hpp>
 #include <cupola/parallel/nccl_environment.hpp>
@@ -166,8 +167,8 @@ inline void NcclAllReduce::check(int devices) const {
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
           std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {
-        // The condition is false for a NaN too. An infinite wait is not offered.
-        require(seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what,
+        // An infinite wait is not offered.
+        require(impl::is_finite(seconds) && seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what,
                 " must be more than 0 s and at most 1e9 s, not ", seconds, " s");
     }
     require(heartbeat_seconds < start_seconds && heartbeat_seconds < step_seconds,

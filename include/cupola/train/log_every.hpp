@@ -15,7 +15,6 @@
 #pragma once
 
 #include <cerrno>
-#include <cmath>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +25,7 @@
 #include <stdio_ext.h>
 #include <cupola/core/error.hpp>
 #include <cupola/core/file_size_signal.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/loss_text.hpp>
@@ -244,7 +244,7 @@ CUPOLA_INLINE void LogEvery::json_part(const LossAverages::Entry& part) {
 }
 
 CUPOLA_INLINE void LogEvery::number(double value) {
-    if (std::isfinite(value)) {
+    if (impl::is_finite(value)) {
         put("%.9g", value);
     } else {
         put("null");

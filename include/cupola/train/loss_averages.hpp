@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -53,8 +54,8 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE LossAverages::LossAverages(double decay) : decay_(decay) {
-    require(decay >= 0 && decay < 1, "the decay of the losses' averages must be at least 0 and less than 1, not ",
-            decay);
+    require(impl::is_finite(decay) && decay >= 0 && decay < 1,
+            "the decay of the losses' averages must be at least 0 and less than 1, not ", decay);
 }
 
 CUPOLA_INLINE LossAverages::LossAverages(const LossAverages& other) = default;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -23,7 +24,7 @@ namespace cupola::inline CUPOLA_ABI {
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE std::string loss_text(double loss, int decimals) {
-    if (std::isnan(loss)) return "nan";  // never "-nan"
+    if (impl::is_nan(loss)) return "nan";  // never "-nan"
     constexpr double least = 1e-4, most = 1e12;
     const double magnitude = std::abs(loss);
     char digits[40];

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/data/impl/csv_records.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
@@ -199,7 +200,7 @@ public:
         if (field.size() > 1 && field[0] == '+' && field[1] != '-') ++begin;  // from_chars takes no plus sign
         float value = 0;
         const auto [stopped, error] = std::from_chars(begin, end, value);
-        if (error == std::errc() && stopped == end && std::isfinite(value)) return value;
+        if (error == std::errc() && stopped == end && is_finite(value)) return value;
         if (field.empty()) fail(column, "there is no value");
         if (error == std::errc::invalid_argument || stopped != end) fail(column, in_quotes(field) + " is not a number");
         if (error == std::errc()) fail(column, in_quotes(field) + " is not finite");

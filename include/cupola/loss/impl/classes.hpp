@@ -17,6 +17,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
@@ -80,8 +81,8 @@ void require_label_smoothing(float label_smoothing);
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE void require_label_smoothing(float label_smoothing) {
-    require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing must be in [0, 1), not ",
-            label_smoothing);
+    require(is_finite(label_smoothing) && label_smoothing >= 0.0F && label_smoothing < 1.0F,
+            "label smoothing must be in [0, 1), not ", label_smoothing);
 }
 CUPOLA_INLINE std::string description_of_option(std::string_view name, std::span<const float> numbers) {
     std::string result(name);

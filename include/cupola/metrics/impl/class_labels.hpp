@@ -12,6 +12,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/metrics/impl/ratio.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -62,7 +63,7 @@ namespace impl {
 CUPOLA_INLINE std::size_t largest_of(std::span<const float> logits) {
     std::size_t largest = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
-        if (logits[c] != logits[c]) return logits.size();
+        if (is_nan(logits[c])) return logits.size();
         if (logits[c] > logits[largest]) largest = c;
     }
     return largest;
@@ -71,7 +72,7 @@ CUPOLA_INLINE std::size_t largest_of(std::span<const float> logits) {
 CUPOLA_INLINE std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
     std::int64_t rank = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
-        if (logits[c] != logits[c]) return static_cast<std::int64_t>(logits.size());
+        if (is_nan(logits[c])) return static_cast<std::int64_t>(logits.size());
         rank += logits[c] > logits[label] || (c < label && logits[c] == logits[label]) ? 1 : 0;
     }
     return rank;

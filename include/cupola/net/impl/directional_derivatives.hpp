@@ -14,6 +14,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -71,9 +72,8 @@ public:
     [[nodiscard]] double error() const {
         return difference_ == 0 ? 0.0 : std::sqrt(difference_ / (numeric_ > noise_ ? numeric_ : analytic_));
     }
-    /// The comparison is false for a NaN.
     [[nodiscard]] bool agree(double tolerance) const {
-        return std::sqrt(difference_) <= tolerance * std::sqrt(numeric_) + std::sqrt(noise_);
+        return is_finite(difference_) && std::sqrt(difference_) <= tolerance * std::sqrt(numeric_) + std::sqrt(noise_);
     }
 
     /// Whether rounding is at most this fraction of the derivatives.
@@ -81,7 +81,7 @@ public:
 
     /// Completes "the gradient of weight ...".
     [[nodiscard]] std::string diagnosis(double tolerance) const {
-        if (!std::isfinite(difference_)) return "is not a number";
+        if (!is_finite(difference_)) return "is not a number";
         if (analytic_ == 0) return "is zero, but the result depends on it";
         if (numeric_ <= noise_) return "is not zero, but the result does not depend on it";
         constexpr double parallel = 0.995, near_one = 0.05;
@@ -96,7 +96,7 @@ public:
 
     /// Measured values have no more significant digits.
     [[nodiscard]] static double two_digits(double value) {
-        if (value == 0 || !std::isfinite(value)) return value;
+        if (value == 0 || !is_finite(value)) return value;
         const double scale = std::pow(10.0, 1.0 - std::floor(std::log10(std::abs(value))));
         return std::round(value * scale) / scale;
     }
@@ -110,10 +110,10 @@ class WorstElement {
 public:
     void add(std::size_t at, double numeric, double analytic) {
         const double difference = std::abs(numeric - analytic);
-        if (difference <= difference_) return;
+        // A NaN is larger than every number, and the first one is kept.
+        if (is_nan(difference_) || (!is_nan(difference) && difference <= difference_)) return;
         *this = {};
-        at_ = at, numeric_ = numeric, analytic_ = analytic,
-        difference_ = std::isnan(difference) ? INFINITY : difference;
+        at_ = at, numeric_ = numeric, analytic_ = analytic, difference_ = difference;
     }
     /// `shape` is the tensor's, without the batch; the first index of an input is its sample.
     [[nodiscard]] std::string describe(const Shape& shape, bool batched) const {

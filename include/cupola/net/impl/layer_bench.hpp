@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/net/gradient_check.hpp>
 #include <cupola/net/impl/check_memory.hpp>
 #include <cupola/net/table.hpp>
@@ -37,7 +37,7 @@ struct LayerGradients {
 struct BackwardCall {
     bool accumulate = false;
     /// The initial value of every element of the parameters' gradients.
-    float before = std::numeric_limits<float>::quiet_NaN();
+    float before = not_a_number<float>();
     bool input_gradient = true;
     /// Whether the pointers to the parameters' gradients are not null.
     bool parameter_gradients = true;

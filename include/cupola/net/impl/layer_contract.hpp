@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/net/impl/layer_case.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -33,7 +34,7 @@ public:
 private:
     bool check_forward() {
         for (std::size_t i = 0; i < c_.output.size(); ++i) {
-            if (std::isfinite(c_.output[i])) continue;
+            if (is_finite(c_.output[i])) continue;
             c_.fail("forward left element ", i, " of the output at ", c_.output[i], ": not written, or not a number");
             return false;
         }
@@ -81,14 +82,14 @@ private:
         LayerGradients from_zero;
         for (std::size_t t = c_.first_tensor(); t < c_.tensors(); ++t) {
             const Floats& gradient = c_.gradient_of(gradients_, t);
-            const auto bad = std::find_if(gradient.begin(), gradient.end(), [](float g) { return !std::isfinite(g); });
+            const auto bad = std::find_if(gradient.begin(), gradient.end(), [](float g) { return !is_finite(g); });
             if (bad == gradient.end()) continue;
             complete = false;
             if (t > 0 && from_zero.parameters.empty()) {
                 from_zero = c_.gradients(c_.weighting, {.before = 0.0F});
             }
             const std::size_t at = static_cast<std::size_t>(bad - gradient.begin());
-            if (t > 0 && std::isfinite(c_.gradient_of(from_zero, t)[at]) && c_.gradient_of(from_zero, t)[at] != 0.0F) {
+            if (t > 0 && is_finite(c_.gradient_of(from_zero, t)[at]) && c_.gradient_of(from_zero, t)[at] != 0.0F) {
                 c_.fail("backward adds to the gradient of ", c_.name_of(t),
                         " where `accumulate` is not set and it is to overwrite");
             } else {

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/layer_bench.hpp>
@@ -92,8 +92,7 @@ public:
     }
 
     /// Runs backward for the last forward; `before` is the initial value of every gradient.
-    [[nodiscard]] LayerGradients backward(bool accumulate = false,
-                                          float before = std::numeric_limits<float>::quiet_NaN()) {
+    [[nodiscard]] LayerGradients backward(bool accumulate = false, float before = not_a_number<float>()) {
         gradients_.write(Floats(gradients_.read().size(), before));
         plan_.backward(context_, inputs_, parameters_.data(), gradients_.data(), key(), accumulate);
         LayerGradients result{{}, {gradients_.read()}};

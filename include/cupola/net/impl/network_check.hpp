@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/net/impl/checked_losses.hpp>
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/network_bench.hpp>
@@ -63,7 +64,7 @@ public:
     /// themselves.
     void run(NetworkBench<D>& other) {
         const double loss = bench_.forward(samples_, parameters_);
-        if (!std::isfinite(loss)) return result_.fail(text("the loss of random samples is ", loss));
+        if (!is_finite(loss)) return result_.fail(text("the loss of random samples is ", loss));
         gradients_ = bench_.backward();
         if (!bench_.unchanged(samples_, parameters_)) result_.fail("a step changed its samples or the parameters");
         const bool repeats = bench_.forward(samples_, parameters_) == loss;

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <span>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/elementwise_loss.hpp>
 #include <cupola/tensor/algorithms.hpp>
@@ -33,7 +33,7 @@ template <bool with_gradient, class Formula, class... Weights>
         invalid += accepts_target(formula, t) ? 0 : 1;
         if constexpr (with_gradient) gradient[i] = formula.derivative(x, t, weights[i]...) * fraction;
     }
-    return invalid == 0 ? sum : std::numeric_limits<double>::quiet_NaN();
+    return invalid == 0 ? sum : not_a_number<double>();
 }
 
 }  // namespace impl
@@ -101,7 +101,7 @@ void ElementwiseLoss<Host, Formula>::queue(HostContext& context, const float* ou
                                    : sum_of<true>(outputs, targets, gradient, fraction, begin, end);
     });
     std::int64_t bad = -1;
-    if (sum != sum) {  // a target is invalid, or an output is not a number
+    if (impl::is_nan(sum)) {  // a target is invalid, or an output is not a number
         for (std::int64_t i = 0; i < count && bad < 0; ++i) bad = impl::accepts_target(formula_, targets[i]) ? -1 : i;
     }
     *report =

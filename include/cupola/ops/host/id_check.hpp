@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/tensor/ids.hpp>
@@ -23,7 +23,7 @@ struct IdCheck<Host> {
         const IdReport found = find(context, ids, elements, count);
         if (found.place < 0) return;
         if (report->place < 0) *report = {.place = found.place, .id = found.id, .column = column};
-        *loss = std::numeric_limits<double>::quiet_NaN();
+        *loss = impl::not_a_number<double>();
     }
     [[nodiscard]] static IdReport find(const HostContext&, const std::int32_t* ids, std::int64_t elements,
                                        std::int64_t count) {

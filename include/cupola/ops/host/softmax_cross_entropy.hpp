@@ -5,8 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 #include <cupola/tensor/algorithms.hpp>
@@ -61,7 +61,7 @@ void SoftmaxCrossEntropy<Host, float, Targets>::queue(HostContext& context, cons
     LossReport sum = impl::no_loss;
     for (std::int64_t n = 0; n < rows; ++n) {
         if (of_rows.valid(n)) continue;
-        sum.sum = std::numeric_limits<double>::quiet_NaN();
+        sum.sum = impl::not_a_number<double>();
         impl::set_bad_target(sum, of_rows, n);
         *report = sum;
         return;
@@ -117,7 +117,7 @@ double SoftmaxCrossEntropy<Host, float, Targets>::row(const Targets& targets, co
     }
     const double log_total = std::log(total);
     const std::int64_t label = targets.label(n);
-    correct = top == label && !std::isnan(log_total);  // if a logit is NaN, none is the largest
+    correct = top == label && !impl::is_nan(log_total);  // if a logit is NaN, none is the largest
     if (gradient != nullptr) {
         for (std::int64_t c = 0; c < classes; ++c) {
             const double p = std::exp(-below(c) - log_total);

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
@@ -23,8 +22,7 @@ namespace ops {
 template <>
 struct TrainingStep<Host> {
     static void poison(const HostContext&, const double* loss, float* gradient, const std::int32_t* failed = nullptr) {
-        if (!std::isfinite(*loss) || (failed != nullptr && *failed != 0))
-            *gradient = std::numeric_limits<float>::quiet_NaN();
+        if (!impl::is_finite(*loss) || (failed != nullptr && *failed != 0)) *gradient = impl::not_a_number<float>();
     }
     static void scale(const HostContext& context, std::span<float> values, double factor, const float* by) {
         cupola::scale(context, values, factor * static_cast<double>(*by));
@@ -91,12 +89,12 @@ CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::spa
             for (std::int64_t i = begin; i < end; ++i) to[i] = from[i] / by;
         });
     }
-    if (std::isfinite(by) && cupola::all_finite(context, mean)) return;
+    if (impl::is_finite(by) && cupola::all_finite(context, mean)) return;
     *healthy = 0;
     for (int r = 0; r < rows.count; ++r) {
         const float* const row = rows.rows + r * rows.stride;
         for (auto i = static_cast<std::int64_t>(mean.size()); i-- > 0;) {
-            if (std::isfinite(mean[static_cast<std::size_t>(i)]) || std::isfinite(row[i])) continue;
+            if (impl::is_finite(mean[static_cast<std::size_t>(i)]) || impl::is_finite(row[i])) continue;
             rows.ends[r] = std::max(rows.ends[r], static_cast<unsigned long long>(rows.first_column + i + 1));
             break;
         }

@@ -3,11 +3,11 @@
 // Checks of an optimiser's settings, with error messages that the optimisers share.
 #pragma once
 
-#include <cmath>
 #include <limits>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -28,17 +28,17 @@ namespace impl {
 namespace impl {
 
 CUPOLA_INLINE void require_not_negative(std::string_view what, double value) {
-    require(std::isfinite(value) && value >= 0, what, " must be at least 0, not ", value);
+    require(is_finite(value) && value >= 0, what, " must be at least 0, not ", value);
 }
 
 CUPOLA_INLINE void require_positive(std::string_view what, double value) {
-    require(std::isfinite(value) && value > 0, what, " must be more than 0, not ", value);
+    require(is_finite(value) && value > 0, what, " must be more than 0, not ", value);
     constexpr double smallest = std::numeric_limits<float>::min();
     require(value >= smallest, what, " must be at least ", smallest, ", not ", value);
 }
 
 CUPOLA_INLINE void require_fraction(std::string_view what, double value) {
-    require(value >= 0 && value < 1, what, " must be at least 0 and less than 1, not ", value);
+    require(is_finite(value) && value >= 0 && value < 1, what, " must be at least 0 and less than 1, not ", value);
 }
 
 }  // namespace impl

@@ -11,6 +11,7 @@
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/inputs.hpp>
@@ -129,8 +130,8 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
             evaluation.losses[k].predictions += results[i * losses + k].predictions;
         }
     }
-    require(evaluation.samples == 0 || evaluation.weight > 0, "the weights of all ", evaluation.samples,
-            " samples of the evaluation are 0");
+    require(evaluation.samples == 0 || (!is_nan(evaluation.weight) && evaluation.weight > 0), "the weights of all ",
+            evaluation.samples, " samples of the evaluation are 0");
     for (std::size_t k = 0; k < losses; ++k) {
         OutputEvaluation& each = evaluation.losses[k];
         if (evaluation.samples > 0) each.loss /= evaluation.weight;

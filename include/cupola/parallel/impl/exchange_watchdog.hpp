@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/core/thread.hpp>
@@ -57,7 +58,7 @@ public:
           missing_(static_cast<std::size_t>(count)),
           heard_(missing_.size()),
           ids_(missing_.size()) {
-        require(deadline_seconds > 0 && deadline_seconds <= 1e9,
+        require(is_finite(deadline_seconds) && deadline_seconds > 0 && deadline_seconds <= 1e9,
                 "the deadline of an exchange must be more than 0 s and at "
                 "most 1e9 s, not ",
                 deadline_seconds, " s");

@@ -3,7 +3,6 @@
 // FiniteSearch: finds the origin of a loss or a gradient that is not finite; the slow search, for the step that failed.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/impl/first_not_finite.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -96,7 +96,7 @@ void FiniteSearch<D, T>::throw_loss(std::span<const SearchedReplica> replicas) {
     std::string where;
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const SearchedReplica& each = replicas[r];
-        if (each.samples == 0 || (each.part < 0 && std::isfinite(each.total))) continue;
+        if (each.samples == 0 || (each.part < 0 && is_finite(each.total))) continue;
         const bool last = each.part == each.last_part;
         std::string origin = last ? where_not_finite(static_cast<int>(r), each) : std::string();
         const bool better = found < 0 || (where.empty() && !origin.empty());
@@ -123,14 +123,14 @@ void FiniteSearch<D, T>::search_in_all_processes(std::span<const SearchedReplica
     found_ = FixedArray<std::string>(replicas.size());
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const SearchedReplica& each = replicas[r];
-        const bool finite = each.part < 0 && each.not_finite_element < 0 && std::isfinite(each.total);
+        const bool finite = each.part < 0 && each.not_finite_element < 0 && is_finite(each.total);
         if (finite || each.samples == 0) continue;
         try {
             found_[r] = search(static_cast<int>(r), each);
         } catch (const Error& error) {
             found_[r] = text("not found: ", error.what());
         }
-        if (found_[r].empty() && each.part < 0 && std::isfinite(each.total))
+        if (found_[r].empty() && each.part < 0 && is_finite(each.total))
             found_[r] = gradient_text(each.not_finite_element);
     }
     if (!set_.gathers_blocks()) return set_.others()->exchange_texts(step_, found_);

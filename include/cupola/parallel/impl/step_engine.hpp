@@ -13,7 +13,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -23,6 +22,7 @@
 #include <utility>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
@@ -501,10 +501,11 @@ void StepEngine<D, T, A>::require_weights(std::int64_t step) {
     double weight = 0;
     bool finite = true;
     for (int r = 0; r < set_.replicas(); ++r) {
-        require(!(reports_.of(step, r).weight < 0), "the weights of the samples of replica ", r, " in step ", step,
-                " add up to ", reports_.of(step, r).weight, "; a weight must be 0 or more");
-        weight += reports_.of(step, r).weight;
-        finite = finite && std::isfinite(reports_.of(step, r).total);
+        const double of_replica = reports_.of(step, r).weight;
+        require(is_nan(of_replica) || of_replica >= 0, "the weights of the samples of replica ", r, " in step ", step,
+                " add up to ", of_replica, "; a weight must be 0 or more");
+        weight += of_replica;
+        finite = finite && is_finite(reports_.of(step, r).total);
     }
     if constexpr (own_parameters) {
         for (int r = 0; r < set_.replicas(); ++r) {

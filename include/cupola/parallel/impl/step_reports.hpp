@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/ops/id_check.hpp>
@@ -106,7 +106,7 @@ int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
         require_ids(step, part, replica);
         bool finite = true;
         for (std::size_t k = 0; k < functions_.losses.size(); ++k)
-            finite = finite && std::isfinite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
+            finite = finite && is_finite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
         if (!finite && found < 0) found = part;
     }
     return found;
@@ -142,7 +142,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
         report.weight += set_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
         for (std::size_t k = 0; k < functions_.losses.size(); ++k)
             report.parts[k].value += functions_.losses[k].entry.factor * landed(step, part, replica, k).sum;
-        finite = finite && std::isfinite(of_batch.sum);
+        finite = finite && is_finite(of_batch.sum);
     }
     // Every process has the same parameters.
     std::byte* const block = set_.at(set_.is_here(replica) ? set_.device_of(replica) : 0).queue->landed(step);
@@ -150,7 +150,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
         regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
     const std::int64_t samples = counts_.of_replica(step, replica);
     if (samples > 0) builder(step).complete(replica, samples, regularization_);
-    return finite && std::isfinite(report.total) && report.weight >= 0;
+    return finite && is_finite(report.total) && !is_nan(report.weight) && report.weight >= 0;
 }
 
 }  // namespace impl

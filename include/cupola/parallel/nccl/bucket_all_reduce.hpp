@@ -27,7 +27,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +38,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_pinned.hpp>
@@ -127,7 +127,7 @@ public:
     /// finished or the step before the last max_steps_in_flight is not complete.
     void begin(std::int64_t step, float weight, cudaStream_t stream = nullptr) {
         if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
-        if (!(weight >= 0) || std::isinf(weight)) misused(text("the weight of a device is ", weight));
+        if (!impl::is_finite(weight) || weight < 0) misused(text("the weight of a device is ", weight));
         Slot& slot = slot_of(step);
         if (slot.step >= 0 && !done(slot)) {
             misused(text("step ", step, " begins before step ", slot.step, " is complete: at most ",

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cupola/core/finite.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/history.hpp>
@@ -17,7 +18,6 @@
 
 #ifndef CUPOLA_OPS
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -123,7 +123,7 @@ private:
     require(plan.every >= 0, ".every must be 0 or more ", plan.steps ? "steps" : "epochs", ", not ", plan.every);
     require(plan.patience >= 0, ".patience must be 0 (the run is not ended early) or more records, not ",
             plan.patience);
-    require(plan.min_delta >= 0, ".min_delta must be 0 or more, not ", plan.min_delta);
+    require(!is_nan(plan.min_delta) && plan.min_delta >= 0, ".min_delta must be 0 or more, not ", plan.min_delta);
     require(plan.patience == 0 || plan.epochs || plan.every > 0,
             ".patience of a run by steps needs .every, the steps between two records");
     require(!plan.restores || plan.epochs || plan.every > 0,
@@ -241,9 +241,9 @@ CUPOLA_INLINE std::optional<double> FitRecorder::quantity_of(const HistoryRecord
 CUPOLA_INLINE bool FitRecorder::compare_last() {
     const std::optional<double> value = quantity_of(last());
     if (!value) return false;
-    const bool is_best = std::isfinite(*value) && (best() == nullptr || *value < *quantity_of(*best()));
+    const bool is_best = is_finite(*value) && (best() == nullptr || *value < *quantity_of(*best()));
     if (is_best) history_.best = history_.records.size() - 1;
-    if (*value < reference_ - plan_.min_delta) {
+    if (!is_nan(*value) && *value < reference_ - plan_.min_delta) {
         reference_ = *value;
         waited_ = 0;
     } else {

@@ -4,7 +4,6 @@
 // final result.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <span>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -77,7 +77,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 [[nodiscard, gnu::cold]] inline std::string result_line(bool json, std::int64_t step, const Evaluation& result,
                                                         Weights weights, std::string_view samples) {
     // No later step has checked the parameters after the last update.
-    require<DataError>(std::isfinite(result.loss), "the loss on the test ", samples, " is ", result.loss, ", with ",
+    require<DataError>(is_finite(result.loss), "the loss on the test ", samples, " is ", result.loss, ", with ",
                        to_string(weights), ": the training has diverged");
     const std::string_view averages = weights == Weights::averages ? " with moving averages" : "";
     if (!result.has_accuracy()) {

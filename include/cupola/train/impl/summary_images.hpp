@@ -6,12 +6,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/io/summary_sink.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -24,7 +24,7 @@ struct PixelScale {
     explicit PixelScale(std::span<const float> values) {
         float least = 0, most = 0;
         for (const float v : values) {
-            if (!std::isfinite(v)) continue;
+            if (!is_finite(v)) continue;
             least = std::min(least, v);
             most = std::max(most, v);
         }
@@ -41,7 +41,7 @@ struct PixelScale {
 
 /// One pixel of `channels` values.
 inline void put_pixel(std::uint8_t* to, const float* from, std::int64_t channels, const PixelScale& scale) {
-    const bool finite = std::all_of(from, from + channels, [](float v) { return std::isfinite(v); });
+    const bool finite = std::all_of(from, from + channels, [](float v) { return is_finite(v); });
     for (std::int64_t c = 0; c < channels; ++c) {
         to[c] = finite ? scale(from[c]) : static_cast<std::uint8_t>(c == 0 ? 255 : 0);
     }

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# forbidden_calls.sh finds each kind of error in a header, and none in a header without.
+set -euo pipefail
+script=$(dirname "${BASH_SOURCE[0]}")/forbidden_calls.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+# expect RESULT HEADER LINE
+expect() {
+    rm -rf "$tree/cupola"
+    mkdir -p "$(dirname "$tree/cupola/$2")"
+    echo "$3" >"$tree/cupola/$2"
+    if "$script" "$tree" >"$tree/output" 2>&1; then result=accepted; else result=refused; fi
+    if [ "$result" != "$1" ]; then
+        echo "$2 with '$3' was $result"
+        cat "$tree/output"
+        exit 1
+    fi
+}
+
+expect accepted io/a.hpp 'if (impl::is_finite(x) && !is_nan(y) && a.size == size && size == b.size && x == y) return;'
+expect accepted io/a.hpp '// std::isnan(x) or x != x'
+expect accepted ops/cuda/a.hpp 'valid = !isnan(loss) || x == x;'
+expect accepted io/a.hpp 'float least = std::numeric_limits<float>::infinity(), most = -least;'
+expect refused io/a.hpp 'if (std::isfinite(x)) return;'
+expect refused io/a.hpp 'return !isnan(x);  // never'
+expect refused io/a.hpp 'const bool bad = x != x;'
+expect refused io/a.hpp 'return (values[i] == values[i]) & other;'
+expect refused io/a.hpp 'return std::numeric_limits<double>::quiet_NaN();'
+expect refused io/a.hpp 'const float none = NAN;'
+expect refused io/a.hpp 'if (x < INFINITY) return;'
+expect refused io/a.hpp 'return x == std::numeric_limits<double>::infinity();'
