@@ -49,6 +49,13 @@ public:
             error = errno;
         }
         if (locked) return;
+        // A download that does not wait for others needs no lock where the file system has none.
+        if (!waits && impl::is_unsupported(error)) {
+            std::fprintf(stderr,
+                         "warning: %s cannot be locked (%s): nothing keeps a second download from writing to it\n",
+                         path.c_str(), std::strerror(error));
+            return;
+        }
         close(handle_);
         require<DataError>(error == EWOULDBLOCK, path, " cannot be locked: ", std::strerror(error));
         throw DataError(text(path, " is in use by another process, which is downloading the same file"));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/io/atomic_file.hpp>
 
 namespace cifar10 {
 
@@ -54,7 +55,7 @@ public:
         }
     }
     void finish() {
-        check(fsync(handle_) == 0);
+        check(fsync(handle_) == 0 || impl::is_unsupported(errno));
         const int handle = handle_;
         handle_ = -1;
         check(close(handle) == 0);

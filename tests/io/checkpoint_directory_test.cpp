@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
@@ -69,6 +70,22 @@ TEST_CASE("A checkpoint directory that cannot be created or written is an error"
     });
     CHECK(said == "the folder " + folder.path("new") + " cannot be created: Permission denied; the folder " +
                       folder.path() + " cannot be written: Permission denied");
+}
+
+TEST_CASE("A training's folder is made in one that may be written and entered, but not read") {
+    const TemporaryFolder folder;
+    CHECK(in_child([&] {
+              constexpr uid_t nobody = 65534;
+              const std::string above = folder.path("above");
+              std::filesystem::permissions(folder.path(), std::filesystem::perms(0777));
+              mkdir(above.c_str(), 0711);
+              if (geteuid() == 0 && (chown(above.c_str(), nobody, nobody) != 0 || setuid(nobody) != 0))
+                  return std::string("(setuid failed)");
+              chmod(above.c_str(), 0311);
+              CheckpointDirectory directory(above + "/run");
+              directory.save(Net::layers, small_checkpoint(3));
+              return text(directory.warnings().size(), " warnings, ", directory.list().size(), " checkpoint");
+          }) == "0 warnings, 1 checkpoint");
 }
 
 TEST_CASE("A second training in one directory is rejected with the process of the first") {

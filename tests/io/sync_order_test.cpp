@@ -2,16 +2,19 @@
 //
 // The order of calls that preserves a file after a power failure, which a killed process cannot test: its bytes are synced before it gets its
 // name, and the folder after. This program's own fsync, rename and unlink stand before the system's and keep a
-// list.
+// list. File systems of clusters refuse flock and fsync: so do these functions then.
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <dlfcn.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +30,8 @@ namespace {
 
 std::vector<std::string> calls;
 bool listens = false;
+/// With which errno locks and syncs are refused; 0 if they are not.
+int lock_error = 0, folder_error = 0, file_error = 0;
 
 void heard(std::string call) {
     if (listens) calls.push_back(std::move(call));
@@ -55,8 +60,21 @@ extern "C" int fsync(int handle) {
     struct stat status {};
     fstat(handle, &status);
     heard(S_ISDIR(status.st_mode) ? "sync the folder" : "sync " + std::to_string(status.st_size) + " bytes");
+    if (const int error = S_ISDIR(status.st_mode) ? folder_error : file_error; error != 0) {
+        errno = error;
+        return -1;
+    }
     static auto* const real = next<int(int)>("fsync");
     return real(handle);
+}
+
+extern "C" int flock(int handle, int operation) noexcept {
+    if (lock_error != 0) {
+        errno = lock_error;
+        return -1;
+    }
+    static auto* const real = next<int(int, int)>("flock");
+    return real(handle, operation);
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
@@ -95,5 +113,39 @@ TEST_CASE("An old checkpoint is removed after the new one is synced") {
 TEST_CASE("A folder's name is synced when it is created") {
     const io_tests::TemporaryFolder folder;
     CHECK(calls_of([&] { const cupola::CheckpointDirectory directory(folder.path("a/b")); }) ==
-          Calls{"sync the folder", "sync the folder"});
+          Calls{"sync the folder", "sync the folder", "sync the folder"});  // two new ones, and its own names
+}
+
+TEST_CASE("A file system without locks or syncs of a folder is one warning each, and checkpoints count") {
+    using namespace io_tests;
+    struct Reset {
+        ~Reset() { lock_error = folder_error = file_error = 0; }
+    } const reset;
+    for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP, 524, EACCES, EINVAL}) {
+        CAPTURE(error);
+        const TemporaryFolder folder;
+        lock_error = folder_error = file_error = error;
+        CheckpointDirectory directory(folder.path("a/run"));
+        const std::string reason = std::generic_category().message(error);
+        CHECK(directory.warnings() ==
+              std::vector<std::string>{folder.path("a/run/lock") + " cannot be locked (" + reason +
+                                           "): nothing keeps a second training from writing to the same folder",
+                                       "the folder " + folder.path("a/run") + " cannot be synced (" + reason +
+                                           "): after a power failure its newest checkpoint may be missing"});
+        directory.save(Net::layers, small_checkpoint(7));
+        const FoundCheckpoint found = directory.newest_valid(Net::layers);
+        CHECK(found.path == folder.path("a/run/model-7.safetensors"));
+    }
+    // A failing disk is still an error, and a folder in use too.
+    const TemporaryFolder folder;
+    lock_error = folder_error = file_error = 0;
+    CheckpointDirectory directory(folder.path());
+    CHECK(directory.warnings().empty());
+    file_error = EIO;
+    CHECK_THROWS_AS(directory.save(Net::layers, small_checkpoint(1)), DataError);
+    file_error = 0;
+    folder_error = EIO;
+    CHECK_THROWS_AS(directory.save(Net::layers, small_checkpoint(2)), DataError);
+    lock_error = EWOULDBLOCK;
+    CHECK_THROWS_AS(CheckpointDirectory(folder.path()), DataError);
 }

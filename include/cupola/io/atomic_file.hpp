@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file that is written completely or not at all: it is written under a temporary name in the same folder, synced,
-// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays as it was.
+// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays as it was. A file system that
+// does not sync, as some of clusters, writes the same files; a power failure may then take the newest of them.
 //
 // Every call is checked; a DataError names the path, the position and the system's reason ("No space left on device"),
 // and the temporary file is removed. A process that is killed leaves at most a temporary file
@@ -42,13 +43,27 @@ inline constexpr std::string_view temporary_mark = ".partial-";
     return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// `cupola::sync_folder`, but returns an errno, 0 for success.
+/// Whether a file system reports with this errno that it has no locks, or does not sync: what is written is complete without
+/// either. 524 is ENOTSUPP, with which the kernel passes on the answer of some servers (include/linux/errno.h).
+[[nodiscard]] inline bool is_unsupported(int error) {
+    constexpr int not_supported_by_server = 524;
+    return error == EINVAL || error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP || error == EACCES ||
+           error == not_supported_by_server;
+}
+
+/// Returns an errno, 0 for success. A folder that may be written and not read (mode 0311) cannot be synced: EACCES.
 [[nodiscard]] inline int sync_folder(const std::string& folder) {
     const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (handle < 0) return errno;
     const int error = fsync(handle) == 0 ? 0 : errno;
     close(handle);
-    return error == EINVAL ? 0 : error;  // a file system that does not sync folders
+    return error;
+}
+
+/// `cupola::sync_folder`, but returns an errno, 0 for success and where the file system does not sync folders.
+[[nodiscard]] inline int sync_folder_if_supported(const std::string& folder) {
+    const int error = sync_folder(folder);
+    return is_unsupported(error) ? 0 : error;
 }
 
 /// The file that a rename is to replace: `path`, or the target of the link that it is.
@@ -68,9 +83,9 @@ inline constexpr std::string_view temporary_mark = ".partial-";
 
 }  // namespace impl
 
-/// Syncs the names in a folder, so that they survive a power failure; throws DataError.
+/// Syncs the names in a folder, so that they survive a power failure, where its file system does that. Throws DataError.
 inline void sync_folder(const std::string& folder) {
-    const int error = impl::sync_folder(folder);
+    const int error = impl::sync_folder_if_supported(folder);
     require<DataError>(error == 0, "the folder ", folder,
                        " cannot be written: ", std::generic_category().message(error));
 }
@@ -121,11 +136,11 @@ public:
 
     /// Gives the file its name. Nothing can be written after that.
     void commit() {
-        if (fsync(handle_) != 0) fail(errno, size_);
+        if (fsync(handle_) != 0 && !impl::is_unsupported(errno)) fail(errno, size_);
         if (close(std::exchange(handle_, -1)) != 0) fail(errno, size_);
         if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno, size_);
         temporary_.clear();
-        const int error = impl::sync_folder(impl::folder_of(target_));
+        const int error = impl::sync_folder_if_supported(impl::folder_of(target_));
         if (error != 0) fail(error, size_);
     }
 

@@ -10,7 +10,7 @@
 // A new file is complete and synced before an old one is removed, so a killed process or a full disk leaves all earlier
 // checkpoints. A best checkpoint of an earlier process is the one to be compared with: `require_best_of` throws for one
 // of another network, and `best_info()` describes its run. The lock (`flock` on the file `lock`) ends with the process
-// that holds it.
+// that holds it. On a file system without locks, or without syncs of a folder, there is a warning instead.
 #pragma once
 
 #include <cerrno>
@@ -46,7 +46,12 @@ struct CheckpointDirectoryOptions {
 class CheckpointDirectory {
 public:
     explicit CheckpointDirectory(std::string path, CheckpointDirectoryOptions options = {})
-        : path_(std::move(path)), options_(options), lock_(locked(path_, options_)) {
+        : path_(std::move(path)), options_(options), lock_(locked(path_, options_, warnings_)) {
+        if (const int error = impl::sync_folder(path_); impl::is_unsupported(error)) {
+            warnings_.push_back(text("the folder ", path_, " cannot be synced (",
+                                     std::generic_category().message(error),
+                                     "): after a power failure its newest checkpoint may be missing"));
+        }
         for (const std::string& name : impl::names_in_folder(path_)) {
             if (!impl::is_temporary_checkpoint(name)) continue;
             remove(text(path_, '/', name));
@@ -115,7 +120,8 @@ public:
     }
 
 private:
-    [[nodiscard]] static int locked(const std::string& path, const CheckpointDirectoryOptions& options) {
+    [[nodiscard]] static int locked(const std::string& path, const CheckpointDirectoryOptions& options,
+                                    std::vector<std::string>& warnings) {
         require(options.keep >= 1, "at least 1 checkpoint must be kept, not ", options.keep);
         impl::make_folder(path);
         const std::string name = path + "/lock";
@@ -126,13 +132,17 @@ private:
         char holder[32] = {};
         if (flock(handle, LOCK_EX | LOCK_NB) != 0) {
             const int error = errno;
-            const ssize_t length = pread(handle, holder, sizeof holder - 1, 0);
-            close(handle);
-            const std::string_view pid(holder, length > 0 ? static_cast<std::size_t>(length) : 0);
-            require<DataError>(error == EWOULDBLOCK, name,
-                               " cannot be locked: ", std::generic_category().message(error));
-            throw DataError(
-                text("the folder ", path, " is in use by another training, process ", pid.empty() ? "unknown" : pid));
+            const std::string reason = std::generic_category().message(error);
+            if (!impl::is_unsupported(error)) {
+                const ssize_t length = pread(handle, holder, sizeof holder - 1, 0);
+                close(handle);
+                const std::string_view pid(holder, length > 0 ? static_cast<std::size_t>(length) : 0);
+                require<DataError>(error == EWOULDBLOCK, name, " cannot be locked: ", reason);
+                throw DataError(text("the folder ", path, " is in use by another training, process ",
+                                     pid.empty() ? "unknown" : pid));
+            }
+            warnings.push_back(text(name, " cannot be locked (", reason,
+                                    "): nothing keeps a second training from writing to the same folder"));
         }
         const std::string pid = text(getpid());
         const FileSizeSignalBlock no_signal;
@@ -181,12 +191,12 @@ private:
 
     std::string path_;
     CheckpointDirectoryOptions options_;
+    std::vector<std::string> warnings_;
     impl::FileHandle lock_;
     std::optional<double> best_;
     CheckpointInfo best_info_;
     /// Whether the best checkpoint is known to be of the network that is trained.
     bool best_compared_ = false;
-    std::vector<std::string> warnings_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

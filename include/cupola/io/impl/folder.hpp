@@ -29,7 +29,7 @@ inline void make_folder(const std::string& path) {
     if (error == ENOENT) {
         const std::string above = folder_of(path);
         if (above != path) make_folder(above);
-        error = mkdir(path.c_str(), 0777) == 0 || errno == EEXIST ? sync_folder(above) : errno;
+        error = mkdir(path.c_str(), 0777) == 0 || errno == EEXIST ? sync_folder_if_supported(above) : errno;
     }
     require<DataError>(error == 0, "the folder ", path, " cannot be created: ", std::generic_category().message(error));
 }
