@@ -174,6 +174,9 @@ TEST_CASE("columns without an input, and impossible numbers, are rejected") {
           "an epoch of a generator must have 0 (endless) or more samples, not -1");
     CHECK(refusal(columns(), {.batch_size = 6, .replicas = 2}, 11) ==
           "the global batch (2 replicas of 6 samples) is larger than an epoch of the generator, which has 11");
+    const Columns long_ones{{"input", ElementType::float32, {1LL << 31}}};
+    CHECK(contains(message_of<OutOfMemory>([&] { Prefetch(Source(long_ones, Indexed{}, {.batch_size = 1LL << 31})); }),
+                   "the column input of a batch of 2147483648 samples needs 18446744073.7 GB"));
     const Source source(columns(), Indexed{}, {.batch_size = 6, .replicas = 2});
     const Columns own = columns();
     const BatchSpan nowhere(own);

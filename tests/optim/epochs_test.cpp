@@ -107,4 +107,8 @@ TEST_CASE("epochs without steps are rejected") {
     CHECK(message_of<InvalidArgument>([] {
               return piecewise_epochs(100, 10, {2, 1}, {1, 2, 3});
           }) == "the boundaries of a piecewise schedule must increase; 10 follows 20");
+    CHECK(message_of<InvalidArgument>([] {
+              return piecewise_epochs(100, 10, {1, std::int64_t{1} << 62}, {1, 2, 3});
+          }) ==
+          "a schedule cannot change at epoch 4611686018427387904, of 10 steps each: that step has no place in 64 bits");
 }

@@ -169,6 +169,8 @@ TEST_CASE("an evaluation's batch may be larger than training's if the options al
     CHECK(of_many.predict({std::vector<float>(many * 108).data(), many}).size() == many * 2);
     CHECK(announced.step(Silent{images.view(4)}).loss == training.step(Silent{images.view(4)}).loss);
     CHECK(announced.parameters() == training.parameters());
+    CHECK(refusal([] { Training({.replicas = 1 << 19, .gradient_accumulation_steps = 4}); }) ==
+          "a step can have at most 1048576 batches, not those of 524288 replicas times 4 gradient_accumulation_steps");
     CHECK(refusal([] { Training({.evaluation_batch_size = -1}); }) ==
           "evaluation_batch_size must be 0 (that of training) or more, not -1");
 }

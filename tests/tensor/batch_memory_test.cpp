@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "throws_with.hpp"
+
 using namespace cupola;
 
 TEST_CASE("the columns of a batch lie one after another, each aligned") {
@@ -30,4 +32,7 @@ TEST_CASE("the columns of a batch lie one after another, each aligned") {
     CHECK(batch_bytes(columns, 1) == 3 * alignment);
     CHECK(batch_bytes(columns, 0) == 0);
     CHECK(batch_bytes({}, 9) == 0);
+    CHECK(message_of<OutOfMemory>([] {
+              static_cast<void>(batch_bytes({{"input", ElementType::float32, {1LL << 31}}}, std::int64_t{1} << 31));
+          }) == "the column input of a batch of 2147483648 samples needs 18446744073.7 GB, more than any computer has");
 }

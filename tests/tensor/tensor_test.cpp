@@ -51,4 +51,6 @@ TEST_CASE("sizes that fit no tensor are rejected with their numbers") {
     CHECK(message_of<InvalidArgument>([&] { TensorView<float, Extents<3>> view{std::span<float>(seven)}; }) ==
           "7 elements are not a whole number of samples of 3");
     CHECK(message_of<InvalidArgument>([] { Images images(-1); }) == "a tensor must have 0 or more samples, not -1");
+    CHECK(message_of<OutOfMemory>([] { Tensor<Host, float, Extents<1 << 30>> all_bits(std::int64_t{1} << 32); }) ==
+          "a tensor of 4294967296 samples needs 18446744073.7 GB, more than any computer has");
 }

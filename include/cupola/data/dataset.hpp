@@ -133,9 +133,10 @@ public:
                            max_extent);
 
         require<DataError>(!labels_.empty(), name_, " has no images");
-        require<DataError>(pixels_.size() == labels_.size() * static_cast<std::size_t>(shape_.size()), name_, " has ",
-                           labels_.size(), " labels and ", pixels_.size(), " bytes of pixels; images of ",
-                           to_string(shape_), " need ", labels_.size() * static_cast<std::size_t>(shape_.size()));
+        const std::int64_t bytes = saturating_product(static_cast<std::int64_t>(labels_.size()), shape_.size());
+        require<DataError>(pixels_.size() == static_cast<std::size_t>(bytes), name_, " has ", labels_.size(),
+                           " labels and ", pixels_.size(), " bytes of pixels; images of ", to_string(shape_), " need ",
+                           bytes);
         for (std::size_t i = 0; i < labels_.size(); ++i) {
             require<DataError>(labels_[i] >= 0 && labels_[i] < class_count(), name_, " has label ", labels_[i],
                                " at image ", i, "; with ", classes_.size(), " classes labels are 0 to ",

@@ -120,7 +120,10 @@ private:
         bytes_ = parameters.size_bytes() + buffers.size_bytes();
         std::size_t sample_bytes = 0;
         for (const RequiredColumn& each : inputs_)
-            sample_bytes = aligned(sample_bytes) + static_cast<std::size_t>(options.max_batch) * each.column.bytes();
+            sample_bytes =
+                aligned(sample_bytes) +
+                checked_bytes(text("the column ", each.column.name, " of ", options.max_batch, " samples needs"),
+                              {options.max_batch, static_cast<std::int64_t>(each.column.bytes())});
         for (int i = 0; i < options.streams; ++i) {
             Stream stream{
                 .context = std::make_unique<typename D::Context>(i, options.device), .plans = {}, .samples = {}};

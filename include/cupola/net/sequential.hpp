@@ -16,9 +16,11 @@
 #include <memory>
 #include <span>
 
+#include <cupola/core/checked_product.hpp>
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/fusion.hpp>
 #include <cupola/net/impl/each_layer.hpp>
 #include <cupola/net/impl/walk.hpp>
@@ -138,13 +140,51 @@ struct InputValueOf<ElementType::uint8> {
 template <Network Net>
 using InputValue = typename impl::InputValueOf<impl::input_type(Net::layers)>::Type;
 
-/// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type.
+namespace impl {
+
+/// Throws OutOfMemory with the bytes of the activations for a batch, as laid out by the memory plan.
+[[noreturn, gnu::cold]] void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
+                                               bool training, std::size_t element_bytes);
+
+/// Throws OutOfMemory for a batch whose plan may have sums of bytes that have no place in 64 bits: the activations alone are then
+/// more than any computer's memory.
+constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
+                                 std::size_t element_bytes) {
+    double elements = 0;
+    for (const LayerInfo& layer : layers)
+        elements += static_cast<double>(layer.input.size()) + static_cast<double>(layer.output.size());
+    // Each value and its gradients: with what the operations save, far below 2^64.
+    constexpr double limit = 1LL << 56;
+    if (3.0 * elements * static_cast<double>(element_bytes) * static_cast<double>(batch) > limit)
+        throw_uncountable(layers, fusion, batch, training, element_bytes);
+}
+
+#ifndef CUPOLA_OPS
+CUPOLA_INLINE void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
+                                     std::size_t element_bytes) {
+    // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the batch.
+    constexpr std::int64_t counted = 64;
+    FixedArray<NodeInfo> nodes(layers.size());
+    nodes.keep_first(fuse(layers, fusion, nodes, training));
+    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+    std::size_t bytes = plan_activations(nodes, counted, training, false, lifetimes, element_bytes);
+    if (element_bytes != sizeof(float)) bytes += plan_ends(layers, counted, training, false, element_bytes).bytes;
+    throw_too_many_bytes(text("the activations of a batch of ", batch, " samples need"),
+                         static_cast<double>(bytes) / static_cast<double>(counted) * static_cast<double>(batch));
+}
+#endif
+
+}  // namespace impl
+
+/// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type. Throws
+/// OutOfMemory for more than any computer has.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<NodeInfo, Net::layer_count> nodes{};
     std::array<Lifetime, lifetimes_of(Net::layer_count)> lifetimes{};
     const std::size_t count = fuse(Net::layers, Net::fusion, nodes, training);
     using T = typename Net::Precision::Activation;
+    impl::require_countable(Net::layers, Net::fusion, batch, training, sizeof(T));
     return plan_activations(std::span(nodes).first(count), batch, training, false, lifetimes, sizeof(T)) +
            (std::same_as<T, float> ? 0 : plan_ends(Net::layers, batch, training, false, sizeof(T)).bytes);
 }

@@ -65,7 +65,11 @@ CUPOLA_INLINE Schedule piecewise_epochs(std::int64_t images, std::int64_t global
     const std::int64_t steps = images / global_batch;
     std::vector<std::int64_t> edges;
     edges.reserve(boundaries.size());
-    for (const std::int64_t epoch : boundaries) edges.push_back(epoch * steps);
+    for (const std::int64_t epoch : boundaries) {
+        require(epoch <= std::numeric_limits<std::int64_t>::max() / steps, "a schedule cannot change at epoch ", epoch,
+                ", of ", steps, " steps each: that step has no place in 64 bits");
+        edges.push_back(epoch * steps);
+    }
     const Schedule schedule = piecewise(std::move(edges), std::move(values));
     return schedule.described(text(schedule.description(), ": epochs of ", steps, " steps, ", images, " images, ",
                                    global_batch, " per step"));

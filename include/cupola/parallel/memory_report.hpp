@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 
+#include <cupola/core/checked_product.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/net/plan.hpp>
 
@@ -22,6 +23,7 @@ struct MemoryReport {
     std::size_t gradients = 0, average = 0, statistics = 0;
     /// Bytes of one batch per replica on all devices together, where the host's memory is not the device's.
     std::size_t batches = 0;
+    /// Throws OutOfMemory for more than any computer has.
     [[nodiscard]] std::size_t total() const;
 };
 
@@ -33,9 +35,11 @@ struct MemoryReport {
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE std::size_t MemoryReport::total() const {
-    return static_cast<std::size_t>(devices) * (parameters + optimizer_state + moving_average + buffers +
-                                                static_cast<std::size_t>(arenas) * plan.total()) +
-           gradients + average + statistics + batches;
+    const std::size_t plans = checked_bytes("the activations of a device need",
+                                            {arenas, static_cast<std::int64_t>(plan.total())}),
+                      each = parameters + optimizer_state + moving_average + buffers + plans;
+    return checked_bytes("the devices need", {devices, static_cast<std::int64_t>(each)}) + gradients + average +
+           statistics + batches;
 }
 
 CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {

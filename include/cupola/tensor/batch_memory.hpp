@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <cupola/core/checked_product.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The bytes of a batch of `size` samples.
+/// The bytes of a batch of `size` samples. Throws OutOfMemory for more than any computer has.
 [[nodiscard]] std::size_t batch_bytes(const Columns& columns, std::int64_t size);
 
 /// A batch of at most `size` samples in `memory`, which has batch_bytes(columns, size). `columns` must outlive the result.
@@ -21,7 +22,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 CUPOLA_INLINE std::size_t batch_bytes(const Columns& columns, std::int64_t size) {
     std::size_t bytes = 0;
-    for (const ColumnSpec& each : columns) bytes += aligned(static_cast<std::size_t>(size) * each.bytes());
+    for (const ColumnSpec& each : columns)
+        bytes += aligned(checked_bytes(text("the column ", each.name, " of a batch of ", size, " samples needs"),
+                                       {size, each.shape.size(), static_cast<std::int64_t>(size_of(each.type))}));
     return bytes;
 }
 

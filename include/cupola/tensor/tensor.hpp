@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cupola/core/checked_product.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
@@ -74,7 +75,9 @@ public:
 
     /// Throws OutOfMemory.
     explicit Tensor(std::int64_t batch)
-        : arena_(static_cast<std::size_t>(checked(batch) * SampleExtents::size()) * sizeof(T), "a tensor"),
+        : arena_(checked_bytes(text("a tensor of ", batch, " samples needs"),
+                               {checked(batch), SampleExtents::size(), static_cast<std::int64_t>(sizeof(T))}),
+                 "a tensor"),
           batch_(batch) {}
 
     [[nodiscard]] std::int64_t batch() const { return batch_; }

@@ -207,15 +207,15 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
         layer.offsets[p] = walk.parameter_elements;
         walk.parameter_elements += arena_extent(layer.parameters.list[p].shape.size());
     }
-    if (walk.parameter_elements > max_elements) {
+    for (std::size_t b = 0; b < layer.buffers.count; ++b) {
+        layer.buffer_offsets[b] = walk.buffer_elements;
+        walk.buffer_elements += arena_extent(layer.buffers.list[b].shape.size());
+    }
+    if (walk.parameter_elements > max_elements || walk.buffer_elements > max_elements) {
         describe(walk.diagnostic, walk.count + 1, layer);
         walk.diagnostic
             << " has parameters that together with those of the layers before it are more than 2^40 elements";
         return;
-    }
-    for (std::size_t b = 0; b < layer.buffers.count; ++b) {
-        layer.buffer_offsets[b] = walk.buffer_elements;
-        walk.buffer_elements += arena_extent(layer.buffers.list[b].shape.size());
     }
     if (layer.traits.reads != ElementType::float32 && !read_input_as_it_is(walk, layer)) return;
     walk.value = ++walk.count;

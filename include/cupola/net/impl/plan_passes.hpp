@@ -24,6 +24,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
                                                          std::int64_t batch, std::size_t element_bytes) {
+    require_countable(layers, fusion, batch, true, element_bytes);
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes, true));
     FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size()));
@@ -175,6 +176,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
       discarded_at_(layers.size()),
       all_reduces_(layers.size()),
       outputs_(layers.size()) {
+    impl::require_countable(layers, fusion, options.batch, options.training, sizeof(T));
     infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
     nodes_.keep_first(infos_.size());
     lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size()));

@@ -78,6 +78,9 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
             o.evaluation_batch_size);
     require(o.gradient_accumulation_steps >= 1 && o.gradient_accumulation_steps <= limit,
             "gradient_accumulation_steps must be 1 to ", limit, ", not ", o.gradient_accumulation_steps);
+    require(o.replicas <= limit / o.gradient_accumulation_steps, "a step can have at most ", limit,
+            " batches, not those of ", o.replicas, " replicas times ", o.gradient_accumulation_steps,
+            " gradient_accumulation_steps");
     require(o.check_every >= 0, "check_every must be 0 (never) or more steps, not ", o.check_every);
     const char* const problem = o.loss_scale.problem();
     require(problem == nullptr, "a loss scale ", problem == nullptr ? "" : problem, "; it is ",

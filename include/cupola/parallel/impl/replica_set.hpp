@@ -342,18 +342,21 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     const std::size_t copied = arena * copies;
     memory.parameters = all_elements() * sizeof(float) * copies;
     memory.frozen = memory.parameters - copied;
-    memory.optimizer_state = copied * static_cast<std::size_t>(setup_.state_arenas);
+    memory.optimizer_state =
+        checked_bytes("the optimiser's state needs", {static_cast<std::int64_t>(copied), setup_.state_arenas});
     memory.moving_average = setup_.moving_average ? copied : 0;
     memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
     if (setup_.synchronized) memory.arenas = max_replicas_per_device();
-    memory.statistics = memory.buffers * static_cast<std::size_t>(replicas_here()) *
-                        static_cast<std::size_t>(setup_.gradient_accumulation_steps);
+    memory.statistics =
+        checked_bytes("the replicas' running statistics need",
+                      {static_cast<std::int64_t>(memory.buffers), replicas_here(), setup_.gradient_accumulation_steps});
     memory.gradients = gradients_.row_bytes();
     memory.average = gradients_.average_bytes();
     if (!D::host_memory) {
         std::size_t sample = 0;
         for (const RequiredColumn& each : setup_.required) sample += each.column.bytes();
-        memory.batches = static_cast<std::size_t>(setup_.batch_size * replicas_here()) * sample;
+        memory.batches = checked_bytes("the replicas' batches need",
+                                       {setup_.batch_size, replicas_here(), static_cast<std::int64_t>(sample)});
     }
     memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
     memory.plan.activations = planned_activation_bytes(network_.layers, network_.fusion, setup_.batch_size, sizeof(T));
