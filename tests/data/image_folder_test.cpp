@@ -320,6 +320,76 @@ TEST_CASE("exceeding a limit is an error with that limit in its message") {
           "the number of decoding threads must be 1 to 1024, not 0");
 }
 
+TEST_CASE("images of a folder and of an archive are upright as their EXIF says") {
+    const TemporaryFolder folder;
+    auto files = small_image_folder();
+    Bytes turned;
+    int y = 0;
+    turned =
+        jpeg_of_rows(6, 8, [&](Bytes& row) { std::fill(row.begin(), row.end(), static_cast<std::uint8_t>(40 * y++)); });
+    files["train/cat/0.jpg"] = with_exif(turned, exif(8));  // the first image, whose size all others must have
+    files["train/dog/9.jpg"] = with_exif(turned, exif(6));
+    write_all(folder, "set", files);
+    write_archive(folder.path("set.tar.gz"), files, Packing::tar_gz);
+    const ImageData data = read_image_folder(folder.path("set"));
+    CHECK(data.train.sample_shape() == Shape{8, 6, 3});
+    for (std::size_t x = 0; x < 6; ++x) {
+        CHECK(std::abs(data.train.sample(0)[3 * x] - 40 * static_cast<int>(x)) < 3);
+        CHECK(std::abs(data.train.sample(6)[3 * x] - 40 * static_cast<int>(5 - x)) < 3);
+    }
+    const ImageData packed = read_image_folder(folder.path("set.tar.gz"), 2);
+    CHECK(equal(packed.train, data.train));
+    CHECK(equal(packed.test, data.test));
+}
+
+TEST_CASE("images with a fault that leaves their pixels whole are read, and said once") {
+    const TemporaryFolder folder;
+    auto files = small_image_folder();
+    write_all(folder, "set", files);
+    const ImageData whole = read_image_folder(folder.path("set"));
+    for (const char* const name : {"train/cat/2.jpg", "train/dog/1.JPEG", "test/dog/0.jpg"})
+        files[name] = with_bytes_before_end(files[name]);
+    write_all(folder, "set", files);
+    for (const int workers : {1, 4}) {
+        CHECK(standard_error_of([&] {
+                  const ImageData data = read_image_folder(folder.path("set"), workers);
+                  CHECK(equal(data.train, whole.train));
+                  CHECK(equal(data.test, whole.test));
+              }) == "warning: " + folder.path("set") +
+                        ": train/cat/2.jpg has bytes before the end marker; it is read all the same, and so are 2 more "
+                        "with such a fault\n");
+    }
+}
+
+TEST_CASE("a folder of images of 16 bits per sample is read as floats") {
+    const TemporaryFolder folder;
+    std::map<std::string, Bytes> files;
+    int shade = 1000;
+    for (const char* const name : {"train/a/0.png", "train/b/0.png", "test/a/0.png", "test/b/0.png"})
+        files[name] = png_of(1, 2, 16, 0, in_16_bits({shade += 1000, 65535}));
+    write_all(folder, "set", files);
+    write_archive(folder.path("set.zip"), files, Packing::zip);
+    CHECK(refusal(folder.path("set"))
+              .starts_with(folder.path("set") + ": train/a/0.png has 16 bits per sample, which bytes cannot hold"));
+    for (const char* const name : {"set", "set.zip"}) {
+        const BasicImageData<float> data = read_image_folder<float>(folder.path(name), 1, {.channels = 1});
+        CHECK(data.train.sample_shape() == Shape{1, 2, 1});
+        CHECK(data.train.sample(1)[0] == 3000);
+        CHECK(data.test.sample(1)[0] == 5000);
+        CHECK(data.test.sample(1)[1] == 65535);
+    }
+    files["test/b/1.png"] = png_of(1, 2, 8, 0, {1, 2});
+    write_all(folder, "mixed", files);
+    CHECK(message_of<DataError>([&] { (void)read_image_folder<float>(folder.path("mixed")); }) ==
+          folder.path("mixed") + ": test/b/1.png has 8 bits per sample, and " + folder.path("mixed") +
+              ": train/a/0.png has 16: all images of a data set must have the same range of values");
+    write_all(folder, "bytes", small_image_folder());
+    const ImageData bytes = read_image_folder(folder.path("bytes"));
+    const BasicImageData<float> floats = read_image_folder<float>(folder.path("bytes"));
+    CHECK(std::ranges::equal(bytes.train.sample(3), floats.train.sample(3),
+                             [](std::uint8_t a, float b) { return static_cast<float>(a) == b; }));
+}
+
 TEST_CASE("a path that does not exist or may not be read is rejected, a file and a folder alike") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const std::span<const std::uint8_t> bytes(data + 1, size - 1);
         fuzz::answers(of_the_libraries, [&] {
             const cupola::impl::ImageFormat& format = cupola::impl::format_of("f", bytes);
-            const cupola::impl::ImageSize own = format.size("f", bytes);
+            const cupola::impl::ImageSize own = format.info("f", bytes).size;
             cupola::require<cupola::DataError>(own.height * own.width <= limits.pixels_per_image, "f is too large");
             std::vector<std::uint8_t> pixels(static_cast<std::size_t>(own.height * own.width * 3));
             format.decode("f", bytes, own, 3, pixels.data());

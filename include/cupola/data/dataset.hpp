@@ -3,7 +3,7 @@
 // The concept of a data set, and `ImageSet`: the images of one split in memory, as bytes.
 //
 // Images lie one after another, each height x width x channels with the channels last. They stay bytes until they are
-// part of a batch, so 50,000 images of 32 x 32 take 154 MB and not 614.
+// part of a batch, so 50,000 images of 32 x 32 take 154 MB and not 614. Images of 16 bits per sample are floats.
 #pragma once
 
 #include <concepts>
@@ -111,13 +111,14 @@ void copy_targets(const Data& data, std::int64_t i, const BatchSpan& batch, std:
     }
 }
 
-/// The labelled images of one split.
-class ImageSet {
+/// The labelled images of one split. `Value` is `std::uint8_t`, or `float` for images of 16 bits per sample.
+template <class Value>
+class BasicImageSet {
 public:
     /// Throws DataError unless pixels, labels and classes fit together. `name` is the name of this set in errors.
     /// `shape` is height x width x channels: 1 channel is grey, 3 are red, green and blue.
-    ImageSet(std::string name, const Shape& shape, std::vector<std::uint8_t> pixels, std::vector<std::int32_t> labels,
-             std::vector<std::string> classes)
+    BasicImageSet(std::string name, const Shape& shape, std::vector<Value> pixels, std::vector<std::int32_t> labels,
+                  std::vector<std::string> classes)
         : name_(std::move(name)),
           shape_(shape),
           pixels_(std::move(pixels)),
@@ -133,10 +134,10 @@ public:
                            max_extent);
 
         require<DataError>(!labels_.empty(), name_, " has no images");
-        const std::int64_t bytes = saturating_product(static_cast<std::int64_t>(labels_.size()), shape_.size());
-        require<DataError>(pixels_.size() == static_cast<std::size_t>(bytes), name_, " has ", labels_.size(),
-                           " labels and ", pixels_.size(), " bytes of pixels; images of ", to_string(shape_), " need ",
-                           bytes);
+        const std::int64_t values = saturating_product(static_cast<std::int64_t>(labels_.size()), shape_.size());
+        require<DataError>(pixels_.size() == static_cast<std::size_t>(values), name_, " has ", labels_.size(),
+                           " labels and ", pixels_.size(), sizeof(Value) == 1 ? " bytes" : " values",
+                           " of pixels; images of ", to_string(shape_), " need ", values);
         for (std::size_t i = 0; i < labels_.size(); ++i) {
             require<DataError>(labels_[i] >= 0 && labels_[i] < class_count(), name_, " has label ", labels_[i],
                                " at image ", i, "; with ", classes_.size(), " classes labels are 0 to ",
@@ -147,7 +148,7 @@ public:
     [[nodiscard]] const std::string& name() const { return name_; }
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
-    [[nodiscard]] std::span<const std::uint8_t> sample(std::int64_t i) const {
+    [[nodiscard]] std::span<const Value> sample(std::int64_t i) const {
         return {pixels_.data() + i * shape_.size(), static_cast<std::size_t>(shape_.size())};
     }
     [[nodiscard]] std::int32_t label(std::int64_t i) const { return labels_[static_cast<std::size_t>(i)]; }
@@ -157,18 +158,24 @@ public:
 private:
     std::string name_;
     Shape shape_;
-    std::vector<std::uint8_t> pixels_;
+    std::vector<Value> pixels_;
     std::vector<std::int32_t> labels_;
     std::vector<std::string> classes_;
 };
 
-static_assert(Dataset<ImageSet>);
+/// Images of bytes.
+using ImageSet = BasicImageSet<std::uint8_t>;
+
+static_assert(Dataset<ImageSet> && Dataset<BasicImageSet<float>>);
 
 /// The two splits of an image data set; `format` is what they were read from: "CIFAR-10 binary files".
-struct ImageData {
-    ImageSet train;
-    ImageSet test;
+template <class Value>
+struct BasicImageData {
+    BasicImageSet<Value> train;
+    BasicImageSet<Value> test;
     std::string format;
 };
+
+using ImageData = BasicImageData<std::uint8_t>;
 
 }  // namespace cupola::inline CUPOLA_ABI

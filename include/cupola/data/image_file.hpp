@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One photograph for a network that was trained: the pixels of a JPEG or PNG file, and the part of them that has the extents
-// of the images the network knows. `fitted(read_image("cat.jpg"), 32, 32)`
+// One photograph for a network that was trained: the pixels of a JPEG or PNG file, upright as its EXIF says, and the part of them
+// that has the extents of the images the network knows. `fitted(read_image("cat.jpg"), 32, 32)`
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -17,16 +18,26 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Bytes, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
-struct Image {
+/// Values, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
+template <class Value>
+struct BasicImage {
     std::int64_t height = 0, width = 0, channels = 3;
-    std::vector<std::uint8_t> pixels{};
+    std::vector<Value> pixels{};
+    /// Of one value in the file: 16 where the values are 0 to 65535, otherwise 8.
+    int bits = 8;
     [[nodiscard]] Shape shape() const { return {height, width, channels}; }
 };
 
-/// Reads an image, and converts it to 1 or 3 channels. Throws DataError where the file is not there or cannot be read as an
-/// image.
-[[nodiscard]] inline Image read_image(const std::string& path, int channels = 3) {
+/// An image of bytes.
+using Image = BasicImage<std::uint8_t>;
+
+/// Reads an image, and converts it to 1 or 3 channels. `read_image<float>` reads images of 16 bits per sample too, whose values
+/// are 0 to 65535; nothing is scaled. Throws DataError where the file is not there, cannot be read as an image, or has 16 bits and
+/// bytes were asked for.
+template <class Value = std::uint8_t>
+[[nodiscard]] BasicImage<Value> read_image(const std::string& path, int channels = 3) {
+    static_assert(std::is_same_v<Value, std::uint8_t> || std::is_same_v<Value, float>,
+                  "an image has bytes (std::uint8_t) or floats");
     require(channels == 1 || channels == 3, "an image must have 1 channel (grey) or 3 (red, green, blue), not ",
             channels);
     constexpr std::size_t max_bytes = std::size_t{1} << 28;
@@ -34,21 +45,23 @@ struct Image {
     require<DataError>(file.size() <= max_bytes, path, " is larger than ", max_bytes, " bytes");
     std::vector<std::uint8_t> bytes(file.size());
     file.read(bytes.data(), bytes.size());
-    const impl::ImageFormat& format = impl::format_of(path, bytes);
-    const impl::ImageSize size = format.size(path, bytes);
+    const impl::ImageSize size = impl::format_of(path, bytes).info(path, bytes).size;
     constexpr std::int64_t max_pixels = std::int64_t{1} << 28;
     require<DataError>(size.height * size.width <= max_pixels, path, " has ", size.height, " x ", size.width,
                        " pixels; at most ", max_pixels, " are read");
-    Image image{size.height, size.width, channels, {}};
+    BasicImage<Value> image{size.height, size.width, channels, {}};
     image.pixels.resize(static_cast<std::size_t>(image.shape().size()));
-    format.decode(path, bytes, size, channels, image.pixels.data());
+    const impl::ImageInfo info = impl::decode_image(path, bytes, size, channels, image.pixels.data());
+    if (info.wide) image.bits = 16;
+    impl::warn_of_flaws(info.flaw == nullptr ? 0 : 1, path, info.flaw);
     return image;
 }
 
 /// The largest part in the middle with the proportions of `height` to `width`, made so large: each pixel is the mean of
 /// those that it covers, or the one it lies in where the image is smaller. Throws InvalidArgument for an image without
 /// pixels, or with another number of them than its extents say.
-[[nodiscard]] inline Image fitted(const Image& image, std::int64_t height, std::int64_t width) {
+template <class Value>
+[[nodiscard]] BasicImage<Value> fitted(const BasicImage<Value>& image, std::int64_t height, std::int64_t width) {
     constexpr std::int64_t most = 65'535;
     require(height >= 1 && width >= 1, "the height and width of an image must be at least 1, not ", height, " x ",
             width);
@@ -56,11 +69,13 @@ struct Image {
             height, " x ", width);
     require(image.shape().has_elements() && image.shape().is_at_most(std::int64_t{1} << 40) &&
                 static_cast<std::int64_t>(image.pixels.size()) == image.shape().size(),
-            "an image of ", to_string(image.shape()), " has ", image.pixels.size(), " bytes of pixels");
+            "an image of ", to_string(image.shape()), " has ", image.pixels.size(),
+            std::is_same_v<Value, float> ? " values of pixels" : " bytes of pixels");
     const std::int64_t part_height = std::max<std::int64_t>(1, std::min(image.height, image.width * height / width));
     const std::int64_t part_width = std::max<std::int64_t>(1, std::min(image.width, image.height * width / height));
     const std::int64_t top = (image.height - part_height) / 2, left = (image.width - part_width) / 2;
-    Image result{height, width, image.channels, {}};
+    using Sum = std::conditional_t<std::is_same_v<Value, float>, double, std::int64_t>;
+    BasicImage<Value> result{height, width, image.channels, {}, image.bits};
     result.pixels.reserve(static_cast<std::size_t>(result.shape().size()));
     for (std::int64_t y = 0; y < height; ++y) {
         const std::int64_t y0 = top + y * part_height / height,
@@ -70,12 +85,12 @@ struct Image {
                                x1 = std::max(x0 + 1, left + (x + 1) * part_width / width);
             const std::int64_t count = (y1 - y0) * (x1 - x0);
             for (std::int64_t c = 0; c < image.channels; ++c) {
-                std::int64_t sum = count / 2;  // rounds
+                Sum sum = std::is_same_v<Value, float> ? 0 : static_cast<Sum>(count / 2);  // rounds
                 for (std::int64_t v = y0; v < y1; ++v) {
                     for (std::int64_t u = x0; u < x1; ++u)
                         sum += image.pixels[static_cast<std::size_t>((v * image.width + u) * image.channels + c)];
                 }
-                result.pixels.push_back(static_cast<std::uint8_t>(sum / count));
+                result.pixels.push_back(static_cast<Value>(sum / static_cast<Sum>(count)));
             }
         }
     }

@@ -4,9 +4,9 @@
 // or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp.
 //
 // Classes are numbered in the order of their names and images lie in the order of their names, so a folder and an
-// archive of it are the same data set. All images have one size. Every image is decoded once, by a fixed number of
-// threads, and the result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng (CMake:
-// cupola::data).
+// archive of it are the same data set. All images have one size, upright as their EXIF says. Every image is decoded once,
+// by a fixed number of threads, and the result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng
+// (CMake: cupola::data).
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,27 +69,46 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     }
 }
 
-[[nodiscard]] inline ImageSet decode_split(const ImageList& list, std::size_t s, const ImageSize& size, int workers,
-                                           const ImageFolderOptions& options) {
+/// The images whose files have flaws: the number of them, and the first.
+struct Flaws {
+    std::size_t count = 0;
+    std::string first{};
+    const char* flaw = nullptr;
+};
+
+/// `like` is what the first file of all says.
+template <class Value>
+[[nodiscard]] BasicImageSet<Value> decode_split(const ImageList& list, std::size_t s, const ImageInfo& like,
+                                                int workers, const ImageFolderOptions& options, Flaws& flaws) {
     const ImageList::Split& split = list.splits[s];
-    const std::size_t image_bytes = static_cast<std::size_t>(size.height * size.width * options.channels);
-    require<DataError>(split.files.size() <= options.total_bytes / image_bytes, list.path, " decodes to more than ",
-                       options.total_bytes, " bytes: ", split.files.size(), " images of ", size.height, " x ",
-                       size.width);
-    std::vector<std::uint8_t> pixels(split.files.size() * image_bytes);
+    const ImageSize& size = like.size;
+    const std::size_t image_values = static_cast<std::size_t>(size.height * size.width * options.channels);
+    require<DataError>(split.files.size() <= options.total_bytes / sizeof(Value) / image_values, list.path,
+                       " decodes to more than ", options.total_bytes, " bytes: ", split.files.size(), " images of ",
+                       size.height, " x ", size.width);
+    std::vector<Value> pixels(split.files.size() * image_values);
     std::vector<std::int32_t> labels(split.files.size());
+    std::vector<const char*> flaw_of(split.files.size());
     decode_in_parallel(split.files.size(), workers, [&](std::size_t i, std::vector<std::uint8_t>& buffer) {
         const ImageFile& file = split.files[i];
         const std::string name = list.name_of(s, file);
         const std::span<const std::uint8_t> bytes = bytes_of(list, s, file, options, buffer);
-        const ImageSize own =
-            format_of(name, bytes).decode(name, bytes, size, options.channels, pixels.data() + i * image_bytes);
-        require<DataError>(own == size, name, " is ", own.height, " x ", own.width, " pixels, and ",
+        const ImageInfo own = decode_image(name, bytes, size, options.channels, pixels.data() + i * image_values);
+        require<DataError>(own.size == size, name, " is ", own.size.height, " x ", own.size.width, " pixels, and ",
                            list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ", size.width,
                            ": all images of a data set must have the same size");
+        require<DataError>(own.wide == like.wide, name, " has ", own.wide ? 16 : 8, " bits per sample, and ",
+                           list.name_of(0, list.splits[0].files[0]), " has ", like.wide ? 16 : 8,
+                           ": all images of a data set must have the same range of values");
+        flaw_of[i] = own.flaw;
         const auto at = std::lower_bound(split.classes.begin(), split.classes.end(), file.class_name);
         labels[i] = static_cast<std::int32_t>(at - split.classes.begin());
     });
+    for (std::size_t i = 0; i < flaw_of.size(); ++i) {
+        if (flaw_of[i] == nullptr || flaws.count++ > 0) continue;
+        flaws.first = list.name_of(s, split.files[i]);
+        flaws.flaw = flaw_of[i];
+    }
     return {text(list.path, " (", split_names[s], ')'),
             {size.height, size.width, options.channels},
             std::move(pixels),
@@ -98,9 +118,17 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
 
 }  // namespace impl
 
-/// The training and test images at `path`, a folder or an archive, decoded by `workers` threads. Throws DataError.
-[[nodiscard]] inline ImageData read_image_folder(const std::string& path, int workers = 1,
-                                                 const ImageFolderOptions& options = {}) {
+/// The training and test images at `path`, a folder or an archive, decoded by `workers` threads. `read_image_folder<float>` reads
+/// images of 16 bits per sample too, whose values are 0 to 65535; nothing is scaled. Throws DataError, also where an image has 16
+/// bits and bytes were asked for, or where some have 16 bits and others fewer.
+///
+/// A JPEG whose file has bytes before its end marker, another version of JFIF or an unknown transform of Adobe is read as by
+/// other programs; one line on standard error says how many there are, and names the first.
+template <class Value = std::uint8_t>
+[[nodiscard]] BasicImageData<Value> read_image_folder(const std::string& path, int workers = 1,
+                                                      const ImageFolderOptions& options = {}) {
+    static_assert(std::is_same_v<Value, std::uint8_t> || std::is_same_v<Value, float>,
+                  "images have bytes (std::uint8_t) or floats");
     require(options.channels == 1 || options.channels == 3,
             "images must have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
     require(workers >= 1 && workers <= 1024, "the number of decoding threads must be 1 to 1024, not ", workers);
@@ -114,11 +142,15 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     std::vector<std::uint8_t> buffer;
     const std::string name = list.name_of(0, first);
     const std::span<const std::uint8_t> bytes = impl::bytes_of(list, 0, first, options, buffer);
-    const impl::ImageSize size = impl::format_of(name, bytes).size(name, bytes);
+    const impl::ImageInfo like = impl::format_of(name, bytes).info(name, bytes);
+    const impl::ImageSize& size = like.size;
     require<DataError>(size.height * size.width <= options.pixels_per_image, name, " has ", size.height, " x ",
                        size.width, " pixels; at most ", options.pixels_per_image, " are accepted");
-    return {impl::decode_split(list, 0, size, workers, options), impl::decode_split(list, 1, size, workers, options),
-            folder ? "ImageFolder" : "ImageFolder archive"};
+    impl::Flaws flaws;
+    auto train = impl::decode_split<Value>(list, 0, like, workers, options, flaws);
+    auto test = impl::decode_split<Value>(list, 1, like, workers, options, flaws);
+    impl::warn_of_flaws(flaws.count, flaws.first, flaws.flaw);
+    return {std::move(train), std::move(test), folder ? "ImageFolder" : "ImageFolder archive"};
 }
 
 }  // namespace cupola::inline CUPOLA_ABI
