@@ -181,7 +181,7 @@ TEST_CASE("the numbers of a file many times larger than the buffer are those of 
     CHECK(inputs_of(table) == expected);
     CHECK(targets_of<float>(table) == expected);
     CHECK(folder.refusal(contents + "1,2\n", {.inputs = {"a"}, .targets = {"y"}}) ==
-          "a.csv, line 40002 has 2 fields; the header has 3");
+          "a.csv, line 40002 has 2 fields; the first line has 3");
 }
 
 TEST_CASE("numbers beside zero become the nearest float") {
@@ -198,8 +198,8 @@ TEST_CASE("a file with another syntax is rejected with its line") {
     CHECK(folder.refusal("\n\n") == "a.csv is empty: its first line must name the columns");
     CHECK(folder.refusal("a,y") == "a.csv has a header and no rows");
     CHECK(folder.refusal("a,y\n\n") == "a.csv has a header and no rows");
-    CHECK(folder.refusal("a,y\n1,2\n3\n") == "a.csv, line 3 has 1 field; the header has 2");
-    CHECK(folder.refusal("a,y\n1,2\n3,4,\n") == "a.csv, line 3 has 3 fields; the header has 2");
+    CHECK(folder.refusal("a,y\n1,2\n3\n") == "a.csv, line 3 has 1 field; the first line has 2");
+    CHECK(folder.refusal("a,y\n1,2\n3,4,\n") == "a.csv, line 3 has 3 fields; the first line has 2");
     CHECK(folder.refusal("a,y\n1,2\n\n\n3,4\n") == "a.csv, line 3 is empty, and there are records after it");
     CHECK(folder.refusal("t,a,y\n\"1\n\",2,3\n3,\"4,4\n5,6,7\n", {.inputs = {"a"}, .targets = {"y"}}) ==
           "a.csv, line 4: the quotes of field 2 are not closed");
@@ -356,4 +356,91 @@ TEST_CASE("a table for evaluation has the columns and the numbers of classes of 
     CHECK(refusal("a;c;kind\n1;2;fig\n") ==
           "a.csv has no column \"b\", which train.csv has; its columns are \"a\", \"c\", \"kind\"");
     CHECK(refusal("a;b;kind;c\n1;2;fig;3\n") == "a.csv has a column \"c\", which train.csv does not have");
+}
+
+TEST_CASE("a file without a header has the columns 1, 2 and on, and its first line is a row") {
+    const CsvFolder folder;
+    const std::string flowers = "5.1,3.5,setosa\n4.9,3.0,setosa\n6,2.2,other\n";
+    const Table table = read_csv(folder.file(flowers, "train.csv"), {.label = "3", .header = false});
+    CHECK(table.header() == std::vector<std::string>{"1", "2", "3"});
+    CHECK(table.options().inputs == std::vector<std::string>{"1", "2"});
+    CHECK(inputs_of(table) == std::vector<float>{5.1F, 3.5F, 4.9F, 3, 6, 2.2F});
+    CHECK(targets_of<std::int32_t>(table) == std::vector<std::int32_t>{1, 1, 0});
+    CHECK(inputs_of(read_csv(folder.file("7,8\n"), table)) == std::vector<float>{7, 8});
+    CHECK(folder.refusal("1,2\n3\n", {.targets = {"2"}, .header = false}) ==
+          "a.csv, line 2 has 1 field; the first line has 2");
+    CHECK(folder.refusal("a,2\n", {.targets = {"2"}, .header = false}) ==
+          "a.csv, line 1, column \"1\": \"a\" is not a number");
+    CHECK(folder.refusal("", {.targets = {"2"}, .header = false}) == "a.csv is empty");
+}
+
+TEST_CASE("a first line that is a row, and would be lost as names, is rejected unless the options say which it is") {
+    const CsvFolder folder;
+    const auto message = [](const std::string& names) {
+        return "a.csv: the first line seems to be a row and not the names of the columns: " + names +
+               "; .header = false reads it as a row and calls the columns \"1\", \"2\" and on, .header = true takes it as "
+               "names";
+    };
+    // The class in the rows, and numbers that are no names.
+    CHECK(folder.refusal("5,setosa\n6,setosa\n7,other\n", {.label = "setosa"}) == message("\"5\", \"setosa\""));
+    CHECK(folder.refusal("5.1,3.5,setosa\n4.9,3.0,other\n6,2.2,iris\n", {.label = "setosa"}) ==
+          message("\"5.1\", \"3.5\", \"setosa\""));
+    CHECK(folder.refusal("-1e3,y\n1,2\n") == message("\"-1e3\", \"y\""));
+    CHECK(folder.refusal("4,7,2\n1,2,3\n", {.targets = {"2"}}) == message("\"4\", \"7\", \"2\""));
+    // Names that are whole and ascend: pixels, years.
+    CHECK(read_csv(folder.file("y,0,1,2\n1,2,3,4\n"), {.targets = {"y"}}).size() == 1);
+    CHECK(read_csv(folder.file("2019,2020,2021\n1,2,3\n"), {.targets = {"2021"}}).size() == 1);
+    CHECK(read_csv(folder.file("1.2.3,.,-,1e,y\n1,2,3,4,5\n"), {.targets = {"y"}}).size() == 1);
+    // A column that is not used may have any name.
+    CHECK(read_csv(folder.file("a,y,0.5\n1,2,x\n"), {.inputs = {"a"}, .targets = {"y"}}).size() == 1);
+    // The wavelengths of a spectrum, and a class that is called as its column is.
+    CHECK(read_csv(folder.file("400.5,401.5,spam\n1,2,spam\n1,2,ham\n"), {.label = "spam", .header = true}).size() ==
+          2);
+}
+
+TEST_CASE("ignored columns are no inputs, and a column without a name has to be ignored or left out of the inputs") {
+    const CsvFolder folder;
+    const std::string pandas = ",a,b,y\n0,1,2,x\n1,3,4,z\n";
+    CHECK(
+        folder.refusal(pandas, {.label = "y"}) ==
+        "a.csv: column 1 has no name, as an index that pandas writes, and would be an input; .ignored = {\"\"} leaves such "
+        "columns out");
+    CHECK(
+        folder.refusal("a,y,\n1,2,\n") ==
+        "a.csv: column 3 has no name, as an index that pandas writes, and would be an input; .ignored = {\"\"} leaves such "
+        "columns out");
+    const Table table = read_csv(folder.file(pandas, "train.csv"), {.label = "y", .ignored = {""}});
+    CHECK(inputs_of(table) == std::vector<float>{1, 2, 3, 4});
+    CHECK(inputs_of(read_csv(folder.file(pandas), {.inputs = {"b"}, .label = "y"})) == std::vector<float>{2, 4});
+    CHECK(inputs_of(read_csv(folder.file(",a,,y\nu,1,v,2\n"), {.targets = {"y"}, .ignored = {""}})) ==
+          std::vector<float>{1});
+    CHECK(inputs_of(read_csv(folder.file("a,note,y\n1,any,2\n"), {.targets = {"y"}, .ignored = {"note"}})) ==
+          std::vector<float>{1});
+    // A file for evaluation may have the ignored columns or not.
+    CHECK(inputs_of(read_csv(folder.file("a,b,y\n5,6,z\n"), table)) == std::vector<float>{5, 6});
+    CHECK(folder.refusal("a,y\n1,2\n", {.targets = {"y"}, .ignored = {"id"}}) ==
+          "a.csv has no column \"id\"; its columns are \"a\", \"y\"");
+    CHECK(folder.refusal(",a,,y\n1,2,3,4\n", {.inputs = {""}, .targets = {"y"}}) ==
+          "a.csv has several columns without a name, and one of them is used");
+    CHECK(folder.without_folder(message_of<InvalidArgument>([&] {
+        (void)read_csv(folder.file("a,y\n1,2\n"), {.targets = {"y"}, .ignored = {"y"}});
+    })) == "the column \"y\" of a.csv is used and ignored");
+}
+
+TEST_CASE("a file without the targets is read by the columns of the training") {
+    const CsvFolder folder;
+    const Table training =
+        read_csv(folder.file("id,a,y,b\n1,2,yes,3\n4,5,no,6\n", "train.csv"), {.label = "y", .ignored = {"id"}});
+    CHECK(training.has_targets());
+    const Table test = read_csv(folder.file("b,id,a\n7,8,9\n", "test.csv"), training);
+    CHECK(inputs_of(test) == std::vector<float>{9, 7});
+    CHECK_FALSE(test.has_targets());
+    CHECK(test.target_columns().size() == 0);
+    CHECK(test.classes() == std::vector<std::string>{"no", "yes"});
+    // What was read without targets has the options of the training, and may be followed by a file that has them.
+    CHECK(targets_of<std::int32_t>(read_csv(folder.file("a,b,y\n1,2,yes\n"), test)) == std::vector<std::int32_t>{1});
+    const Table two = read_csv(folder.file("a,y,z\n1,2,3\n", "two.csv"), {.targets = {"y", "z"}});
+    CHECK(inputs_of(read_csv(folder.file("a\n5\n"), two)) == std::vector<float>{5});
+    CHECK(folder.without_folder(message_of<DataError>([&] { (void)read_csv(folder.file("a,z\n5,6\n"), two); })) ==
+          "a.csv has no column \"y\", which two.csv has; its columns are \"a\", \"z\"");
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of numbers and classes from CSV files whose first line names the columns.
+// Tables of numbers and classes from CSV files, whose first line names the columns or is the first row.
 //
 //   const Table flowers = read_csv("iris.csv", {.label = "species"});          every other column is an input
 //   const Table houses = read_csv("houses.csv", {.inputs = {"area", "rooms"}, .targets = {"price"}});
-//   const Table test = read_csv("test.csv", houses);                           the same columns and classes
+//   const Table test = read_csv("test.csv", houses);                           the same columns and classes, or no targets
+//   const Table seeds = read_csv("seeds.csv", {.label = "8", .header = false});    columns "1", "2" and on
 //
 // The inputs of a row are the column "input" of a batch: floats of extents {their number}. The column "target" is the
 // class, int32 of extents {1}, or the numbers of `targets`, floats of extents {their number}. Classes are numbered from 0
@@ -20,6 +21,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,7 +46,8 @@ struct CsvTarget {
 
 /// Which columns of the file are used, and for what: one of `label`, `targets` and `named_targets`.
 struct CsvOptions {
-    /// The columns of numbers that are the input, in this order. If empty: all that are no targets, in the file's order.
+    /// The columns of numbers that are the input, in this order. If empty: all that are neither targets nor ignored, in the
+    /// file's order.
     std::vector<std::string> inputs{};
     /// The column that contains the class.
     std::string label{};
@@ -54,6 +57,11 @@ struct CsvOptions {
     std::vector<CsvTarget> named_targets{};
     /// The character between fields; not a quote or a line end.
     char separator = ',';
+    /// Whether the first line names the columns. With false it is a row, and the columns are "1", "2" and on. If not set, it names
+    /// them, and a line that seems to be a row is an error.
+    std::optional<bool> header{};
+    /// Columns that are not inputs where `inputs` is empty: an index, a text. "" is every column without a name.
+    std::vector<std::string> ignored{};
 };
 
 /// The rows of a CSV file: a data set.
@@ -66,15 +74,17 @@ public:
         const std::size_t width = options_.inputs.size();
         return std::span(inputs_).subspan(static_cast<std::size_t>(i) * width, width);
     }
-    /// The targets in the order of the options.
+    /// The targets in the order of the options; none where the file has none.
     [[nodiscard]] Columns target_columns() const;
+    /// False for a file that lacks the targets of the training that it was read for.
+    [[nodiscard]] bool has_targets() const { return has_targets_; }
     [[nodiscard]] const void* target(std::int64_t i, std::size_t c) const {
         const auto row = static_cast<std::size_t>(i);
         if (options_.named_targets[c].classes) return targets_[c].labels.data() + row;
         return targets_[c].numbers.data() + row * options_.named_targets[c].columns.size();
     }
 
-    /// The names of all columns of the file.
+    /// The names of all columns of the file, "1", "2" and on without a header.
     [[nodiscard]] const std::vector<std::string>& header() const { return header_.names(); }
     /// The options of the table, with every input by its name and every target in `named_targets`.
     [[nodiscard]] const CsvOptions& options() const { return options_; }
@@ -100,33 +110,42 @@ private:
     Table(const std::string& path, const CsvOptions& options, const Table* training);
     void check_options() const;
     [[nodiscard]] std::size_t place_of(const std::string& column) const;
-    void require_columns_of(const Table& training) const;
-    void choose_columns();
+    [[nodiscard]] bool ignores(const std::string& column) const {
+        return std::ranges::find(options_.ignored, column) != options_.ignored.end();
+    }
+    void require_columns_of(const Table& training);
+    void choose_columns(const Table* training);
+    void require_names() const;
+    [[noreturn]] void throw_row_as_header() const;
     void read_rows(impl::CsvRecords& records, const Table* training);
 
     std::string path_;
     CsvOptions options_;
     impl::CsvHeader header_;
     std::int64_t rows_ = 0;
+    bool has_targets_ = true;
     std::vector<float> inputs_;
     std::vector<Target> targets_;  ///< one per element of options_.named_targets
 };
 
 /// Reads a table. Throws InvalidArgument for options that contradict themselves; DataError with the file, the line and the
-/// column for a file that is in UTF-16, is empty, has no rows or no such column, a column twice, a row with another number of fields than
-/// the header, a field that has no value or no number where one is needed, or classes that cannot be told apart.
+/// column for a file that is in UTF-16, is empty, has no rows or no such column, a column twice, an input without a name (.ignored), a
+/// first line that seems to be a row (.header), a row with another number of fields than the first line, a field that has no value or no
+/// number where one is needed, or classes that cannot be told apart.
 [[nodiscard]] inline Table read_csv(const std::string& path, const CsvOptions& options) {
     return {path, options, nullptr};
 }
 
 /// Reads a table for the evaluation of what was trained on another: inputs, targets and the numbers of the classes are
-/// that one's. Throws DataError also where the columns are others, in any order, or a class is unknown.
+/// that one's. A file without any of the targets' columns has inputs alone (`has_targets()`), for a Predictor. Throws DataError also
+/// where the columns are others, in any order, or a class is unknown.
 [[nodiscard]] inline Table read_csv(const std::string& path, const Table& training) {
     return {path, training.options(), &training};
 }
 
 inline Columns Table::target_columns() const {
     Columns result;
+    if (!has_targets_) return result;
     for (const CsvTarget& target : options_.named_targets) {
         if (target.classes) {
             result.push_back({target.name, ElementType::int32, {1}});
@@ -141,7 +160,9 @@ inline Table::Table(const std::string& path, const CsvOptions& options, const Ta
     : path_(path), options_(options) {
     check_options();
     impl::CsvRecords records(path, options.separator);
-    require<DataError>(records.next(), path, " is empty: its first line must name the columns");
+    const bool names_columns = options.header.value_or(true);
+    require<DataError>(records.next(), path, " is empty",
+                       names_columns ? ": its first line must name the columns" : "");
     std::vector<std::string> names;
     for (std::size_t i = 0; i < records.size(); ++i) names.emplace_back(records[i]);
     for (const std::string& name : names) {
@@ -149,9 +170,11 @@ inline Table::Table(const std::string& path, const CsvOptions& options, const Ta
         require<DataError>(end == std::string::npos || name.substr(end).starts_with("\r\n"), path,
                            " has lines that end with a carriage return alone; they must end with a line feed");
     }
+    for (std::size_t i = 0; i < names.size() && !names_columns; ++i) names[i] = text(i + 1);
     header_ = impl::CsvHeader(path, std::move(names));
     if (training != nullptr) require_columns_of(*training);
-    choose_columns();
+    choose_columns(training);
+    if (!options_.header) require_names();
     read_rows(records, training);
 }
 
@@ -187,24 +210,36 @@ inline std::size_t Table::place_of(const std::string& column) const {
                              impl::quoted_list(header()),
                              other_separator ? "; the option .separator names another character than ','" : ""));
     }
+    require<DataError>(!column.empty() || std::ranges::count(header(), column) == 1, path_,
+                       " has several columns without a name, and one of them is used");
     return place;
 }
 
-inline void Table::require_columns_of(const Table& training) const {
+/// Ignored columns may be there or not, and the targets all or none.
+inline void Table::require_columns_of(const Table& training) {
+    const auto is_here = [this](const std::string& name) { return header_.find(name) != impl::CsvHeader::none; };
+    std::vector<std::string> targets;
+    for (const CsvTarget& target : options_.named_targets)
+        targets.insert(targets.end(), target.columns.begin(), target.columns.end());
+    has_targets_ = std::ranges::any_of(targets, is_here);
     for (const std::string& name : training.header()) {
-        if (header_.find(name) != impl::CsvHeader::none) continue;
+        const bool may_be_missing =
+            ignores(name) || (!has_targets_ && std::ranges::find(targets, name) != targets.end());
+        if (is_here(name) || may_be_missing) continue;
         throw DataError(text(path_, " has no column ", impl::in_quotes(name), ", which ", training.path_,
                              " has; its columns are ", impl::quoted_list(header())));
     }
     for (const std::string& name : header()) {
-        if (training.header_.find(name) != impl::CsvHeader::none) continue;
+        if (training.header_.find(name) != impl::CsvHeader::none || ignores(name)) continue;
+        // What was read without targets may be followed by a file that has them.
+        if (std::ranges::find(targets, name) != targets.end()) continue;
         throw DataError(
             text(path_, " has a column ", impl::in_quotes(name), ", which ", training.path_, " does not have"));
     }
 }
 
 /// Replaces what the options leave out by the names of columns.
-inline void Table::choose_columns() {
+inline void Table::choose_columns(const Table* training) {
     if (!options_.label.empty()) {
         options_.named_targets = {{.columns = {std::exchange(options_.label, {})}, .classes = true}};
     } else if (!options_.targets.empty()) {
@@ -217,14 +252,56 @@ inline void Table::choose_columns() {
             throw InvalidArgument(text("the column ", impl::in_quotes(column), " of ", path_, " is used twice"));
         used[place] = true;
     };
-    for (const CsvTarget& target : options_.named_targets) std::ranges::for_each(target.columns, use);
+    if (has_targets_) {
+        for (const CsvTarget& target : options_.named_targets) std::ranges::for_each(target.columns, use);
+    }
     std::ranges::for_each(options_.inputs, use);
+    for (const std::string& column : options_.ignored) {
+        const std::size_t place = header_.find(column);
+        if (place == impl::CsvHeader::none) {
+            if (training == nullptr) (void)place_of(column);  // throws
+            continue;
+        }
+        if (used[place])
+            throw InvalidArgument(text("the column ", impl::in_quotes(column), " of ", path_, " is used and ignored"));
+    }
     if (!options_.inputs.empty()) return;
     for (std::size_t i = 0; i < used.size(); ++i) {
-        if (!used[i]) options_.inputs.push_back(header()[i]);
+        const std::string& name = header()[i];
+        if (used[i] || ignores(name)) continue;
+        require<DataError>(!name.empty(), path_, ": column ", i + 1,
+                           " has no name, as an index that pandas writes, and would be an input; .ignored = {\"\"} "
+                           "leaves such columns out");
+        options_.inputs.push_back(name);
     }
     require<DataError>(!options_.inputs.empty(), path_,
                        " has no column beside its targets: ", impl::quoted_list(header()));
+}
+
+/// Numbers can be names: the pixels 0 to 783, years. They are whole and ascend then, unlike those of a row.
+inline void Table::require_names() const {
+    std::vector<bool> used(header().size());
+    for (const std::string& column : options_.inputs) used[place_of(column)] = true;
+    for (const CsvTarget& target : options_.named_targets) {
+        for (const std::string& column : target.columns) {
+            if (has_targets_) used[place_of(column)] = true;
+        }
+    }
+    std::optional<std::int64_t> before;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+        const std::string& name = header()[i];
+        if (!used[i] || !impl::looks_like_number(name)) continue;
+        const std::optional<std::int64_t> number = impl::whole_number(name);
+        if (!number || (before && *number <= *before)) throw_row_as_header();
+        before = number;
+    }
+}
+
+inline void Table::throw_row_as_header() const {
+    throw DataError(text(
+        path_, ": the first line seems to be a row and not the names of the columns: ", impl::quoted_list(header()),
+        "; .header = false reads it as a row and calls the columns \"1\", \"2\" and on, .header = true "
+        "takes it as names"));
 }
 
 inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
@@ -238,12 +315,16 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
     const std::vector<std::size_t> inputs = places_of(options_.inputs);
     std::vector<std::vector<std::size_t>> targets;
     std::vector<impl::ClassNumbers> classes;
-    for (std::size_t t = 0; t < options_.named_targets.size(); ++t) {
+    targets_.resize(options_.named_targets.size());
+    for (std::size_t t = 0; t < targets_.size(); ++t) {
+        if (training != nullptr) targets_[t].classes = training->targets_[t].classes;
+        if (!has_targets_) continue;
         targets.push_back(places_of(options_.named_targets[t].columns));
         classes.emplace_back(training == nullptr ? nullptr : &training->targets_[t].classes);
     }
-    targets_.resize(targets.size());
-    for (; records.next(); ++rows_) {
+    const bool first_is_row = !options_.header.value_or(true);
+    for (bool more = first_is_row || records.next(); more; more = records.next()) {
+        ++rows_;
         fields.require_complete();
         for (const std::size_t column : inputs) inputs_.push_back(fields.number(column));
         for (std::size_t t = 0; t < targets.size(); ++t) {
@@ -258,10 +339,15 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
     require<DataError>(rows_ > 0, path_, " has a header and no rows");
     for (std::size_t t = 0; t < targets.size(); ++t) {
         if (!options_.named_targets[t].classes) continue;
-        const std::string where = text(path_, ", column ", impl::in_quotes(options_.named_targets[t].columns[0]), ": ");
+        const std::vector<std::string>& columns = options_.named_targets[t].columns;
+        const std::string where = text(path_, ", column ", impl::in_quotes(columns[0]), ": ");
         targets_[t].classes = classes[t].finish(targets_[t].labels, where);
         require<DataError>(targets_[t].classes.size() >= 2, where, "all rows have the class ",
                            impl::in_quotes(targets_[t].classes[0]), "; classification needs at least 2 classes");
+        // The first row of a file without a header, whose class was taken for the name of the column.
+        const bool is_class =
+            training == nullptr && std::ranges::find(targets_[t].classes, columns[0]) != targets_[t].classes.end();
+        if (is_class && !options_.header) throw_row_as_header();
     }
 }
 

@@ -38,7 +38,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 class CsvHeader {
 public:
     CsvHeader() = default;
-    /// Throws DataError for a name that comes twice.
+    /// Throws DataError for a name that comes twice; any number of columns may have none.
     CsvHeader(const std::string& path, std::vector<std::string> names)
         : names_(std::move(names)), order_(names_.size()) {
         std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -47,7 +47,7 @@ public:
         });
         for (std::size_t i = 1; i < order_.size(); ++i) {
             const std::size_t first = order_[i - 1], second = order_[i];
-            if (names_[first] != names_[second]) continue;
+            if (names_[first] != names_[second] || names_[first].empty()) continue;
             throw DataError(text(path, " has the column ", in_quotes(names_[first]), " twice: columns ", first + 1,
                                  " and ", second + 1));
         }
@@ -75,6 +75,30 @@ private:
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
     return value;
+}
+
+/// Whether a text is written as a number is, whole or not: digits, with a sign, a point and an exponent if need be.
+[[nodiscard]] inline bool looks_like_number(std::string_view text) {
+    const auto skip_sign = [&] {
+        if (!text.empty() && (text[0] == '+' || text[0] == '-')) text.remove_prefix(1);
+    };
+    const auto skip_digits = [&] {
+        const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+        text.remove_prefix(end);
+        return end;
+    };
+    skip_sign();
+    std::size_t digits = skip_digits();
+    if (!text.empty() && text[0] == '.') {
+        text.remove_prefix(1);
+        digits += skip_digits();
+    }
+    if (digits == 0) return false;
+    if (text.empty()) return true;
+    if (text[0] != 'e' && text[0] != 'E') return false;
+    text.remove_prefix(1);
+    skip_sign();
+    return skip_digits() > 0 && text.empty();
 }
 
 /// The numbers of classes: of a training's table where there is one, and otherwise by order of appearance until finish().
@@ -190,7 +214,7 @@ public:
 
     void require_complete() const {
         require<DataError>(records_.size() == header_.size(), path_, ", line ", records_.line(), " has ",
-                           records_.size(), records_.size() == 1 ? " field" : " fields", "; the header has ",
+                           records_.size(), records_.size() == 1 ? " field" : " fields", "; the first line has ",
                            header_.size());
     }
 
