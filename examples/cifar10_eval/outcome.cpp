@@ -27,12 +27,6 @@ std::string local_time() {
     return result;
 }
 
-std::string rounded(double value, int digits) {
-    char result[64];
-    std::snprintf(result, sizeof result, "%.*f", digits, value);
-    return result;
-}
-
 std::string padded(const std::string& cell, std::size_t width) {
     return std::string(width - std::min(width, cell.size()), ' ') + cell;
 }
@@ -49,7 +43,7 @@ Outcome count_correct(const Logits& logits, const ImageSet& images, bool tutoria
         const auto row =
             std::span(logits.values)
                 .subspan(static_cast<std::size_t>(i * logits.classes), static_cast<std::size_t>(logits.classes));
-        require<DataError>(std::ranges::all_of(row, [](float logit) { return impl::is_finite(logit); }),
+        require<DataError>(std::ranges::all_of(row, [](float logit) { return std::isfinite(logit); }),
                            "the logits of image ", i, " of ", images.name(),
                            " are not finite: the training has diverged");
         const auto prediction = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
@@ -92,7 +86,7 @@ std::string confusion_table(const Confusion& confusion, const std::vector<std::s
         }
         if (images == 0) continue;  // the data set has no images of this class
         const double fraction = static_cast<double>(confusion[label][label]) / static_cast<double>(images);
-        table += line + "  " + padded(rounded(fraction, 3), 7) + '\n';
+        table += line + "  " + padded(text(Decimals{fraction, 3}), 7) + '\n';
     }
     return table;
 }
@@ -104,10 +98,8 @@ void write_predictions(const std::string& path, const Outcome& outcome, const Lo
     for (std::int64_t i = 0; i < images.size(); ++i) {
         lines += text(i, ',', images.label(i), ',', outcome.predictions[static_cast<std::size_t>(i)]);
         for (std::int64_t c = 0; c < logits.classes; ++c) {
-            char digits[32];  // nine digits restore the float exactly
-            std::snprintf(digits, sizeof digits, ",%.9g",
-                          static_cast<double>(logits.values[static_cast<std::size_t>(i * logits.classes + c)]));
-            lines += digits;
+            const float logit = logits.values[static_cast<std::size_t>(i * logits.classes + c)];
+            lines += text(',', SignificantDigits{static_cast<double>(logit), 9});  // nine restore the float exactly
         }
         lines += '\n';
     }
@@ -117,7 +109,7 @@ void write_predictions(const std::string& path, const Outcome& outcome, const Lo
 }
 
 std::string lines_of(const Outcome& outcome, const ImageSet& images) {
-    return text(local_time(), ": precision @ 1 = ", rounded(outcome.precision(), 3), "\nstep ", outcome.step, ": ",
+    return text(local_time(), ": precision @ 1 = ", Decimals{outcome.precision(), 3}, "\nstep ", outcome.step, ": ",
                 outcome.correct, " of ", outcome.counted, " images correct, ", to_string(outcome.weights), " of ",
                 outcome.checkpoint, ", data ", images.name(), '\n');
 }
@@ -125,7 +117,7 @@ std::string lines_of(const Outcome& outcome, const ImageSet& images) {
 std::string json_of(const Outcome& outcome, const ImageSet& images, const Confusion& confusion) {
     std::string json =
         text(R"({"time":)", json_string(local_time()), R"(,"step":)", outcome.step, R"(,"precision":)",
-             rounded(outcome.precision(), 6), R"(,"correct":)", outcome.correct, R"(,"images":)", outcome.counted,
+             Decimals{outcome.precision(), 6}, R"(,"correct":)", outcome.correct, R"(,"images":)", outcome.counted,
              R"(,"weights":)", json_string(to_string(outcome.weights)), R"(,"checkpoint":)",
              json_string(outcome.checkpoint), R"(,"data":)", json_string(images.name()));
     if (!confusion.empty()) {

@@ -38,7 +38,7 @@ CLI::Validator rate() {
         double number = -1;
         const char* const end = given.data() + given.size();
         const auto [stop, error] = std::from_chars(given.data(), end, number);
-        if (stop == end && error == std::errc{} && impl::is_finite(number) && number >= 0) return {};
+        if (stop == end && error == std::errc{} && std::isfinite(number) && number >= 0) return {};
         return given + " is not a number of at least 0";
     };
     return {check, ""};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exceptions and how their messages are put together.
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -10,6 +11,8 @@
 
 #include <doctest/doctest.h>
 #include <cupola/core/error.hpp>
+
+#include "comma_locale.hpp"
 
 using namespace cupola;
 
@@ -42,6 +45,20 @@ TEST_CASE("text writes floating-point numbers with six digits") {
     CHECK(text(std::numeric_limits<float>::infinity()) == "inf");
     CHECK(text(-std::numeric_limits<double>::infinity()) == "-inf");
     CHECK(text(std::numeric_limits<double>::lowest()) == "-1.79769e+308");
+}
+
+TEST_CASE("text writes a number with as many digits as are asked for") {
+    CHECK(text("accuracy ", Decimals{0.53949, 3}, ' ', Decimals{2.5, 0}, ' ', Decimals{-0.04, 1}) ==
+          "accuracy 0.539 2 -0.0");
+    CHECK(text(Decimals{1e12, 2}) == "1000000000000.00");
+    CHECK(text(Decimals{std::numeric_limits<double>::lowest(), 60}).size() == 371);
+    CHECK(text(Decimals{-std::numeric_limits<double>::quiet_NaN(), 2}, Decimals{-HUGE_VAL, 2}) == "nan-inf");
+    CHECK(text(SignificantDigits{1.0 / 3, 9}, ' ', SignificantDigits{-1.5e-300, 17}) ==
+          "0.333333333 -1.5000000000000001e-300");
+    CHECK(text(SignificantDigits{65536, 9}, ' ', SignificantDigits{4.0e9, 9}) == "65536 4e+09");
+    const CommaLocale comma;
+    CHECK(text(0.5, ' ', Decimals{1234.5, 2}, ' ', SignificantDigits{0.25, 9}) == "0.5 1234.50 0.25");
+    CHECK(exact_text(1234.5) == "1234.5");
 }
 
 TEST_CASE("text writes bytes in powers of ten") {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: forbidden_calls.sh INCLUDE_DIR. Fails with each line of a header that calls a function, or has an expression, whose
-# result depends on what the caller's program does: its compiler's flags.
+# result depends on what the caller's program does: its compiler's flags, its locale.
 set -euo pipefail
 cd "$1"
 
@@ -30,6 +30,12 @@ forbid 'use not_a_number of core/finite.hpp' \
 forbid 'compares with infinity: use is_finite of core/finite.hpp' \
     '[<>=]= ?-?(INFINITY|HUGE_VALF?|__builtin_(inf|huge_val)f?\(\)|std::numeric_limits<\w+>::infinity\(\))|(?<![<-])[<>] -?(INFINITY|HUGE_VALF?|__builtin_(inf|huge_val)f?\(\)|std::numeric_limits<\w+>::infinity\(\))' \
     cupola/ops/math.hpp
+
+# setlocale of the program changes these: text() and Decimals, std::to_chars and std::from_chars do not depend on it.
+forbid 'depends on the locale: write numbers by text(), Decimals or SignificantDigits' \
+    '"[^"]*%[-+#0]*[0-9*]*(\.[0-9*]+)?L?[aefgAEFG](?![A-Za-z])|std::to_string\(|stringstream|iostream'
+forbid 'depends on the locale: read numbers by std::from_chars' '\b(strto(d|f|ld)|sto(f|d|ld)|atof)\('
+forbid 'the locale is the program'"'"'s' '\bsetlocale\(|std::locale\b'
 
 files=$(find . -name '*.hpp' | wc -l)
 echo "$files headers checked, $errors errors"

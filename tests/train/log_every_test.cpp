@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "comma_locale.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
@@ -200,6 +201,42 @@ TEST_CASE("as JSON a line is one object with everything in it") {
           R"("replicas":[2,4],"parts":{"cross_entropy":{"raw":2.5,"smoothed":0.25},)"
           R"("weight_decay/local3":{"raw":0.5,"smoothed":0.05},"total_loss":{"raw":3,"smoothed":0.3}}})"
           "\n");
+}
+
+TEST_CASE("a locale with a decimal comma changes no line") {
+    const auto lines = [](bool json) {
+        return log_of({.every = 1, .learning_rate = true, .parts = true, .json = json}, 3);
+    };
+    const std::string text = lines(false), json = lines(true);
+    const CommaLocale comma;
+    CHECK(lines(false) == text);
+    CHECK(lines(true) == json);
+}
+
+TEST_CASE("a long name is written whole, and JSON escapes its quotes") {
+    const std::string name = std::string(300, 'n') + "\"\\";
+    const auto line = [&](bool json) {
+        LogOptions options{.parts = true, .json = json};
+        options.file = std::tmpfile();
+        REQUIRE(options.file != nullptr);
+        LogEvery log(options);
+        Run run{.started = monotonic_seconds() - 1};
+        log.on_begin(run);
+        StepReport report = report_of(0);
+        for (ReplicaReport& replica : report.replicas) replica.parts[1].name = name;
+        log.on_step(report, run);
+        log.on_record({.step = 1, .validation_loss = 2, .metrics = {{.name = name, .value = 0.25}}}, run);
+        std::string lines(8192, ' ');
+        std::rewind(options.file);
+        lines.resize(std::fread(lines.data(), 1, lines.size(), options.file));
+        std::fclose(options.file);
+        return lines;
+    };
+    const std::string text = line(false), json = line(true), escaped = std::string(300, 'n') + R"(\"\\)";
+    CHECK(contains(text, ", " + name + " = 0.5000 (smoothed "));
+    CHECK(contains(text, ", " + name + " = 0.250 ("));
+    CHECK(contains(json, ",\"" + escaped + R"(":{"raw":0.5,"smoothed":)"));
+    CHECK(contains(json, R"("metrics":{")" + escaped + R"(":0.25},)"));
 }
 
 TEST_CASE("a non-finite number is null in JSON") {

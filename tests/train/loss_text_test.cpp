@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "comma_locale.hpp"
+
 using namespace cupola;
 
 TEST_CASE("a loss has two decimals from 1 on, and three significant digits below") {
@@ -39,4 +41,11 @@ TEST_CASE("a loss that is not finite is named") {
     CHECK(loss_text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
     CHECK(loss_text(std::numeric_limits<double>::infinity()) == "inf");
     CHECK(loss_text(-std::numeric_limits<double>::infinity()) == "-inf");
+}
+
+TEST_CASE("a locale with a decimal comma changes no loss") {
+    const CommaLocale comma;
+    CHECK(loss_text(0.012345) == "0.0123");
+    CHECK(loss_text(1234.5) == "1234.50");
+    CHECK(loss_text(-1.2345e-7) == "-1.23e-07");
 }

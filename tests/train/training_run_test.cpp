@@ -19,6 +19,7 @@
 #include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 
+#include "comma_locale.hpp"
 #include "io/file_support.hpp"
 #include "throws_with.hpp"
 
@@ -476,6 +477,19 @@ TEST_CASE("a network with several outputs: the result has the loss of each, and 
     CHECK(std::stod(*kept.info.find("metric")) < 0);
     // The parts of the loss and of the log's lines have the names of the outputs.
     CHECK(contains(json, R"("parts":{"kind":{"raw":)"));
+}
+
+TEST_CASE("the lines of a run have whole names, which JSON escapes, and the numbers of the C locale") {
+    const std::string name(200, 'n');
+    const Evaluation result{
+        .samples = 4,
+        .loss = 0.75,
+        .losses = {{.name = name + '"', .loss = 0.5, .correct = 3, .predictions = 4}, {.name = "box", .loss = 0.25}}};
+    const CommaLocale comma;
+    CHECK(impl::losses_of_outputs(false, result) == ": " + name + "\" 0.500 (accuracy 0.750), box 0.250");
+    CHECK(impl::losses_of_outputs(true, result) ==
+          R"("outputs":{")" + name + R"(\"":{"loss":0.5,"precision":0.750000},"box":{"loss":0.25}},)");
+    CHECK(impl::cost_of_summaries(0.5, 8) == "summaries took 6.25 % of the training's 8.0 s");
 }
 
 TEST_CASE("a test loss that is not finite is an error, not an accuracy") {

@@ -134,6 +134,19 @@ struct ByteCount {
     std::size_t count = 0;
 };
 
+/// A number with `places` digits after the point, 0 to 60, as printf's "%.*f" writes it in the C locale, whatever locale the
+/// program has set. (A number alone has six significant digits, as "%g".)
+struct Decimals {
+    double value = 0;
+    int places = 0;
+};
+
+/// A number with at most `digits` significant digits, 1 to 17, as "%.*g" writes it in the C locale.
+struct SignificantDigits {
+    double value = 0;
+    int digits = 0;
+};
+
 namespace impl {
 
 /// A part of a message: text or a number. One type for all, so that one function builds every message, and not one
@@ -149,14 +162,18 @@ public:
     TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}  // NOLINT
     TextPart(std::floating_point auto value) : kind_(Kind::real), real_(static_cast<double>(value)) {}  // NOLINT
 
-    TextPart(ByteCount value) : kind_(Kind::bytes), natural_(value.count) {}  // NOLINT
+    TextPart(ByteCount value) : kind_(Kind::bytes), natural_(value.count) {}                                // NOLINT
+    TextPart(Decimals number) : kind_(Kind::decimals), digits_(number.places), real_(number.value) {}       // NOLINT
+    TextPart(SignificantDigits number) : kind_(Kind::real), digits_(number.digits), real_(number.value) {}  // NOLINT
 
     void append_to(std::string& result) const;
 
 private:
-    enum class Kind : std::uint8_t { text, character, integer, natural, real, bytes };
+    enum class Kind : std::uint8_t { text, character, integer, natural, real, decimals, bytes };
+    void append_real(std::string& result) const;
     static void append_bytes(std::string& result, std::uint64_t bytes);
     Kind kind_;
+    int digits_ = 6;
     union {
         std::string_view text_;
         char character_;
@@ -182,13 +199,7 @@ CUPOLA_INLINE void TextPart::append_to(std::string& result) const {
         case Kind::text: result += text_; return;
         case Kind::character: result += character_; return;
         case Kind::real:
-            if (is_nan(real_)) {
-                result += "nan";  // never "-nan"
-            } else {
-                result.append(digits,
-                              std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6).ptr);
-            }
-            return;
+        case Kind::decimals: append_real(result); return;
         case Kind::integer:
             if (integer_ < 0) result += '-';
             magnitude = integer_ < 0 ? 0 - static_cast<std::uint64_t>(integer_) : static_cast<std::uint64_t>(integer_);
@@ -197,6 +208,16 @@ CUPOLA_INLINE void TextPart::append_to(std::string& result) const {
         case Kind::bytes: append_bytes(result, natural_); return;
     }
     result.append(digits, std::to_chars(digits, digits + sizeof digits, magnitude).ptr);
+}
+
+CUPOLA_INLINE void TextPart::append_real(std::string& result) const {
+    if (is_nan(real_)) {
+        result += "nan";  // never "-nan"
+        return;
+    }
+    char digits[400];  // the largest double has 309 digits before its point
+    const auto format = kind_ == Kind::decimals ? std::chars_format::fixed : std::chars_format::general;
+    result.append(digits, std::to_chars(digits, digits + sizeof digits, real_, format, digits_).ptr);
 }
 
 CUPOLA_INLINE void TextPart::append_bytes(std::string& result, std::uint64_t bytes) {

@@ -70,11 +70,7 @@ struct PlanRecord {
 
 /// "plan of cuDNN 91900, ...: engine 4 2=8, 0.0123 ms, the fastest of 7 (the next: 0.0140 ms)".
 [[nodiscard, gnu::cold]] inline std::string to_string(const PlanRecord& record) {
-    const auto milliseconds = [](double seconds) {
-        char digits[32];
-        std::snprintf(digits, sizeof digits, "%.4f ms", seconds * 1e3);
-        return std::string(digits);
-    };
+    const auto milliseconds = [](double seconds) { return text(Decimals{seconds * 1e3, 4}, " ms"); };
     std::string result = text("plan of ", record.key, ": ", record.name);
     if (record.source == PlanRecord::Source::kept) return result + ", as chosen before";
     if (record.source == PlanRecord::Source::first) return result + ", the first that is offered";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StandardOutput prints the messages of a program: as lines for a reader, or each message as a JSON object for a machine.
-// `json_string` is a text as JSON has it.
+// `json_string` is a text as JSON has it, `append_as_json` puts it behind others.
 //
 //   const StandardOutput output(json);
 //   output.print_message("2 replicas");  2 replicas, or {"message":"2 replicas"}
@@ -19,19 +19,26 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A text between quotes, as JSON has it: a byte that is no UTF-8, as a file's name may have, becomes U+FFFD.
-[[nodiscard, gnu::cold]] inline std::string json_string(std::string_view text) {
-    std::string result = "\"";
+/// Appends a text between quotes, as JSON has it: a byte that is no UTF-8, as a file's name may have, becomes U+FFFD.
+[[gnu::cold]] inline void append_as_json(std::string& json, std::string_view text) {
+    json += '"';
     for (std::size_t i = 0; i < text.size();) {
         const std::size_t length = impl::utf8_length(text.substr(i));
         if (length == 0) {
-            result += "\\ufffd";
+            json += "\\ufffd";
         } else {
-            impl::append_json_character(result, text.substr(i, length));
+            impl::append_json_character(json, text.substr(i, length));
         }
         i += length == 0 ? 1 : length;
     }
-    return result + '"';
+    json += '"';
+}
+
+/// The text alone.
+[[nodiscard, gnu::cold]] inline std::string json_string(std::string_view text) {
+    std::string result;
+    append_as_json(result, text);
+    return result;
 }
 
 class StandardOutput {

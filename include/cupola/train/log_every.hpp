@@ -15,17 +15,18 @@
 #pragma once
 
 #include <cerrno>
-#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <initializer_list>
 #include <string>
 
 #include <stdio_ext.h>
 #include <cupola/core/error.hpp>
 #include <cupola/core/file_size_signal.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/io/standard_output.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/loss_text.hpp>
@@ -66,7 +67,8 @@ public:
     void on_record(const HistoryRecord& record, Run&);
 
 private:
-    [[gnu::format(printf, 2, 3)]] void put(const char* format, ...);
+    /// Appends to the line.
+    [[gnu::cold]] void put(std::initializer_list<impl::TextPart> parts);
 
     void put_date();
     [[gnu::cold]] void write_text(const StepReport& report, double rate, double time);
@@ -129,7 +131,7 @@ CUPOLA_INLINE void LogEvery::on_record(const HistoryRecord& record, Run&) {
 }
 
 CUPOLA_INLINE void LogEvery::write_line(std::int64_t step) {
-    put("\n");
+    put({"\n"});
     const FileSizeSignalBlock no_signal;
     const bool kept =
         std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
@@ -139,14 +141,8 @@ CUPOLA_INLINE void LogEvery::write_line(std::int64_t step) {
     impl::throw_joined<DataError>({"the log line of step ", step, " could not be written: ", std::strerror(error)});
 }
 
-// Takes values as printf does: a template would be compiled for each combination of their types.
-CUPOLA_INLINE void LogEvery::put(const char* format, ...) {
-    char piece[160];
-    std::va_list values;
-    va_start(values, format);
-    std::vsnprintf(piece, sizeof piece, format, values);
-    va_end(values);
-    line_ += piece;
+CUPOLA_INLINE void LogEvery::put(std::initializer_list<impl::TextPart> parts) {
+    for (const impl::TextPart& part : parts) part.append_to(line_);
 }
 
 CUPOLA_INLINE void LogEvery::put_date() {
@@ -154,22 +150,23 @@ CUPOLA_INLINE void LogEvery::put_date() {
     std::timespec_get(&now, TIME_UTC);
     std::tm local{};
     localtime_r(&now.tv_sec, &local);
-    char date[32];
+    char date[32], microseconds[24];
     std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
-    put("%s.%06ld: ", date, now.tv_nsec / 1000);
+    std::snprintf(microseconds, sizeof microseconds, ".%06ld: ", now.tv_nsec / 1000);
+    put({date, microseconds});
 }
 
 CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, double time) {
     put_date();
     const double loss = options_.loss == LossReduction::last_replica ? report.replicas.back().total : report.loss;
-    put("step %lld, loss = %s (%.1f examples/sec; %.3f sec/batch)", static_cast<long long>(report.step),
-        loss_text(loss).c_str(), rate, time);
-    if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
+    put({"step ", report.step, ", loss = ", loss_text(loss), " (", Decimals{rate, 1}, " examples/sec; ",
+         Decimals{time, 3}, " sec/batch)"});
+    if (options_.learning_rate) put({", learning_rate = ", report.learning_rate});
     if (report.loss_scale != 1 || report.skipped_steps > 0)
-        put(", loss_scale = %g%s", report.loss_scale, report.skipped ? " (skipped)" : "");
+        put({", loss_scale = ", report.loss_scale, report.skipped ? " (skipped)" : ""});
     if (options_.loss == LossReduction::each_replica) {
-        put(", losses =");
-        for (const ReplicaReport& replica : report.replicas) put(" %s", loss_text(replica.total).c_str());
+        put({", losses ="});
+        for (const ReplicaReport& replica : report.replicas) put({" ", loss_text(replica.total)});
     }
     if (!options_.parts) return;
     for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
@@ -178,76 +175,78 @@ CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, d
 
 CUPOLA_INLINE void LogEvery::write_text(const HistoryRecord& record) {
     put_date();
-    put("step %lld, ", static_cast<long long>(record.step));
-    if (record.epoch) put("epoch %lld, ", static_cast<long long>(*record.epoch));
-    put("loss = %s, validation loss = %s", loss_text(record.loss).c_str(), loss_text(*record.validation_loss).c_str());
-    for (const MetricValue& each : record.metrics) line_ += text(", ", each.name, " = ", loss_text(each.value, 3));
-    put(" (%.1f sec)", record.seconds);
+    put({"step ", record.step, ", "});
+    if (record.epoch) put({"epoch ", *record.epoch, ", "});
+    put({"loss = ", loss_text(record.loss), ", validation loss = ", loss_text(*record.validation_loss)});
+    for (const MetricValue& each : record.metrics) put({", ", each.name, " = ", loss_text(each.value, 3)});
+    put({" (", Decimals{record.seconds, 1}, " sec)"});
 }
 
 CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, double time) {
-    put(R"({"step":%lld,"loss":)", static_cast<long long>(report.step));
+    put({R"({"step":)", report.step, R"(,"loss":)"});
     number(report.loss);
-    put(R"(,"learning_rate":)");
+    put({R"(,"learning_rate":)"});
     number(report.learning_rate);
     if (report.loss_scale != 1 || report.skipped_steps > 0)
-        put(R"(,"loss_scale":%.9g,"skipped":%s,"skipped_steps":%lld)", report.loss_scale,
-            report.skipped ? "true" : "false", static_cast<long long>(report.skipped_steps));
-    put(R"(,"examples":%lld,"examples_per_second":)", static_cast<long long>(report.samples));
+        put({R"(,"loss_scale":)", SignificantDigits{report.loss_scale, 9}, R"(,"skipped":)", report.skipped,
+             R"(,"skipped_steps":)", report.skipped_steps});
+    put({R"(,"examples":)", report.samples, R"(,"examples_per_second":)"});
     number(rate);
-    put(R"(,"seconds_per_step":)");
+    put({R"(,"seconds_per_step":)"});
     number(time);
-    put(R"(,"replicas":[)");
+    put({R"(,"replicas":[)"});
     for (const ReplicaReport& replica : report.replicas) {
-        if (&replica != &report.replicas.front()) put(",");
+        if (&replica != &report.replicas.front()) put({","});
         number(replica.total);
     }
-    put(R"(],"parts":{)");
+    put({R"(],"parts":{)"});
     for (const LossAverages::Entry& part : averages_.parts()) {
         json_part(part);
-        put(",");
+        put({","});
     }
     json_part(averages_.total());
-    put("}}");
+    put({"}}"});
 }
 
 CUPOLA_INLINE void LogEvery::write_json(const HistoryRecord& record) {
-    put(R"({"step":%lld,)", static_cast<long long>(record.step));
-    if (record.epoch) put(R"("epoch":%lld,)", static_cast<long long>(*record.epoch));
-    put(R"("training_loss":)");
+    put({R"({"step":)", record.step, ","});
+    if (record.epoch) put({R"("epoch":)", *record.epoch, ","});
+    put({R"("training_loss":)"});
     number(record.loss);
-    put(R"(,"validation_loss":)");
+    put({R"(,"validation_loss":)"});
     number(*record.validation_loss);
-    line_ += R"(,"metrics":{)";
+    put({R"(,"metrics":{)"});
     for (const MetricValue& each : record.metrics) {
-        line_ += text(&each == &record.metrics.front() ? "" : ",", '"', each.name, "\":");
+        if (&each != &record.metrics.front()) put({","});
+        append_as_json(line_, each.name);
+        put({":"});
         number(each.value);
     }
-    line_ += R"(},"learning_rate":)";
+    put({R"(},"learning_rate":)"});
     number(record.learning_rate);
-    put(R"(,"seconds":)");
+    put({R"(,"seconds":)"});
     number(record.seconds);
-    put("}");
+    put({"}"});
 }
 
 CUPOLA_INLINE void LogEvery::put_part(const LossAverages::Entry& part) {
-    put(", %s = %s (smoothed %s)", part.name.c_str(), loss_text(part.raw, 4).c_str(),
-        loss_text(part.smoothed, 4).c_str());
+    put({", ", part.name, " = ", loss_text(part.raw, 4), " (smoothed ", loss_text(part.smoothed, 4), ")"});
 }
 
 CUPOLA_INLINE void LogEvery::json_part(const LossAverages::Entry& part) {
-    put(R"("%s":{"raw":)", part.name.c_str());
+    append_as_json(line_, part.name);
+    put({R"(:{"raw":)"});
     number(part.raw);
-    put(R"(,"smoothed":)");
+    put({R"(,"smoothed":)"});
     number(part.smoothed);
-    put("}");
+    put({"}"});
 }
 
 CUPOLA_INLINE void LogEvery::number(double value) {
     if (impl::is_finite(value)) {
-        put("%.9g", value);
+        put({SignificantDigits{value, 9}});
     } else {
-        put("null");
+        put({"null"});
     }
 }
 

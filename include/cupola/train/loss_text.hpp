@@ -8,11 +8,11 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -27,14 +27,12 @@ CUPOLA_INLINE std::string loss_text(double loss, int decimals) {
     if (impl::is_nan(loss)) return "nan";  // never "-nan"
     constexpr double least = 1e-4, most = 1e12;
     const double magnitude = std::abs(loss);
-    char digits[40];
     if (loss != 0 && (magnitude < least || magnitude >= most)) {
-        std::snprintf(digits, sizeof digits, "%.2e", loss);
-    } else {
-        const int leading_zeros = magnitude < 1 && loss != 0 ? -static_cast<int>(std::floor(std::log10(magnitude))) : 0;
-        std::snprintf(digits, sizeof digits, "%.*f", std::max(decimals, leading_zeros + 2), loss);
+        char digits[16];
+        return {digits, std::to_chars(digits, digits + sizeof digits, loss, std::chars_format::scientific, 2).ptr};
     }
-    return digits;
+    const int leading_zeros = magnitude < 1 && loss != 0 ? -static_cast<int>(std::floor(std::log10(magnitude))) : 0;
+    return text(Decimals{loss, std::max(decimals, leading_zeros + 2)});
 }
 
 #endif

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,11 +53,7 @@ struct StepProfile {
 
 namespace impl {
 
-[[nodiscard, gnu::cold]] inline std::string decimals(double value, int places) {
-    char buffer[64];
-    std::snprintf(buffer, sizeof buffer, "%.*f", places, value);
-    return buffer;
-}
+[[nodiscard, gnu::cold]] inline std::string decimals(double value, int places) { return text(Decimals{value, places}); }
 
 /// A row of the table; figures that are not known are left out.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile,

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,9 +50,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 
 /// "summaries took 0.43 % of the training's 75.2 s".
 [[nodiscard, gnu::cold]] inline std::string cost_of_summaries(double seconds, double all) {
-    char line[96];
-    std::snprintf(line, sizeof line, "summaries took %.2f %% of the training's %.1f s", 100 * seconds / all, all);
-    return line;
+    return text("summaries took ", Decimals{100 * seconds / all, 2}, " % of the training's ", Decimals{all, 1}, " s");
 }
 
 /// The losses of a network with several outputs: ": kind 0.12 (accuracy 0.987), box 0.34", or the same as a part of an object.
@@ -61,12 +58,13 @@ namespace cupola::inline CUPOLA_ABI::impl {
     std::string line;
     if (result.losses.size() < 2) return line;
     for (const OutputEvaluation& each : result.losses) {
-        char accuracy[32];
-        std::snprintf(accuracy, sizeof accuracy, json ? ",\"precision\":%.6f" : " (accuracy %.3f)", each.accuracy());
-        const std::string_view shown = each.predictions > 0 ? accuracy : std::string_view();
+        std::string shown;
+        if (each.predictions > 0)
+            shown = json ? text(R"(,"precision":)", Decimals{each.accuracy(), 6})
+                         : text(" (accuracy ", Decimals{each.accuracy(), 3}, ')');
         const bool first = line.empty();
-        line += json ? text(first ? R"("outputs":{")" : R"(,")", each.name, R"(":{"loss":)", exact_text(each.loss),
-                            shown, '}')
+        line += json ? text(first ? R"("outputs":{)" : ",", json_string(each.name), R"(:{"loss":)",
+                            exact_text(each.loss), shown, '}')
                      : text(first ? ": " : ", ", each.name, ' ', loss_text(each.loss), shown);
     }
     return json ? line + "}," : line;
@@ -87,8 +85,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
                     : text("test loss", averages, " = ", loss_text(result.loss), " (", result.samples, ' ', samples,
                            ')', outputs);
     }
-    char digits[32];
-    std::snprintf(digits, sizeof digits, json ? "%.6f" : "%.3f", result.accuracy());
+    const std::string digits = text(Decimals{result.accuracy(), json ? 6 : 3});
     return json ? text(R"({"precision":)", digits, R"(,"step":)", step, R"(,"correct":)", result.correct, R"(,")",
                        samples, R"(":)", result.samples, R"(,"weights":")", to_string(weights), "\"}")
                 : text("test accuracy", averages, " = ", digits, " (", result.samples, ' ', samples, ')');
