@@ -381,6 +381,12 @@ int larger_message(const MpiEnvironment& mpi) {
 }
 
 int run(std::string_view mode, const std::string& folder) {
+    if (mode == "again") {
+        {
+            const MpiEnvironment first;
+        }
+        const MpiEnvironment second;
+    }
     const MpiEnvironment mpi;
     // As when MPI writes to the connection of a process that was killed: it gets an error, and the signal ends no process.
     std::raise(SIGPIPE);
