@@ -131,8 +131,8 @@ static_assert(Dataset<InMemory>);
 /// {.batch_size = 32, .replicas = 2, .seed = 1});`
 class InMemoryBatches {
 public:
-    [[gnu::cold]] InMemoryBatches(const InMemory& data, BatchOptions options);
-    InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // a temporary dies at once
+    [[gnu::cold]] InMemoryBatches(const InMemory& data, BatchOptions options);  // misspelt? BatchOptions{...} names it
+    InMemoryBatches(const InMemory&&, BatchOptions) = delete;                   // a temporary dies at once
     template <Dataset Data>
         requires(!std::derived_from<Data, InMemory>)
     InMemoryBatches(const Data&, BatchOptions options) : InMemoryBatches(in_memory(), options) {
@@ -235,7 +235,8 @@ CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
     targets_[columns_.size() - 1] = targets.values.data();
 }
 
-CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
+CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data,
+                                               BatchOptions options)  // misspelt? BatchOptions{...} names it
     : source_(data, AsStored{}, options), buffers_(static_cast<std::size_t>(options.replicas)) {
     for (impl::BatchBuffer& buffer : buffers_) buffer = impl::BatchBuffer(options.batch_size, source_.columns());
 }

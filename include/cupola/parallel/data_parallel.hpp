@@ -66,7 +66,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or, before anything is allocated,
     /// OutOfMemory if the memory does not suffice.
-    [[gnu::cold]] explicit DataParallel(const Options& chosen) : options(chosen), parts_(options) {}
+    [[gnu::cold]] explicit DataParallel(const Options& chosen)  // misspelt? DataParallel<...>::Options{...} names it
+        : options(chosen), parts_(options) {}
 
     /// The options that the training was made with.
     const Options options;

@@ -236,7 +236,9 @@ template <class Training, class Batches, class... Callbacks>
 /// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
 /// batches, of the training or the validation, that do not fit the training.
 template <class Training, class Batches, class... Callbacks>
-History fit(Training& training, Batches&& batches, const FitOptions<Training>& options, Callbacks&&... callbacks) {
+History fit(Training& training, Batches&& batches,  // misspelt? FitOptions<Training>{...} names it
+            const FitOptions<Training>& options,    // misspelt? FitOptions<Training>{...} names it
+            Callbacks&&... callbacks) {
     return impl::fit_from({}, training, batches, options, callbacks...);
 }
 

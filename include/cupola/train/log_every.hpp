@@ -53,7 +53,7 @@ struct LogOptions {
 
 class LogEvery {
 public:
-    explicit LogEvery(const LogOptions& options);
+    explicit LogEvery(const LogOptions& options);  // misspelt? LogOptions{...} names it
     explicit LogEvery(std::int64_t steps, std::FILE* file = stdout)
         : LogEvery(LogOptions{.every = steps, .file = file}) {}
 

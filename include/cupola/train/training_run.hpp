@@ -72,7 +72,7 @@ class TrainingRun {
 public:
     /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses, that
     /// cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a folder.
-    [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)
+    [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)  // misspelt? TrainingRunOptions{...} names it
         : options_(without_second_log(std::move(options))), output_(options_.log.json, options_.log.file) {
         check_run_options(options_);
         if (!has_folder()) return;
