@@ -29,6 +29,14 @@ trains --num-replicas 2 --batch-size 32 --max-steps 31 --threads-per-device 1 --
 small_data "$work/data" "$2"
 trains --data-dir "$work/data" --max-steps 2 --batch-size 8 --log-every 0
 [ -z "$(losses)" ] || fail "--log-every 0 prints a line"
+# Processes of a launcher that train alone, without a policy for several: the first one says so, and trains.
+through='env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0'
+run --data-dir "$work/data" --max-steps 1 --batch-size 8
+[ "$status" = 0 ] && [ "$(grep -c 'has started 2 processes (OMPI_COMM_WORLD_SIZE), and each of them trains alone' "$work/errors")" = 1 ] ||
+    fail "no warning of two trainings of one process each"
+through='env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1'
+trains --data-dir "$work/data" --max-steps 1 --batch-size 8
+through=
 trains --data-dir "$work/data" --max-steps 5 --batch-size 8 --log-every 2
 [ "$(losses | cut -d ' ' -f 1 | xargs)" = "0 2 4" ] || fail "not a line every 2 steps"
 

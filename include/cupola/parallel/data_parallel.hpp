@@ -33,6 +33,7 @@
 #include <cupola/core/borrowed.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/ops/peak_rates.hpp>
+#include <cupola/parallel/impl/launcher_variables.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
@@ -65,9 +66,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or, before anything is allocated,
-    /// OutOfMemory if the memory does not suffice.
+    /// OutOfMemory if the memory does not suffice. Writes a warning to standard error if a launcher has started several
+    /// processes and this training is of one.
     [[gnu::cold]] explicit DataParallel(const Options& chosen)  // misspelt? DataParallel<...>::Options{...} names it
-        : options(chosen), parts_(options) {}
+        : options(chosen), parts_(options) {
+        if (process().count == 1) impl::warn_of_lone_processes();
+    }
 
     /// The options that the training was made with.
     const Options options;
