@@ -56,6 +56,8 @@ struct TrainOptions {
     bool survive = false;
     /// The processes, those on this machine (of MPI), and the number of this one.
     int process_count = 1, processes_here = 1, process_number = 0;
+    /// What has been read, the first line of the header.
+    std::string data_description;
     /// Whether these processes are left of more, and go on.
     bool goes_on = false;
 #ifdef CUPOLA_EXAMPLE_MPI

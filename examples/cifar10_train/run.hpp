@@ -121,7 +121,10 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                   .statistics = statistics,
                   .moving_average = {.decay = options.ema_decay}});
     auto&& batches = side.batches(source);
-    if (!options.goes_on) run.print_header(training, side.description(), options.log_device_placement);
+    if (!options.goes_on) {
+        run.output().print_message(options.data_description);
+        run.print_header(training, side.description(), options.log_device_placement);
+    }
     if constexpr (Side<place>::profiles) {
         if (options.profile) {
             run.output().print_message(to_string(profile(training, batches)));

@@ -153,16 +153,16 @@ int train(TrainOptions options) {
     options.run = without_second_log(std::move(options.run));
     MovingAverage{.decay = options.ema_decay}.check();  // before the data set is read
     RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
-    const StandardOutput output(options.run.log.json, options.run.log.file);
     const std::string folder =
-        options.download ? ensure_cifar10(options.data_dir, {.waits = options.process_count > 1, .json = output.json()})
-                         : options.data_dir;
+        options.download
+            ? ensure_cifar10(options.data_dir, {.waits = options.process_count > 1, .json = options.run.log.json})
+            : options.data_dir;
     const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, usable_processors().count());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, but the network distinguishes 10");
-    output.print_message(text(
+    options.data_description = text(
         "data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(), " test images",
-        folder.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));
+        folder.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : "");
     const bool tutorial = options.model == "tutorial";
     const std::string name = !options.schedule.empty() ? options.schedule : tutorial ? "epochs" : "resnet";
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";

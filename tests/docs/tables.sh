@@ -38,6 +38,17 @@ for header in include/cupola/metrics/*.hpp; do
     [ -n "$names" ] || { echo "no metric was found in $header"; errors=$((errors + 1)); }
     for name in $names; do row how-to/training.md "metrics::$name"; done
 done
+# What is there is not listed among what is not.
+for header in include/cupola/{layers,optim,loss,metrics}/*.hpp; do
+    name=${header##*/}
+    name=${name%.hpp}
+    [ "$name" != layer ] || continue
+    checked=$((checked + 1))
+    if grep -E '\| no(;[^|]*)? \|' docs/reference/features.md | grep -qiE "(\| |, |\`)${name//_/[ _]?}s?[,\` ]"; then
+        echo "docs/reference/features.md says that there is no $name, which is $header"
+        errors=$((errors + 1))
+    fi
+done
 for floor in include/cupola/*/; do
     floor=${floor%/}
     row design/architecture.md "${floor##*/}/"

@@ -27,7 +27,7 @@ refuses 'the folder /proc/no cannot be created: ' --train-dir /proc/no/such/fold
 refuses "$program is not a folder" --train-dir "$program" --max-steps 1
 mkdir "$work/full"
 ln -s /dev/full "$work/full/train.log"
-refuses 'the log line of step 0 could not be written: No space left on device' --train-dir "$work/full" --batch-size 16
+refuses "the log $work/full/train.log could not be written: No space left on device" --train-dir "$work/full" --batch-size 16
 
 # A pipe in place of the log, with or without a reader, is rejected without a wait.
 mkdir "$work/pipe"

@@ -40,7 +40,7 @@ for signal in TERM:15:5 INT:2:30; do
     [ ! -s "$work/errors" ] || fail "something on standard error after SIG$name"
     made=$(losses | tail -n 1 | cut -d ' ' -f 1)
     [ "$made" -lt $((last - 1)) ] || fail "the run was not stopped by SIG$name"
-    [ "$(tail -n 1 "$work/output")" = "stopped by signal $number after step $made; --resume continues from $work/stopped" ] ||
+    [ "$(tail -n 1 "$work/output")" = "stopped by signal $number after $((made + 1)) step$([ "$made" -eq 0 ] || echo s); --resume continues from $work/stopped" ] ||
         fail "no message that the run was stopped by SIG$name"
     [ "$(checkpoints "$work/stopped" | sed 's/.* //')" = $((made + 1)) ] || fail "no checkpoint of the last whole step after SIG$name"
     no_temporary "$work/stopped" || fail "a temporary file is left by SIG$name"
@@ -55,7 +55,7 @@ stepped 1
 kill -INT $child
 ended
 [ $status = 130 ] || fail "exit status $status after SIGINT without --train-dir"
-grep -q '^stopped by signal 2 after step [0-9]*; without --train-dir nothing was kept$' "$work/output" || fail "no message that nothing was kept"
+grep -q '^stopped by signal 2 after [0-9]* steps*; without --train-dir nothing was kept$' "$work/output" || fail "no message that nothing was kept"
 
 # Twice in one step, the first, which takes a second or more: the process ends at once, in the middle of the step.
 catches_interrupts() { (($(sed -nE 's/^SigCgt:[[:space:]]*/0x/p' "/proc/$child/status") & 2)); }

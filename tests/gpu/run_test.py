@@ -1041,7 +1041,7 @@ print(json.dumps({"step": begin, "loss": 2.5, "seconds_per_step": 0.001}), flush
 if steps > 1000 and value("--data-dir").endswith("slow"):
     while not asked: time.sleep(0.01)
     (folder / "model-70.safetensors").touch()
-    print("stopped by signal 15 after step 70", flush=True); sys.exit(143)
+    print("stopped by signal 15 after 70 steps", flush=True); sys.exit(143)
 for weights, precision in (("trained parameters", 0.8), ("moving averages", 0.87)):
     print(json.dumps({"precision": precision, "step": steps, "correct": 1, "images": 2, "weights": weights}))
 """

@@ -46,6 +46,27 @@ TEST_CASE("a file that cannot be written is an error") {
           "the result could not be written to standard output: No space left on device");
 }
 
+TEST_CASE("a copy has the lines from before and after its file is opened, as they are printed") {
+    OutputCopy copy;
+    for (const bool json : {false, true}) {
+        const File file(std::tmpfile(), &std::fclose), silence(std::fopen("/dev/null", "w"), &std::fclose);
+        const StandardOutput output(json, silence.get(), &copy);
+        output.print_message("a header\nof two lines");
+        copy.open(file.get(), "train.log");
+        output.print("a result");
+        std::rewind(file.get());
+        std::string text(100, '\0');
+        text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+        CHECK(text == (json ? "{\"message\":\"a header\\u000aof two lines\"}\na result\n"
+                            : "a header\nof two lines\na result\n"));
+        copy = {};
+    }
+    const File full(std::fopen("/dev/full", "w"), &std::fclose), silence(std::fopen("/dev/null", "w"), &std::fclose);
+    StandardOutput(false, silence.get(), &copy).print("a");
+    CHECK(message_of<DataError>([&] { copy.open(full.get(), "run/train.log"); }) ==
+          "the log run/train.log could not be written: No space left on device");
+}
+
 TEST_CASE("a JSON string escapes quotes, backslashes and control characters, and keeps characters of every length") {
     CHECK(json_string("") == "\"\"");
     CHECK(json_string("a\"b\\c") == R"("a\"b\\c")");

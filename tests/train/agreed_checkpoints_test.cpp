@@ -229,7 +229,7 @@ TEST_CASE_TEMPLATE("runs of processes with other options, data or validations ar
     });
     // Devices of a collective may round differently: the validation of process 0 is that of all.
     if (std::is_same_v<E, OfRows>)
-        CHECK(of_validation[0].starts_with("process 1 has another validation_loss after step 1 than process 0: "));
+        CHECK(of_validation[0].starts_with("process 1 has another validation_loss after 2 steps than process 0: "));
     else
         CHECK(of_validation[0] == "");
     CHECK(of_validation[1] == of_validation[0]);

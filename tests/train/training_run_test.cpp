@@ -148,7 +148,7 @@ TEST_CASE("a folder has checkpoints and the log, and a resumed run ends with the
     CHECK(contains(f.said(), "resumed from " + folder.path("parted/model-12.safetensors") + ": step 12 comes next\n"));
     CHECK(io_tests::read_bytes(folder.path("parted/model-25.safetensors")) ==
           io_tests::read_bytes(folder.path("whole/model-25.safetensors")));
-    CHECK(lines_of(io_tests::read_bytes(folder.path("parted/train.log")), ": step ") == 3);
+    CHECK(lines_of(io_tests::read_bytes(folder.path("parted/train.log")), ", loss = ") == 3);
 
     CHECK(f.run({.folder = folder.path("parted"), .resume = Resume::yes, .max_steps = 20}) == 0);
     CHECK(contains(f.said(), "nothing to train: 25 steps are made, and .max_steps is 20\n"));
@@ -317,6 +317,29 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
     CHECK(training.step() == 0);  // nothing was restored
 }
 
+TEST_CASE("train.log has the header, the messages and the results too, and a later run appends its own") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    std::string log;
+    for (const std::int64_t steps : {3, 5}) {
+        Training training(f.training);
+        TrainingRun run({.folder = folder.path("run"),
+                         .resume = Resume::if_there,
+                         .max_steps = steps,
+                         .log = {.every = 0, .file = f.output.get()}});
+        run.print_header(training);
+        CHECK(io_tests::read_bytes(folder.path("run/train.log")) == log);  // a run that ends here leaves nothing there
+        InMemoryBatches batches(data(), {.batch_size = 4, .seed = 1});
+        CHECK(run.train(training, batches, EvaluationBatches(data(), IdentityTransform{}, 4)) == 0);
+        const std::string said = f.said();
+        CHECK(said.starts_with(summary<Net>(4)));
+        CHECK(lines_of(said, "resumed from ") == (steps == 5));
+        CHECK(contains(said, "\ntest accuracy = "));
+        log += said;
+        CHECK(io_tests::read_bytes(folder.path("run/train.log")) == log);
+    }
+}
+
 TEST_CASE("a process that does not write resumes from the folder and leaves it unchanged") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
@@ -352,11 +375,11 @@ TEST_CASE("a signal ends the training after the step, with a checkpoint, and is 
     Fixture f;
     CHECK(f.run({.folder = folder.path(), .max_steps = 9}, RaisesAt{SIGTERM, 4}) == 128 + SIGTERM);
     const std::string said = f.said();
-    CHECK(said.ends_with("stopped by signal 15 after step 4; Resume::yes continues from " + folder.path() + '\n'));
+    CHECK(said.ends_with("stopped by signal 15 after 5 steps; Resume::yes continues from " + folder.path() + '\n'));
     CHECK_FALSE(contains(said, "accuracy"));
     CHECK(!io_tests::read_bytes(folder.path("model-5.safetensors")).empty());
     CHECK(f.run({.max_steps = 9}, RaisesAt{SIGINT, 0}) == 128 + SIGINT);
-    CHECK(f.said().ends_with("stopped by signal 2 after step 0; without .folder nothing was kept\n"));
+    CHECK(f.said().ends_with("stopped by signal 2 after 1 step; without .folder nothing was kept\n"));
 }
 
 TEST_CASE(

@@ -5,6 +5,8 @@
 //
 //   const StandardOutput output(json);
 //   output.print_message("2 replicas");  2 replicas, or {"message":"2 replicas"}
+//
+// An OutputCopy puts the same lines into a file.
 #pragma once
 
 #include <cerrno>
@@ -13,8 +15,11 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <stdio_ext.h>
 #include <cupola/core/error.hpp>
+#include <cupola/core/file_size_signal.hpp>
 #include <cupola/io/impl/json_string.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -41,9 +46,40 @@ namespace cupola::inline CUPOLA_ABI {
     return result;
 }
 
+/// The lines of a StandardOutput in a file too, which may be opened after the first of them: until then they are kept.
+class OutputCopy {
+public:
+    /// Writes the lines that are kept, and later ones at once. `name` is for errors; the file is not closed. Throws DataError
+    /// if they cannot be written.
+    [[gnu::cold]] void open(std::FILE* file, std::string name) {
+        file_ = file;
+        name_ = std::move(name);
+        write(std::exchange(kept_, {}));
+    }
+    [[gnu::cold]] void write(const std::string& lines) {
+        if (file_ == nullptr) {
+            kept_ += lines;
+            return;
+        }
+        const FileSizeSignalBlock no_signal;
+        const bool written =
+            std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() && std::fflush(file_) == 0;
+        if (written) return;
+        const int error = errno;
+        __fpurge(file_);  // else the end of the file would write it again, and a signal could interrupt it
+        throw DataError(text("the log ", name_, " could not be written: ", std::strerror(error)));
+    }
+
+private:
+    std::FILE* file_ = nullptr;
+    std::string kept_, name_;
+};
+
 class StandardOutput {
 public:
-    explicit StandardOutput(bool json = false, std::FILE* file = stdout) : json_(json), file_(file) {}
+    /// `copy`, if it is given, has to live as long as this one.
+    explicit StandardOutput(bool json = false, std::FILE* file = stdout, OutputCopy* copy = nullptr)
+        : json_(json), file_(file), copy_(copy) {}
     [[nodiscard]] bool json() const { return json_; }
 
     /// One message of a line or several: for a machine {"message": "..."}. Throws DataError if it cannot be written.
@@ -53,15 +89,18 @@ public:
     }
 
     /// Writes the lines as they are, ended by a newline. Throws DataError if they cannot be written.
-    [[gnu::cold]] void print(const std::string& lines) const {
-        const bool written = std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() &&
-                             (lines.ends_with('\n') || std::fputc('\n', file_) != EOF) && std::fflush(file_) == 0;
+    [[gnu::cold]] void print(std::string lines) const {
+        if (!lines.ends_with('\n')) lines += '\n';
+        const bool written =
+            std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() && std::fflush(file_) == 0;
         require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
+        if (copy_ != nullptr) copy_->write(lines);
     }
 
 private:
     bool json_;
     std::FILE* file_;
+    OutputCopy* copy_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -39,7 +39,7 @@ namespace cupola::inline CUPOLA_ABI {
 enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
-    /// Steps between two lines, the first at step 0; 0 for no lines.
+    /// Steps between two lines, the first at step 0; 0 for no lines of steps. Validations have their lines all the same.
     std::int64_t every = 10;
     /// The file is not closed.
     std::FILE* file = stdout;
@@ -63,7 +63,7 @@ public:
     void on_begin(Run& run) { last_ = run.started; }
 
     void on_step(const StepReport& report, Run&);
-    /// Writes a line if the record has a validation, unless `every` is 0.
+    /// Writes a line if the record has a validation, whatever `every` is.
     void on_record(const HistoryRecord& record, Run&);
 
 private:
@@ -119,7 +119,7 @@ CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
 }
 
 CUPOLA_INLINE void LogEvery::on_record(const HistoryRecord& record, Run&) {
-    if (options_.every == 0 || !record.validation_loss) return;
+    if (!record.validation_loss) return;
     line_.clear();
     if (options_.json) {
         write_json(record);

@@ -12,7 +12,7 @@
 // When the run has ended or was stopped, the folder contains:
 //
 //   model-<step>.safetensors     checkpoints (train/checkpoint_every.hpp); model-best.safetensors with `keep_best`
-//   train.log                    the lines of the log, appended to
+//   train.log                    all lines that the run prints, appended to
 //   history.csv                  a line per record of train/history.hpp, if `train` is given options with records
 //   events.out.tfevents...       the summaries for TensorBoard, if `events` is given
 //
@@ -73,8 +73,10 @@ public:
     /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses, that
     /// cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a folder.
     [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)  // misspelt? TrainingRunOptions{...} names it
-        : options_(without_second_log(std::move(options))), output_(options_.log.json, options_.log.file) {
+        : options_(without_second_log(std::move(options))) {
         check_run_options(options_);
+        if (has_folder() && options_.writes) copy_ = std::make_unique<OutputCopy>();
+        output_ = StandardOutput(options_.log.json, options_.log.file, copy_.get());
         if (!has_folder()) return;
         require<DataError>(!must_resume(options_) || !impl::is_missing(options_.folder), "the folder ", options_.folder,
                            " does not exist: there is nothing to resume from");
@@ -170,7 +172,6 @@ private:
         impl::OptionalCallback<CheckpointEvery<Training, AgreedCheckpoints, decltype(metric)>> checkpoints;
         impl::OptionalCallback<impl::RunRecords> records;
         impl::OptionalCallback<StopOnSignal> stop_on_signal;
-        impl::LogFile log_file(nullptr, nullptr);
         std::unique_ptr<SummarySink> sink;
         impl::FitRecorder* recorder = nullptr;
         const auto add_progress = [&](CheckpointInfo& info) { impl::write_progress(*recorder, info); };
@@ -195,10 +196,11 @@ private:
             to_output.losses() = losses_;
             const LossAverages* smoothed = nullptr;
             if (folder_) {
-                log_file = impl::open_log(options_.folder);
+                log_file_ = impl::open_log(options_.folder);
+                copy_->open(log_file_.get(), options_.folder + "/train.log");
                 sink = opened_events();
                 LogOptions to_file = options_.log;
-                to_file.file = log_file.get();
+                to_file.file = log_file_.get();
                 to_log.emplace(to_file).losses() = losses_;
                 SummaryWriter& writer =
                     summaries.emplace(*sink, Net::layers,
@@ -317,7 +319,8 @@ private:
     [[nodiscard, gnu::cold]] std::string nothing_to_train(const impl::FitRecorder& recorder, std::int64_t last,
                                                           const std::optional<std::int64_t>& epochs,
                                                           std::int64_t step) const {
-        if (recorder.history().stopped_early) return text("nothing to train: .patience was over after step ", step - 1);
+        if (recorder.history().stopped_early)
+            return text("nothing to train: .patience was over ", impl::after_steps(step));
         if (step < last) return {};
         return text("nothing to train: ", step, step == 1 ? " step is made, and " : " steps are made, and ",
                     epochs ? text(".epochs is ", *epochs, ", ") : options_.names.max_steps + " is ", last,
@@ -329,7 +332,7 @@ private:
     [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {
         const RunOptionNames& names = options_.names;
         output_.print_message(text("stopped by signal ", signal,
-                                   step > 0 ? text(" after step ", step - 1) : std::string(" before the first step"),
+                                   step > 0 ? " " + impl::after_steps(step) : " before the first step",
                                    has_folder() ? text("; ", names.resume, " continues from ", options_.folder)
                                                 : text("; without ", names.folder, " nothing was kept")));
         return 128 + signal;
@@ -341,6 +344,9 @@ private:
     }
 
     TrainingRunOptions options_;
+    /// train.log, and the lines for it that are printed before the run begins. Behind a pointer, which `output_` has too.
+    impl::LogFile log_file_{nullptr, nullptr};
+    std::unique_ptr<OutputCopy> copy_;
     StandardOutput output_;
     std::optional<CheckpointDirectory> folder_;
     CheckpointInfo info_;

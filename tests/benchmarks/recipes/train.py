@@ -102,7 +102,7 @@ def train(program, data, name, out, device="cuda", steps=None, seconds=None, che
     trained = time.monotonic() - begin
     stopped = status == 128 + signal.SIGTERM
     if stopped:
-        found = re.findall(r"stopped by signal \d+ after step (\d+)", text)
+        found = re.findall(r"stopped by signal \d+ after (\d+) steps?", text)
         if not found:
             raise Refused("the training was stopped and did not say where")
         at = int(found[-1])

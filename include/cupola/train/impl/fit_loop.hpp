@@ -172,7 +172,7 @@ private:
     /// What follows from a record, such as the end of the run, is the same on all processes.
     void require_same_record() {
         const HistoryRecord& last = recorder_.last();
-        const std::string after = text(" after step ", last.step - 1);
+        const std::string after = text(" after ", last.step, last.step == 1 ? " step" : " steps");
         std::vector<std::pair<std::string, std::string>> settings{{"loss" + after, exact_text(last.loss)}};
         if (last.validation_loss) settings.emplace_back("validation_loss" + after, exact_text(*last.validation_loss));
         for (const MetricValue& each : last.metrics) settings.emplace_back(each.name + after, exact_text(each.value));

@@ -48,6 +48,11 @@ namespace cupola::inline CUPOLA_ABI::impl {
                 left == 1 ? " process goes" : " processes go", " on from step ", step);
 }
 
+/// "after 530 steps": the number in the names of checkpoints and in the lines of records. The last of these steps is step 529.
+[[nodiscard, gnu::cold]] inline std::string after_steps(std::int64_t made) {
+    return text("after ", made, made == 1 ? " step" : " steps");
+}
+
 /// "summaries took 0.43 % of the training's 75.2 s".
 [[nodiscard, gnu::cold]] inline std::string cost_of_summaries(double seconds, double all) {
     return text("summaries took ", Decimals{100 * seconds / all, 2}, " % of the training's ", Decimals{all, 1}, " s");

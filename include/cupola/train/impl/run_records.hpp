@@ -26,6 +26,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
+#include <cupola/train/impl/run_lines.hpp>
 #include <cupola/train/loss_text.hpp>
 #include <cupola/train/run.hpp>
 
@@ -145,14 +146,14 @@ template <class T>
     return progress;
 }
 
-/// "validation_loss = 0.123 after step 340".
+/// "validation_loss = 0.123 after 340 steps".
 [[nodiscard, gnu::cold]] inline std::string best_text(const History& history) {
     const HistoryRecord& best = history.records[*history.best];
     const std::string& quantity = history.quantity;
     const double value = quantity == "loss"              ? best.loss
                          : quantity == "validation_loss" ? *best.validation_loss
                                                          : best.metric(quantity);
-    return text(quantity, " = ", loss_text(value, 3), " after step ", best.step - 1);
+    return text(quantity, " = ", loss_text(value, 3), ' ', after_steps(best.step));
 }
 
 /// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it is not there.
