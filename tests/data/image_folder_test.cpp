@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "few_threads.hpp"
 #include "files_support.hpp"
 #include "support.hpp"
 
@@ -222,6 +223,24 @@ TEST_CASE("of several bad images the first is reported, for any number of thread
     write_all(folder, "set", files);
     for (const int workers : {1, 2, 3, 6, 50})
         CHECK(contains(refusal(folder.path("set"), workers), "train/cat/2.jpg is not"));
+}
+
+TEST_CASE("a folder in a process with room for two threads" * doctest::skip()) {
+    const TemporaryFolder folder;
+    write_all(folder, "set", small_image_folder());
+    limit_threads(2);
+    CHECK_THROWS_WITH_AS(
+        (void)read_image_folder(folder.path("set"), 4),
+        "only 2 of 3 threads for the decoding of images could be started: Resource temporarily unavailable "
+        "(error 11)",
+        Error);
+    CHECK(read_image_folder(folder.path("set"), 3).train.size() == 6);
+}
+
+TEST_CASE("a thread for decoding that cannot be started is an error with its number" *
+          doctest::skip(!threads_can_be_limited)) {
+    const ChildResult child = run_in_child("a folder in a process with room for two threads", {});
+    CHECK_MESSAGE(child.passed, child.output);
 }
 
 TEST_CASE("an image of another size is rejected with both sizes") {

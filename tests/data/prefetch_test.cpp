@@ -14,6 +14,8 @@
 
 #include <cupola/tensor/algorithms.hpp>
 
+#include "child_process.hpp"
+#include "few_threads.hpp"
 #include "labelled.hpp"
 #include "support.hpp"
 
@@ -205,6 +207,20 @@ TEST_CASE("the queue can be destroyed at once: before the first batch, between s
         Noted::Notes& notes = *slow.notes;
         CHECK(notes.pieces == 0);  // a replica that there is not starts nothing
     }
+}
+
+TEST_CASE("the queue in a process with room for two threads" * doctest::skip()) {
+    limit_threads(2);
+    CHECK_THROWS_WITH_AS(Prefetch(Noted{}, {.workers = 4}),
+                         "only 2 of 4 threads for the preparation of batches could be started: Resource temporarily "
+                         "unavailable (error 11)",
+                         Error);
+}
+
+TEST_CASE("a worker that cannot be started is an error with its number, and those that run are ended" *
+          doctest::skip(!threads_can_be_limited)) {
+    const ChildResult child = run_in_child("the queue in a process with room for two threads", {});
+    CHECK_MESSAGE(child.passed, child.output);
 }
 
 TEST_CASE("destruction does not wait for a worker to finish its batch") {

@@ -10,17 +10,18 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/thread.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/archive_list.hpp>
 #include <cupola/data/impl/folder_list.hpp>
@@ -45,23 +46,33 @@ namespace impl {
 }
 
 /// Calls f(i) for i in [0, count) on `workers` threads, each with its own range of i in order. Throws the exception of
-/// the lowest i that failed, for any number of threads.
+/// the lowest i that failed, for any number of threads; Error at once if a thread cannot be started.
 template <class Function>
 void decode_in_parallel(std::size_t count, int workers, Function f) {
     const std::size_t parts = std::min(count, static_cast<std::size_t>(workers));
     std::vector<std::exception_ptr> errors(parts);
+    std::atomic<bool> stopping = false;
     const auto work = [&](std::size_t part) {
         if (part > 0) leave_place();
         try {
             std::vector<std::uint8_t> buffer;
-            for (std::size_t i = count * part / parts; i < count * (part + 1) / parts; ++i) f(i, buffer);
+            for (std::size_t i = count * part / parts; i < count * (part + 1) / parts && !stopping; ++i) f(i, buffer);
         } catch (...) {
             errors[part] = std::current_exception();
         }
     };
     {
-        std::vector<std::jthread> threads;
-        for (std::size_t part = 1; part < parts; ++part) threads.emplace_back(work, part);
+        std::vector<Thread> threads;
+        try {
+            for (std::size_t part = 1; part < parts; ++part) {
+                const ThreadPurpose purpose{"the decoding of images", static_cast<int>(part - 1),
+                                            static_cast<int>(parts - 1)};
+                threads.emplace_back(purpose, [&work, part] { work(part); });
+            }
+        } catch (...) {
+            stopping = true;  // those that run are joined, so they must not go on for long
+            throw;
+        }
         work(0);
     }
     for (const std::exception_ptr& error : errors) {

@@ -16,11 +16,11 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/thread.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
 #include <cupola/device/processors.hpp>
@@ -41,6 +41,7 @@ struct PrefetchOptions {
 template <BatchSource Source>
 class Prefetch {
 public:
+    /// Throws InvalidArgument for options that are out of range, and Error if a thread cannot be started.
     explicit Prefetch(Source source, PrefetchOptions options = {})  // misspelt? PrefetchOptions{...} names it
         : source_(std::move(source)), batch_size_(source_.batch_size()), replicas_(source_.replicas()) {
         require(options.workers >= 0 && options.workers <= max_workers, "the number of prefetch workers must be 0 to ",
@@ -55,7 +56,10 @@ public:
             for (int i = 0; i < ahead; ++i) queue.places.emplace_back(batch_size_, source_.columns());
         }
         try {
-            for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+            for (int i = 0; i < options.workers; ++i) {
+                const impl::ThreadPurpose purpose{"the preparation of batches", i, options.workers};
+                workers_.emplace_back(purpose, [this] { work(); });
+            }
         } catch (...) {  // no further threads: end those that run first
             stop();
             throw;
@@ -204,7 +208,7 @@ private:
     std::condition_variable space_, ready_;
     bool started_ = false;
     std::atomic<bool> stopping_ = false;
-    std::vector<std::jthread> workers_;
+    std::vector<impl::Thread> workers_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI
