@@ -40,13 +40,25 @@ function(cupola_onednn_problem result)
         get_filename_component(folder "${folder}" DIRECTORY)
         get_filename_component(beside "${folder}/libgomp.so.1" REALPATH)
         if(NOT EXISTS "${beside}" OR NOT beside MATCHES "libomp[^/]*$")
+            # The whole folder of oneDNN, with CMake's files, and the place of its libraries in it.
+            get_filename_component(prefix "${DNNL_DIR}/../../.." REALPATH)
+            file(RELATIVE_PATH inside "${prefix}" "${folder}")
+            execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libomp.so.5 OUTPUT_VARIABLE libomp
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+            if(NOT IS_ABSOLUTE "${libomp}")
+                set(libomp "<the folder of LLVM's libraries>/libomp.so.5")
+            endif()
+            # CMake leaves lines with spaces before them as they are.
             set(${result} "clang's OpenMP is LLVM's libomp, but the oneDNN in ${folder} runs on g++'s libgomp: a program\
- would hold two OpenMP runtimes. Give LLVM's library both names, `ln -s /usr/lib/llvm-16/lib/libomp.so.5\
- <a copy of that folder>/libgomp.so.1`, and name the copy in CMAKE_PREFIX_PATH; or install a oneDNN 3 built for libomp\
- or libiomp5; or compile with g++." PARENT_SCOPE)
+ would hold two OpenMP runtimes. Give LLVM's library both names in a copy of oneDNN:\n  cp -r ${prefix} onednn-clang\n\
+  ln -s ${libomp} onednn-clang/${inside}/libgomp.so.1\nand name the copy in CMAKE_PREFIX_PATH, or in DNNL_DIR if you give\
+ that; or install a oneDNN 3 built for libomp or libiomp5; or compile with g++." PARENT_SCOPE)
         endif()
     endif()
 endfunction()
 
 find_package(DNNL 3 CONFIG QUIET HINTS ${CUPOLA_ONEDNN_HINTS} PATHS ${CUPOLA_ONEDNN_PATHS})
 cupola_onednn_problem(CUPOLA_ONEDNN_PROBLEM)
+if(CUPOLA_ONEDNN_PROBLEM)
+    unset(DNNL_DIR CACHE)  # the next call looks again, in a CMAKE_PREFIX_PATH that may have changed
+endif()

@@ -3,7 +3,7 @@
 #
 # Usage: commands.sh SOURCE_DIR FOLDER PROGRAM... . Checks that each command in the sh blocks of the documentation (FOLDER/*.commands)
 # exists: the script, its arguments, each option of the program that is called or to which a script passes them, and each preset, option
-# and target of CMake. PROGRAMs are the built examples. A command of another kind is an error: its block needs `<!-- check: runs -->`.
+# and target of CMake. PROGRAMs are the built examples. A command of another kind is an error: its block needs a rule here.
 set -euo pipefail
 source_dir=$1 folder=$2
 shift 2
@@ -88,10 +88,6 @@ while IFS= read -r command; do
                 [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || error "tests/gpu/report has no option $word"
             done ;;
         cmake) check_cmake "${words[@]:1}" ;;
-        DEB_PYTHON_INSTALL_LAYOUT=deb)  # pip; tests/package/readme.sh runs it
-            for word in "${words[@]:2}"; do
-                [[ $word != *==* ]] || grep -qF "$word " cmake/onednn.txt || error "cmake/onednn.txt names no $word"
-            done ;;
         tensorboard) [ "${words[1]:-}" = --logdir ] || error "tensorboard is called with --logdir here" ;;
         *) error "no rule for ${words[0]}" ;;
     esac

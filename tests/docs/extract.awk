@@ -10,14 +10,14 @@
 #   <!-- check: run -->         the same, and the function is called
 #   <!-- check: refused -->     it must not compile, and the compiler must say the text block that comes next
 #   <!-- check: lines of F -->  the block is a run of lines of the file F (`file, lines of F`: and is compiled as well)
-#   <!-- check: builds -->      (cmake) with a project() and an add_executable before it, a CMakeLists.txt that builds
-#   <!-- check: runs -->        (sh) run as it stands by consume.sh; (python) by the peers' Python, where it was set up
+#   <!-- check: in order -->    (sh) all such blocks of install.md are run in their order by tests/package/readme.sh
+#   <!-- check: runs -->        (python) by the peers' Python, where it was set up
 # A cpp block with a main function is a program and needs no comment; nor does a sh block whose commands commands.sh
 # knows. Code that the reader need not see stands in a comment of several lines, `<!-- before` or `<!-- after`, and is
 # put before or after the block in the same scope.
 #
 # FOLDER gets PAGE.cpp (the fragments, in their order), PAGE_LINE.program.cpp, PAGE_LINE.refused.cpp with its .txt,
-# PAGE_LINE.cmake, PAGE_LINE.runs.sh, PAGE_LINE.runs.py and PAGE.commands. Prints one message and fails for a block that
+# PAGE_LINE.ordered.sh, PAGE_LINE.runs.py and PAGE.commands. Prints one message and fails for a block that
 # has no such comment, and for a comment without its block.
 
 function fail(line, message) {
@@ -95,10 +95,8 @@ function finish_block(    name) {
         expected_line = start
     } else if (language == "cpp" && mark == "" && block ~ /(^|\n)int main\(/) {
         printf "#line %d \"%s\"\n%s", start + 1, root "/" file, block > (out "/" name ".program.cpp")
-    } else if (language == "cmake" && mark == "builds") {
-        printf "%s", block > (out "/" name ".cmake")
-    } else if (language == "sh" && mark == "runs") {
-        printf "%s", block > (out "/" name ".runs.sh")
+    } else if (language == "sh" && mark == "in order" && file == "docs/how-to/install.md") {
+        printf "%s", block > (out "/" name ".ordered.sh")
     } else if (language == "python" && mark == "runs") {
         printf "%s", block > (out "/" name ".runs.py")
     } else if (language == "sh" && mark == "") {

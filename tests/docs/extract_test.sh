@@ -28,11 +28,10 @@ expect accepted $'<!-- check: file -->\n~~~cpp\nint a;\n~~~' && made page.cpp
 expect accepted $'<!-- check: refused -->\n~~~cpp\nint a = "";\n~~~\nwhich says\n~~~text\ninvalid\n~~~' && made page_2.refused.cpp && made page_2.txt
 expect accepted $'<!-- check: lines of source.cpp -->\n~~~cpp\nint b;\nint c;\n~~~'
 expect accepted $'<!-- check: file, lines of source.cpp -->\n~~~cpp\nint b;\n~~~' && made page.cpp
-expect accepted $'<!-- check: runs -->\n~~~sh\ntrue\n~~~' && made page_2.runs.sh
 expect accepted $'<!-- check: runs -->\n~~~python\nprint()\n~~~' && made page_2.runs.py
 expect refused $'~~~python\nprint()\n~~~'
 expect accepted $'~~~sh\n./run\n~~~' && made page.commands
-expect accepted $'<!-- check: builds -->\n~~~cmake\nadd()\n~~~' && made page_2.cmake
+expect refused $'<!-- check: in order -->\n~~~sh\ntrue\n~~~'  # nothing runs those of another page
 expect refused $'~~~cpp\nint a;\n~~~'
 expect refused $'~~~\nint a;\n~~~'
 expect refused $'~~~cmake\nadd()\n~~~'

@@ -1,33 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: readme.sh FOLDER. Runs the commands of docs/how-to/install.md word for word in an empty folder: pip unpacks oneDNN's wheels, Cupola
-# is installed, and a project finds both. Every Python here with a pip is tried, because Debian's uses other folders. The wheels are
-# made from the oneDNN in the checkout, so that nothing is fetched. Environment variables: SOURCE (the checkout), CXX. Exits with 77 if
-# there is no such oneDNN or no pip.
+# Usage: readme.sh FOLDER BLOCK.... Runs the blocks of docs/how-to/install.md word for word and in their order, in an empty folder with a
+# clone of Cupola: pip unpacks oneDNN's wheels, and a project uses Cupola in each of the ways. Every Python here with a pip is tried, because
+# Debian's uses other folders. The wheels are made from the oneDNN in the checkout, so that nothing is fetched, and the program is a small one.
+# Environment variables: SOURCE (the checkout), CXX. Exits with 77 if there is no such oneDNN or no pip.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1
+shift
 rm -rf "$folder"
 mkdir -p "$folder/cupola" "$folder/wheels"
 cd "$folder"
 [ -e "$SOURCE/.deps/onednn/lib/libdnnl.so.3.2" ] || { echo "the checkout has no oneDNN of its own"; exit 77; }
-# The commands use CMake's default generator, but a machine that runs the tests may have only Ninja.
-command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
+program=examples/1_data_in_memory/data_in_memory.cpp
 cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
-
-# Prints the only line of the page that matches the expression.
-word_for_word() {
-    local lines
-    lines=$(grep -E -e "$1" "$SOURCE/docs/how-to/install.md") || { echo "docs/how-to/install.md does not say: $1" >&2; exit 1; }
-    [ "$(wc -l <<<"$lines")" = 1 ] || { echo "docs/how-to/install.md says more than once: $1" >&2; exit 1; }
-    printf '%s\n' "$lines"
-}
-pip=$(word_for_word '^[A-Z_a-z= ]*python3 -m pip install ')
-prepare=$(word_for_word '^cmake -S cupola ')
-install=$(word_for_word '^cmake --install ')
-configure=$(word_for_word '^cmake -B build ')
-build=$(word_for_word '^cmake --build build$')
+mkdir -p "cupola/${program%/*}" && cp "$here/consumer.cpp" "cupola/$program"
+git -c init.defaultBranch=main init -q cupola
+git -C cupola add .
+git -C cupola -c user.name=test -c user.email=test commit -q -m "all files"
 
 # Wheels with the names and folders of oneDNN's wheels: the library under three names, headers and CMake's files.
 python3 - "$SOURCE/.deps/onednn" $(sed -nE 's/^([a-z-]+)==([0-9.]+) .*/\1==\2/p' "$SOURCE/cmake/onednn.txt") <<'END'
@@ -50,32 +41,54 @@ for wheel in sys.argv[2:]:
         archive.writestr(f"{info}/RECORD", "\n".join(record + [f"{info}/RECORD,,"]) + "\n")
 END
 
+mkdir bin
+ln -s "$(command -v "$CXX")" bin/g++  # the command g++ in a block is the compiler of this build
+unset DNNL_DIR
+export CXX PATH=$PWD/bin:$PATH
 export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS=$PWD/wheels PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
-tried=
-for python in $({ type -ap python3; echo /usr/bin/python3; } | xargs -n 1 readlink -f | sort -u); do
-    "$python" -m pip --version >/dev/null 2>&1 || continue
-    rm -rf onednn bin
-    mkdir bin && printf '#!/bin/sh\nexec %s "$@"\n' "$python" >bin/python3 && chmod +x bin/python3
-    PATH=$PWD/bin:$PATH bash -euxc "$pip" || { echo "$python fails with the command of docs/how-to/install.md"; exit 1; }
-    for file in lib/libdnnl.so lib/libdnnl.so.3 lib/cmake/dnnl/dnnl-config.cmake include/oneapi/dnnl/dnnl.h; do
-        [ -e "onednn/$file" ] || { echo "$python leaves no onednn/$file:"; find onednn -maxdepth 3; exit 1; }
-    done
-    tried="$tried $python"
+tried= all=
+for block in $(printf '%s\n' "$@" | sort -V); do
+    case $(<"$block") in
+        *"python3 -m pip install"*)
+            for python in $({ type -ap python3; echo /usr/bin/python3; } | xargs -n 1 readlink -f | sort -u); do
+                "$python" -m pip --version >/dev/null 2>&1 || continue
+                rm -rf onednn
+                printf '#!/bin/sh\nexec %s "$@"\n' "$python" >bin/python3 && chmod +x bin/python3
+                bash -eux "$block" || { echo "$python fails with the command of docs/how-to/install.md"; exit 1; }
+                rm bin/python3
+                for file in lib/libdnnl.so lib/libdnnl.so.3 lib/cmake/dnnl/dnnl-config.cmake include/oneapi/dnnl/dnnl.h; do
+                    [ -e "onednn/$file" ] || { echo "$python leaves no onednn/$file:"; find onednn -maxdepth 3; exit 1; }
+                done
+                tried="$tried $python"
+            done
+            [ -n "$tried" ] || { echo "no Python here has pip"; exit 77; }
+            rm -r wheels  # saves the space of three copies of a large library
+            continue ;;
+        *clang++-16*)
+            command -v clang++-16 >/dev/null || continue
+            # First without the copy: the error's own commands make one, and the same folder can be configured with it.
+            cat >without_copy.sh <<'END'
+for try in onednn onednn-clang; do
+    if cmake -B build-clang -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_PREFIX_PATH="$PWD/prefix;$PWD/$try" 2>refused; then break; fi
+    [ $try = onednn ]
+    grep -E '^ +(cp -r|ln -s) ' refused >commands
+    source ./commands
 done
-[ -n "$tried" ] || { echo "no Python here has pip"; exit 77; }
-
-# Without Ninja, as for a reader who has only the Debian package `cmake`.
-export CXX
-bash -euxc "$prepare
-$install"
-cp "$here/consumer.cpp" program.cpp
-{
-    printf 'cmake_minimum_required(VERSION 3.24)\nproject(reader LANGUAGES CXX)\nadd_executable(program program.cpp)\n'
-    sed -n '/^find_package(cupola /,/^```/{/^```/!p}' "$SOURCE/docs/how-to/install.md"
-} >CMakeLists.txt
-bash -euxc "$configure
-$build"
-build/program
-rm -r wheels  # saves the space of three copies of a large library
-ldd build/program | grep -F "$PWD/onednn/lib/" || { echo "the program runs on another oneDNN"; exit 1; }
-echo "tried with$tried"
+[ $try = onednn-clang ]
+rm -r onednn-clang
+END
+            block="without_copy.sh $block" ;;
+        # The library for one instruction set and without optimisation: a few seconds in place of minutes.
+        *-DCUPOLA_BUILD_OPS=ON*)
+            sed 's/-DCUPOLA_BUILD_OPS=ON/& -DCUPOLA_OPS_ISAS=x86-64 -DCMAKE_CXX_FLAGS_RELEASE=-O0/' "$block" >ops.sh
+            block=ops.sh ;;
+    esac
+    all="$all $block"
+done
+# One shell, as for a reader: what a block exports holds for those after it.
+cat $all >blocks.sh
+bash -euxo pipefail blocks.sh
+for built in build build-folder build-fetched .; do
+    ldd "$built/program" | grep -F "$PWD/onednn/lib/" || { echo "the program of $built runs on another oneDNN"; exit 1; }
+done
+echo "$# blocks, tried with$tried"
