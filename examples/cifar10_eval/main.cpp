@@ -111,6 +111,11 @@ private:
         const bool averages = !options_.no_averages && checkpoint.resumable;
         require<DataError>(!averages || !checkpoint.state.averages.empty(), path,
                            " has no moving averages; --no-averages runs the trained parameters");
+        const std::string* const classes = checkpoint.info.find(classes_key);
+        const std::string own = list_text(images_.classes());
+        require<DataError>(classes == nullptr || *classes == own, path,
+                           " was trained with other classes than those of ", images_.name(), ": ",
+                           classes == nullptr ? "" : to_string({std::string(classes_key), *classes, own}));
         const Weights weights = averages ? Weights::averages : Weights::trained;
         const int threads = options_.threads != 0 ? options_.threads : usable_processors().count();
         ProgressLine line;

@@ -51,6 +51,9 @@ struct PredictorOptions {
     typename D::Options device{};
     /// If empty, the moving averages if the checkpoint has them, and otherwise the trained parameters.
     std::optional<Weights> weights{};
+    /// Whether the checkpoint may be of a network that computes something else with the same parameters, such as one without a
+    /// Sigmoid at its end.
+    NetworkInFile network = NetworkInFile::equal;
 };
 
 /// The place of the values of an output, by its name.
@@ -68,19 +71,21 @@ public:
     using Sample = InputValue<Net>;
 
     /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or contains
-    /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`.
+    /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`. Layers
+    /// that do nothing in evaluation, frozen parameters and the precision may be others than in the training.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
-        : Predictor(read_checkpoint(path, Net::layers, FrozenInFile::any), path, options) {}
+        : Predictor(read_checkpoint(path, Net::layers, FrozenInFile::any, options.network), path, options) {}
 
     /// Takes a checkpoint that was read, or the state of a training; `name` is its name in errors. Throws as the other
     /// constructor does. A state without `tensors` is in the layout of Net.
     [[gnu::cold]] Predictor(const Checkpoint& checkpoint, const std::string& name, const Options& options = {})
         : step_(checkpoint.state.step),
+          info_(checkpoint.info),
           weights_(chosen(checkpoint, name, options)),
           max_batch_(options.max_batch),
           streams_(InferenceStreams<D, typename Net::Precision::Activation>::template make<Net>(
               {.max_batch = options.max_batch, .streams = options.streams, .device = options.device},
-              parameters_of(checkpoint, weights_, name), checkpoint.state.buffers)) {}
+              parameters_of(checkpoint, weights_, name, options), checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
     /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if the
@@ -121,6 +126,13 @@ public:
         predict(samples, std::span<const NamedOutput>(outputs.begin(), outputs.size()));
     }
 
+    /// The names of the classes, of which label k is the k-th, as the training's data had them; empty where the file does not
+    /// say them. Those of the column "target", or of another column of labels.
+    [[nodiscard, gnu::cold]] std::vector<std::string> classes(std::string_view column = target_column) const {
+        const std::string* const names =
+            info_.find(column == target_column ? std::string(classes_key) : text(classes_key, '.', column));
+        return names == nullptr ? std::vector<std::string>() : list_elements(*names);
+    }
     [[nodiscard]] std::int64_t max_batch() const { return max_batch_; }
     [[nodiscard]] int streams() const { return streams_.streams(); }
     /// The number of training steps before the checkpoint was written; 0 if the file does not state it.
@@ -182,13 +194,14 @@ private:
     }
 
     [[nodiscard, gnu::cold]] static std::vector<float> parameters_of(const Checkpoint& checkpoint, Weights weights,
-                                                                     const std::string& name) {
+                                                                     const std::string& name, const Options& options) {
         const TrainingState& state = checkpoint.state;
         require<DataError>(state.parameters.size() == static_cast<std::size_t>(Net::parameter_elements) &&
                                state.buffers.size() == static_cast<std::size_t>(Net::buffer_elements),
                            name, " is a checkpoint of another network: it has ", state.parameters.size(), " and ",
                            state.buffers.size(), " elements of parameters and running statistics, not ",
                            Net::parameter_elements, " and ", Net::buffer_elements);
+        if (options.network == NetworkInFile::equal) impl::require_network(name, checkpoint.network, Net::layers, true);
         std::vector<float> parameters;
         try {
             parameters = parameters_in_layout(Net::layers, state, weights == Weights::averages);
@@ -202,6 +215,7 @@ private:
     }
 
     std::int64_t step_;
+    CheckpointInfo info_;
     Weights weights_;
     std::int64_t max_batch_;
     InferenceStreams<D, typename Net::Precision::Activation> streams_;

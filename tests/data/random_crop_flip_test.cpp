@@ -137,3 +137,9 @@ TEST_CASE("images that cannot be padded are rejected") {
     CHECK(message_of<InvalidArgument>([] { static_cast<void>(RandomCropFlip{}.output(Shape{48})); }) ==
           "images must be height x width x channels, not 48");
 }
+
+TEST_CASE("the description has the options") {
+    CHECK(RandomCropFlip{}.description() == "RandomCropFlip, padding 4");
+    CHECK(RandomCropFlip{.padding = 2, .crop = false, .flip = false}.description() ==
+          "RandomCropFlip, padding 2, no crop, no flip");
+}

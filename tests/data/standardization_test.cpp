@@ -165,3 +165,15 @@ TEST_CASE("constants and samples that do not fit are rejected") {
               static_cast<void>(Standardization::of(InMemory(Shape{2}, samples, labels, 1)));
           }) == "column 1 of the input of sample 1 of the data set in memory is not finite");
 }
+
+TEST_CASE("the description of a standardization depends on every constant") {
+    const auto described = [](std::vector<double> means, std::vector<double> deviations) {
+        return Standardization(std::move(means), std::move(deviations)).description();
+    };
+    const std::string description = described({1, 2}, {3, 4});
+    CHECK(description.starts_with("Standardization of 2, hash "));
+    CHECK(described({1, 2}, {3, 4}) == description);
+    CHECK(described({1, 2.0000001}, {3, 4}) != description);
+    CHECK(described({1, 2}, {3, 4.0000001}) != description);
+    CHECK(described({3, 4}, {1, 2}) != description);
+}

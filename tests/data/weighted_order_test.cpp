@@ -177,3 +177,11 @@ TEST_CASE("weights that are negative, not finite, all 0 or none are rejected") {
     CHECK(refusal({0, 0, 0}) == "the weights of all 3 samples are 0");
     CHECK(refusal({}) == "the number of weights must be 1 to 4294967295, not 0");
 }
+
+TEST_CASE("the description of an order depends on the weights and not on their scale") {
+    const auto described = [](const std::vector<double>& weights) { return WeightedOrder(weights, 1).description(); };
+    CHECK(described({1, 2, 4}).starts_with("by weights, hash "));
+    CHECK(described({1, 2, 4}) == described({2, 4, 8}));
+    CHECK(described({1, 2, 4}) != described({1, 4, 2}));
+    CHECK(described({1, 2, 4}) != described({1, 2, 4.000001}));
+}

@@ -14,6 +14,7 @@
 
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/sigmoid.hpp>
 #include <cupola/net/residual.hpp>
 #include <throws_with.hpp>
 
@@ -458,6 +459,27 @@ TEST_CASE("A state that is not finite is neither written nor read, and its part 
           no_file + "running statistic bn1.running_var is -1 at [0]");
     CHECK(file_with("bn1.running_var", 0, -1) == no_state + "running statistic bn1.running_var is -1 at [0]");
     CHECK(!std::filesystem::exists(folder.path("z")));
+}
+
+TEST_CASE("A checkpoint of another activation is refused, although its parameters are the same") {
+    const TemporaryFolder folder;
+    struct Squashed : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, Sigmoid, Flatten, ReLU,
+                                 Named<"fc", Linear<2>>, ReLU, Linear<2, no_bias>> {};
+    const std::string path = folder.path("x");
+    write_checkpoint(path, Net::layers, small_checkpoint());
+    CHECK(read_checkpoint(path, Net::layers).network == network_description(Net::layers));
+    for (const FrozenInFile frozen : {FrozenInFile::as_in_network, FrozenInFile::any}) {
+        CHECK(message_of<DataError>([&] { (void)read_checkpoint(path, Squashed::layers, frozen); }) ==
+              path +
+                  " is a checkpoint of another network: layer[2] was ReLU: 2 x 2 x 3 and is Sigmoid: 2 x 2 x 3; "
+                  "NetworkInFile::of_same_parameters reads it all the same");
+        CHECK(read_checkpoint(path, Squashed::layers, frozen, NetworkInFile::of_same_parameters).state.step == 1000);
+    }
+    // Files of PyTorch, and of trainings before this entry, do not say it.
+    write_zeros(path, tensors_of_net());
+    CHECK(read_checkpoint(path, Squashed::layers).network.empty());
+    write_zeros(path, tensors_of_net(), own);
+    CHECK(read_checkpoint(path, Squashed::layers).network.empty());
 }
 
 TEST_CASE("A state that is not of the network is not written") {

@@ -24,7 +24,13 @@ static_assert(description_of<Linear<384>>() == "Linear 384" &&
 static_assert(description_of<MaxPool2d<3, 2>>() == "MaxPool2d 3 x 3, stride 2");
 static_assert(description_of<AvgPool2d<2, 2, Padding::valid>>() == "AvgPool2d 2 x 2, valid");
 static_assert(description_of<LocalResponseNorm<4>>() == "LocalResponseNorm, radius 4");
-static_assert(description_of<BatchNorm2d<1e-3, 0.99>>() == "BatchNorm2d");
+static_assert(description_of<LocalResponseNorm<1, 1e-4, 0.5, 2>>() ==
+              "LocalResponseNorm, radius 1, alpha 0.0001, beta 0.5, bias 2");
+static_assert(description_of<BatchNorm2d<>>() == "BatchNorm2d");
+static_assert(description_of<BatchNorm2d<1e-3, 0.99>>() == "BatchNorm2d, epsilon 0.001, decay 0.99");
+static_assert(description_of<FromBytes<>>() == "FromBytes" &&
+              description_of<FromBytes<means(125.3, 123.0, 113.9), deviations(62)>>() ==
+                  "FromBytes, means 125.3 123 113.9, deviations 62");
 static_assert(description_of<Dropout<0.25>>() == "Dropout 0.25");
 static_assert(description_of<OptionAShortcut<32, 2>>() == "OptionAShortcut 32, stride 2");
 static_assert(description_of<impl::OffloadedLayer<Host, Linear<5>>>() == "Linear 5", "wherever it runs");
@@ -33,6 +39,9 @@ static_assert(!DescribesItself<ReLU> && description_of<ReLU>() == "ReLU" && desc
 
 static_assert(std::string_view(LayerDescription("n ", std::numeric_limits<std::int64_t>::min(), " ", -10, " ", 0, " ",
                                                 1e-6, " ", -2.5)) == "n -9223372036854775808 -10 0 0.000001 -2.5");
+static_assert(std::string_view(LayerDescription(0.001 / 9, " ", -2.5e-8, " ", 1.5e9, " ", 0.1234567, " ",
+                                                std::numeric_limits<double>::infinity())) ==
+              "1.111111e-4 -2.5e-8 1.5e9 0.123457 no number");
 static_assert(std::string_view(LayerDescription("a").add_if(false, "b").add_if(true, "c", 1)) == "ac1");
 
 namespace {

@@ -295,3 +295,10 @@ TEST_CASE("an image that is given to CenterCrop by hand is checked, too") {
     CHECK(crop(32 * 32 * 2, {32, 32, 2}) ==
           "images are height x width x 1 (grey) or 3 (red, green, blue), not 32 x 32 x 2");
 }
+
+TEST_CASE("the description has the options") {
+    CHECK(TutorialAugmentation{}.description() == "TutorialAugmentation 24 x 24, brightness 63, contrast 0.2 to 1.8");
+    CHECK(TutorialAugmentation{
+              .height = 8, .crop = false, .flip = false, .brightness = false, .contrast = false, .standardize = false}
+              .description() == "TutorialAugmentation 8 x 24, no crop, no flip, not standardized");
+}

@@ -181,8 +181,16 @@ TEST_CASE("a state of another network is rejected with the first parameter that 
     state = training.state();
     state.tensors.push_back({"more", Shape{5}});
     CHECK(refusal(state) == "the state belongs to another network: its more is 5, and this network has no such tensor");
-    // A name makes no difference, and a state without names is compared by its sizes.
-    CHECK(refusal(state_of(Renamed::layers)) == "(no exception)");
+    // Names are compared too, but for the numbers of layers without one; a state without names is compared by its sizes.
+    CHECK(
+        refusal(state_of(Renamed::layers)) ==
+        "the state belongs to another network: its other.weight is where this network has conv1.weight, of the same extents");
+    struct Numbered : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, ReLU, BatchNorm2d<>, Flatten,
+                                 Named<"fc", Linear<2>>> {};
+    CHECK(refusal(state_of(Numbered::layers)) == "(no exception)");
+    state = training.state();
+    state.tensors[1].name = "conv1.weight";
+    CHECK(contains(refusal(state), "its conv1.weight is where this network has conv1.bias"));
     state = training.state();
     state.tensors.clear();
     CHECK(refusal(state) == "(no exception)");

@@ -363,3 +363,39 @@ TEST_CASE("the outputs of a network with several are predicted by their names") 
                   .predict(std::span(Trained::samples()).first(sample_size), {{"fc", kinds}});
           }) == "the network has no output \"fc\"; its outputs are: one without a name");
 }
+
+TEST_CASE("a checkpoint of another activation is refused; other dropout and other frozen parameters are not") {
+    struct Plain : Sequential<Input<2>, Named<"a", Linear<3>>, ReLU, Named<"b", Linear<2>>> {};
+    struct Squashed : Sequential<Input<2>, Named<"a", Linear<3>>, Sigmoid, Named<"b", Linear<2>>> {};
+    struct Dropped
+        : Sequential<Input<2>, Dropout<0.1>, Named<"a", Linear<3>>, ReLU, Dropout<0.5>, Named<"b", Linear<2>>> {};
+    struct Fixed : Frozen<Plain, "a.*"> {};
+    struct Ended : Sequential<Input<2>, Named<"a", Linear<3>>, ReLU, Named<"b", Linear<2>>, Sigmoid> {};
+    const TemporaryFile file;
+    const auto outputs = [&]<class Of>(const Predictor<Of>& predictor) {
+        std::vector<float> values(2);
+        predictor.predict(std::vector<float>{1, 2}, values);
+        return values;
+    };
+    const auto write = [&]<class Of>(const Of&) {
+        DataParallel<Of, CrossEntropy<2>, Sgd, ConcatMean, Host> training({.batch_size = 1, .seed = 2});
+        write_checkpoint(file.path, Of::layers, {.state = training.state()});
+    };
+    const std::string begin =
+        file.path + " is a checkpoint of another network: layer[2] was ReLU: 3 and is Sigmoid: 3; ";
+    write(Plain{});
+    const std::vector<float> expected = outputs(Predictor<Plain>(file.path));
+    CHECK(message_of<DataError>([&] { (void)Predictor<Squashed>(file.path); }).starts_with(begin));
+    const Checkpoint read = read_checkpoint(file.path, Plain::layers);
+    CHECK(message_of<DataError>([&] { (void)Predictor<Squashed>(read, file.path); }).starts_with(begin));
+    CHECK(outputs(Predictor<Dropped>(file.path)) == expected);
+    CHECK(outputs(Predictor<Fixed>(file.path)) == expected);
+    write(Dropped{});
+    CHECK(outputs(Predictor<Plain>(file.path)) == expected);
+    CHECK(message_of<DataError>([&] { (void)Predictor<Squashed>(file.path); }).starts_with(begin));
+    CHECK(contains(message_of<DataError>([&] { (void)Predictor<Ended>(file.path); }),
+                   "layer[4] was none and is Sigmoid: 2; NetworkInFile::of_same_parameters"));
+    const std::vector<float> squashed =
+        outputs(Predictor<Ended>(file.path, {.network = NetworkInFile::of_same_parameters}));
+    CHECK(squashed[0] == doctest::Approx(1 / (1 + std::exp(-expected[0]))));
+}

@@ -9,15 +9,21 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/generator.hpp>
+#include <cupola/data/split.hpp>
+#include <cupola/data/weighted_order.hpp>
 #include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
+#include <cupola/predict.hpp>
 
 #include "comma_locale.hpp"
 #include "io/file_support.hpp"
@@ -162,10 +168,21 @@ TEST_CASE("a checkpoint records the settings of the run and then those of its tr
     const CheckpointInfo info = read_checkpoint(folder.path("model-1.safetensors"), Net::layers).info;
     std::vector<std::string> keys;
     for (const auto& [key, value] : info.entries()) keys.push_back(key);
-    CHECK(keys == std::vector<std::string>{"model", "seed", "batch_size", "replicas", "accumulation", "optimizer",
-                                           "learning_rate", "averaging", "bn_stats", "moving_average", "precision",
-                                           "convolution", "threads_per_device", "onednn", "isa", "images_seen",
+    CHECK(keys == std::vector<std::string>{"model",          "seed",
+                                           "batch_size",     "replicas",
+                                           "accumulation",   "loss",
+                                           "optimizer",      "learning_rate",
+                                           "averaging",      "bn_stats",
+                                           "moving_average", "precision",
+                                           "convolution",    "threads_per_device",
+                                           "onednn",         "isa",
+                                           "data",           "order",
+                                           "transform",      "images_seen",
                                            "smoothed_losses"});
+    CHECK(*info.find("loss") == "cross_entropy: CrossEntropy<2>, label_smoothing 0");
+    CHECK(*info.find("data") == fingerprint(data()));
+    CHECK(*info.find("order") == "shuffled, seed 1");
+    CHECK(*info.find("transform") == "none");
     CHECK(*info.find("seed") == "a seed of its own");
     CHECK(*info.find("optimizer") == "sgd, momentum 0.9");
     CHECK(*info.find("averaging") == "ConcatMean");
@@ -264,15 +281,188 @@ TEST_CASE("a checkpoint of other settings is rejected with both values, or resum
         "continuing from " + path +
             " here would not give the same bits: isa was old and is new; Resume::anyway continues without that guarantee");
     f.training.seed = 7;
-    CHECK(f.refusal(on) ==
-          path +
-              " is of a run with other settings: seed was 1 and is 7; .max_steps, .epochs and the options of logs, "
-              "summaries and checkpoints may change, and Resume::anyway continues with the changed settings");
+    CHECK(
+        f.refusal(on) ==
+        path +
+            " is of a run with other settings: seed was 1 and is 7; order was shuffled, seed 1 and is shuffled, seed 7; .max_steps, .epochs and the options of logs, "
+            "summaries and checkpoints may change, and Resume::anyway continues with the changed settings");
     TrainingRunOptions anyway = on;
     anyway.resume = Resume::anyway;
     CHECK(f.run(anyway) == 0);
     CHECK(contains(f.said(), "warning: continuing from " + path +
-                                 " with other settings: seed was 1 and is 7; isa was old and is new\n"));
+                                 " with other settings: seed was 1 and is 7; order was shuffled, seed 1 and is "
+                                 "shuffled, seed 7; isa was old and is new\n"));
+}
+
+namespace {
+
+/// The last layer but one of a network of the same parameters.
+template <class... Middle>
+struct NetOf : Sequential<Input<2>, Named<"hidden", Linear<4>>, Middle..., Named<"out", Linear<2>>> {};
+
+/// One step of a training in a folder.
+template <class OfNet = Net, class Loss = CrossEntropy<2>, class Batches>
+std::string trained(Resume resume, const std::string& folder, Batches&& batches, const Loss& loss = {}) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::tmpfile(), &std::fclose);
+    TrainingRun run({.folder = folder,
+                     .resume = resume,
+                     .max_steps = 3,
+                     .log = {.every = 0, .file = output.get()},
+                     .keep_best = true});
+    DataParallel<OfNet, Loss, Sgd, ConcatMean, Host> training(
+        {.batch_size = 4, .seed = 1, .loss = {loss}, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}});
+    const std::string error =
+        message_of<Error>([&] { run.train(training, batches, EvaluationBatches(data(), IdentityTransform{}, 4)); });
+    if (error != "(no exception)") return error;
+    std::rewind(output.get());
+    std::string said(10'000, '\0');
+    said.resize(std::fread(said.data(), 1, said.size(), output.get()));
+    return said;
+}
+
+}  // namespace
+
+TEST_CASE("a run with another network, loss, data or order does not continue another, whatever its parameters are") {
+    const io_tests::TemporaryFolder folder;
+    const std::string run = folder.path("run"), path = folder.path("run/model-3.safetensors");
+    const auto batches = [](std::uint64_t seed) { return InMemoryBatches(data(), {.batch_size = 4, .seed = seed}); };
+    trained(Resume::no, run, batches(1));
+    CHECK(contains(trained(Resume::yes, run, batches(1)), "resumed from " + path));
+    const auto difference = [&](std::string refusal) {
+        const std::string begin = path + " is of a run with other settings: ";
+        REQUIRE(refusal.starts_with(begin));
+        refusal.erase(0, begin.size());
+        return refusal.substr(0, refusal.find("; .max_steps"));
+    };
+    CHECK(difference(trained<NetOf<Sigmoid>>(Resume::yes, run, batches(1))) ==
+          "network[2] was ReLU: 4 and is Sigmoid: 4");
+    CHECK(difference(trained<NetOf<LeakyReLU<0.3>>>(Resume::yes, run, batches(1))) ==
+          "network[2] was ReLU: 4 and is LeakyReLU<0.3>: 4");
+    CHECK(difference(trained<NetOf<ReLU, Dropout<0.5>>>(Resume::yes, run, batches(1))) ==
+          "network[3] was Linear 2: 2 and is Dropout 0.5: 4 (in training)");
+    CHECK(difference(trained(Resume::yes, run, batches(1), CrossEntropy<2>{.label_smoothing = 0.25F})) ==
+          "loss was cross_entropy: CrossEntropy<2>, label_smoothing 0 and is cross_entropy: CrossEntropy<2>, "
+          "label_smoothing 0.25");
+    using Decayed = LossCollection<CrossEntropy<2>, WeightDecay<1e-7, "hidden">>;
+    CHECK(difference(trained<Net, Decayed>(Resume::yes, run, batches(1))) ==
+          "loss was cross_entropy: CrossEntropy<2>, label_smoothing 0 and is cross_entropy: CrossEntropy<2>, "
+          "label_smoothing 0; WeightDecay<0>: 1e-07 of hidden");
+    CHECK(difference(trained(Resume::yes, run, batches(2))) == "order was shuffled, seed 1 and is shuffled, seed 2");
+    std::vector<std::int32_t> changed = labels;
+    changed.back() = 0;
+    const InMemory other(Net::input_shape, points, changed, 2);
+    const std::string of_data =
+        difference(trained(Resume::yes, run, InMemoryBatches(other, {.batch_size = 4, .seed = 1})));
+    CHECK(of_data == "data was " + fingerprint(data()) + " and is " + fingerprint(other));
+    const std::vector<double> weights{1, 1, 1, 1, 1, 1, 1, 2};
+    const std::string of_order =
+        difference(trained(Resume::yes, run,
+                           Prefetch(TrainingBatches(data(), IdentityTransform{}, {.batch_size = 4, .seed = 1},
+                                                    WeightedOrder(weights, 1)))));
+    CHECK(of_order.starts_with("order was shuffled, seed 1 and is by weights, hash "));
+
+    const std::string anyway = trained<NetOf<Sigmoid>>(Resume::anyway, run, batches(2));
+    CHECK(contains(anyway, "warning: continuing from " + path +
+                               " with other settings: order was shuffled, seed 1 and is shuffled, seed 2; "
+                               "network[2] was ReLU: 4 and is Sigmoid: 4\n"));
+    CHECK(contains(anyway, "resumed from " + path));
+}
+
+TEST_CASE("data that a function makes are compared by the name of its type and their number") {
+    struct Sums {
+        void operator()(std::int64_t, const RandomStream& random, const BatchSpan& sample) const {
+            const auto words = random.words(0);
+            sample.inputs()[0] = uniform(words[0]);
+            sample.inputs()[1] = uniform(words[1]);
+            sample.labels()[0] = sample.inputs()[0] > sample.inputs()[1] ? 1 : 0;
+        }
+    };
+    struct Others : Sums {};
+    const Columns columns{{"input", ElementType::float32, {2}}, {"target", ElementType::int32, {1}}};
+    const auto made = [&](auto function, std::int64_t samples) {
+        return Prefetch(Generator(columns, function, {.batch_size = 4, .seed = 1}, samples));
+    };
+    const io_tests::TemporaryFolder folder;
+    trained(Resume::no, folder.path("run"), made(Sums{}, 8));
+    CHECK(contains(trained(Resume::yes, folder.path("run"), made(Sums{}, 8)), "resumed from"));
+    CHECK(contains(trained(Resume::yes, folder.path("run"), made(Others{}, 8)),
+                   "data was Sums, input float32 2, target int32 1, 8 samples and is Others, input"));
+    CHECK(contains(trained(Resume::yes, folder.path("run"), made(Sums{}, 0)),
+                   ", 8 samples and is Sums, input float32 2, target int32 1, endless; order was shuffled, seed 1 and "
+                   "is by number, seed 1"));
+    const auto lambda = [](std::int64_t i, const RandomStream& random, const BatchSpan& sample) {
+        Sums{}(i, random, sample);
+    };
+    CHECK(contains(trained(Resume::yes, folder.path("run"), made(lambda, 8)), " and is a function, input float32 2"));
+}
+
+TEST_CASE("a checkpoint that is older than these entries is resumed from with one line that names them") {
+    const io_tests::TemporaryFolder folder;
+    const std::string path = folder.path("model-2.safetensors");
+    io_tests::write_bytes(
+        path, io_tests::read_bytes(std::string(CUPOLA_SOURCE_DIR) + "/tests/train/data/model-2-of-0.1.safetensors"));
+    Fixture f;
+    for (const std::string_view property : {"convolution", "threads_per_device", "onednn", "isa"})
+        f.entries.emplace_back(property.data(), "any");
+    const TrainingRunOptions options{.folder = folder.path(), .resume = Resume::yes, .max_steps = 4};
+    CHECK(f.run(options) == 0);
+    const std::string said = f.said();
+    CHECK(contains(said, "warning: " + path +
+                             " lacks entries that a run has now, and that are not compared: loss, data, order, "
+                             "transform, network\nresumed from " +
+                             path + ": step 2 comes next\n"));
+    CHECK(f.run(options) == 0);
+    CHECK_FALSE(contains(f.said(), "warning"));  // what it writes has them
+    // A setting that the old file has is compared.
+    io_tests::write_bytes(folder.path("model-4.safetensors"), "");
+    f.training.optimizer.momentum = 0.5;
+    CHECK(contains(f.refusal(options), "optimizer was sgd, momentum 0.9 and is sgd, momentum 0.5"));
+}
+
+namespace {
+
+/// Data with names of its classes.
+struct NamedClasses {
+    std::vector<std::string> names;
+
+    static std::string_view name() { return "named"; }
+    static std::int64_t size() { return data().size(); }
+    static Shape sample_shape() { return data().sample_shape(); }
+    static std::span<const float> sample(std::int64_t i) { return data().sample(i); }
+    static std::int32_t label(std::int64_t i) { return labels[static_cast<std::size_t>(i)]; }
+    [[nodiscard]] std::int64_t class_count() const { return static_cast<std::int64_t>(names.size()); }
+    [[nodiscard]] const std::vector<std::string>& classes() const { return names; }
+};
+
+}  // namespace
+
+TEST_CASE("the names of the classes are kept with the weights, and a run with others does not continue") {
+    const io_tests::TemporaryFolder folder;
+    const auto batches = [](const NamedClasses& named) {
+        return Prefetch(TrainingBatches(named, IdentityTransform{}, {.batch_size = 4, .seed = 1}));
+    };
+    const NamedClasses named{{"1", "10"}}, others{{"1", "2"}}, strange{{"a\nb\\", "\xFF\"x"}};
+    trained(Resume::no, folder.path("run"), batches(named));
+    const std::string path = folder.path("run/model-3.safetensors");
+    CHECK(Predictor<Net>(path).classes() == named.names);
+    CHECK(Predictor<Net>(path).classes("other").empty());
+    CHECK(contains(trained(Resume::yes, folder.path("run"), batches(others)),
+                   "other settings: classes[1] was 10 and is 2; "));
+    trained(Resume::no, folder.path("strange"), batches(strange));
+    CHECK(Predictor<Net>(folder.path("strange/model-3.safetensors")).classes() == strange.names);
+    // A part of a data set has the names of the whole.
+    const auto parts = split(named, {.validation = 0.5, .seed = 1});
+    trained(Resume::no, folder.path("part"),
+            Prefetch(TrainingBatches(parts.training, IdentityTransform{}, {.batch_size = 4, .seed = 1})));
+    CHECK(Predictor<Net>(folder.path("part/model-3.safetensors")).classes() == named.names);
+    trained(Resume::no, folder.path("none"), InMemoryBatches(data(), {.batch_size = 4, .seed = 1}));
+    CHECK(Predictor<Net>(folder.path("none/model-3.safetensors")).classes().empty());
+
+    TrainingRun run({.max_steps = 1});
+    Training training({.batch_size = 4});
+    CHECK(message_of<InvalidArgument>([&] {
+              run.train(training, batches(named), EvaluationBatches(others, IdentityTransform{}, 4));
+          }) == "the test data named have other classes than the training data named: classes[1] was 10 and is 2");
 }
 
 TEST_CASE("a checkpoint that cannot be resumed even so is rejected with its name") {
@@ -300,10 +490,12 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
     other.keep_best = true;
     other.resume = Resume::yes;
     other.max_steps = 3;
-    CHECK(f.refusal(other) ==
-          folder.path("other/model-best.safetensors") +
-              " is the best checkpoint of a run with other settings: seed was 1 and is 2; rename it, or "
-              "Resume::anyway compares with it and replaces it by a better one");
+    CHECK(
+        f.refusal(other) ==
+        folder.path("other/model-best.safetensors") +
+            " is the best checkpoint of a run with other settings: seed was 1 and is 2; order was shuffled, seed 1 and is "
+            "shuffled, seed 2; rename it, or "
+            "Resume::anyway compares with it and replaces it by a better one");
     std::remove(folder.path("run/model-2.safetensors").c_str());
     CHECK(f.refusal(best) == folder.path("run/model-best.safetensors") +
                                  " is the best checkpoint of another run: rename it, or start in another .folder");

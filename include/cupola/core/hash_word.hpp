@@ -4,7 +4,10 @@
 // place.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 
 #include <cupola/core/abi.hpp>
 
@@ -32,6 +35,22 @@ CUPOLA_HOST_DEVICE constexpr std::uint64_t hash_mask(std::int64_t pair) {
 CUPOLA_HOST_DEVICE constexpr std::uint64_t hash_of_single(std::uint32_t last, std::int64_t pair) {
     return hash_of_word(last, ~hash_mask(pair));
 }
+
+/// The hash of a sequence of words, as text: "9e3779b97f4a7c15".
+class SequenceHash {
+public:
+    void add(std::uint64_t word) { sum_ += hash_of_word(word, hash_mask(count_++)); }
+    void add(double number) { add(std::bit_cast<std::uint64_t>(number)); }
+    [[nodiscard]] std::string text() const {
+        char digits[20];
+        std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum_));
+        return digits;
+    }
+
+private:
+    std::uint64_t sum_ = 0;
+    std::int64_t count_ = 0;
+};
 
 }  // namespace impl
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -56,6 +57,8 @@ concept SampleTransform = HasTransformOutput<T> && (Transforms<T, Data> || Trans
 
 /// Leaves a sample as it is; bytes become floats of the same value.
 struct IdentityTransform {
+    /// As that of AsStored, which makes the same samples.
+    static constexpr std::string_view description() { return "none"; }
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     template <class T>
     void operator()(std::span<const T> sample, const Shape&, const RandomStream&, float* to) const {
@@ -66,6 +69,7 @@ struct IdentityTransform {
 /// Leaves a sample as it is stored, in its own type: the batch then has a column "input" of bytes, ids or floats, for a
 /// network that reads that type.
 struct AsStored {
+    static constexpr std::string_view description() { return "none"; }
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     template <class T>
     void operator()(std::span<const T> sample, const Shape&, const RandomStream&, std::type_identity_t<T>* to) const {
@@ -163,6 +167,10 @@ public:
     [[nodiscard]] std::int64_t samples_per_epoch() const { return data_->size(); }
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
+    [[nodiscard]] const Transform& transform() const { return transform_; }
+    [[nodiscard]] const Order& order() const { return order_; }
+    /// That of the random numbers of the transform.
+    [[nodiscard]] std::uint64_t seed() const { return options_.seed; }
     [[nodiscard]] std::int64_t class_count() const
         requires HasLabels<Data>
     {

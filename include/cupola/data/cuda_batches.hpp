@@ -114,6 +114,8 @@ public:
     CudaBatches(const ImageSet&&, Transform, BatchOptions) = delete;  // a temporary dies at once
 
     [[nodiscard]] const ImageSet& data() const { return order_.data(); }
+    /// The same batches, made on the host.
+    [[nodiscard]] const TrainingBatches<ImageSet, Transform>& source() const { return order_; }
     [[nodiscard]] std::int64_t batch_size() const { return order_.batch_size(); }
     [[nodiscard]] int replicas() const { return order_.replicas(); }
     [[nodiscard]] std::int64_t samples_per_epoch() const { return order_.samples_per_epoch(); }

@@ -25,12 +25,15 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
 #include <cupola/data/shuffle.hpp>
@@ -76,6 +79,18 @@ public:
     [[nodiscard]] const Columns& columns() const { return columns_; }
     /// 0 for an endless stream: then `fit` counts steps and not epochs.
     [[nodiscard]] std::int64_t samples_per_epoch() const { return order_ ? order_->size() : 0; }
+
+    /// Calls add(key, text) for what identifies the data of a run (train/training_run.hpp): a function cannot be compared, so
+    /// the name of its type, where it has one, the columns and the number of samples.
+    template <class Add>
+    [[gnu::cold]] void describe(const Add& add) const {
+        constexpr std::string_view name = short_type_name<Function>();
+        std::string data(name.find("lambda") == name.npos ? name : "a function");
+        for (const ColumnSpec& column : columns_)
+            data += text(", ", column.name, ' ', to_string(column.type), ' ', to_string(column.shape));
+        add("data", order_ ? text(data, ", ", order_->size(), " samples") : data + ", endless");
+        add("order", text(order_ ? "shuffled" : "by number", ", seed ", options_.seed));
+    }
 
     /// Fills the samples [begin, end) of a batch; `batch` is the memory of the whole batch.
     void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, const BatchSpan& batch) const {

@@ -76,6 +76,7 @@ public:
     }
     explicit PinnedUploader(const Source&&, PinnedUploaderOptions = {}) = delete;  // a temporary dies at once
 
+    [[nodiscard]] const Source& source() const { return *source_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return source_->replicas(); }
     [[nodiscard]] std::int64_t samples_per_epoch() const

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
@@ -58,6 +59,10 @@ struct RandomCropFlip {
     std::int64_t padding = 4;
     bool crop = true, flip = true;
 
+    /// For what compares two runs.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return text("RandomCropFlip, padding ", padding, crop ? "" : ", no crop", flip ? "" : ", no flip");
+    }
     /// The extents of a sample: the image's own. Throws InvalidArgument for samples that are not images, or a padding
     /// below 0.
     [[nodiscard]] Shape output(const Shape& input) const {

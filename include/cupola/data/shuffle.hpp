@@ -14,6 +14,7 @@
 #include <mutex>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <cupola/core/error.hpp>
@@ -39,6 +40,8 @@ public:
 
     [[nodiscard]] std::int64_t size() const { return size_; }
     [[nodiscard]] std::uint64_t seed() const { return seed_; }
+    /// For what compares two runs, beside the seed.
+    static constexpr std::string_view description() { return "shuffled"; }
 
     /// The samples at the places [first, first + places.size()).
     void samples_at(std::int64_t first, std::span<SampleOfEpoch> places) const;

@@ -28,6 +28,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/core/hash_word.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -113,6 +114,15 @@ public:
         } catch (const InvalidArgument& cause) {
             throw DataError(text(path, ": ", cause.what()));
         }
+    }
+
+    /// For what compares two runs, with a hash of the constants.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        impl::SequenceHash hash;
+        for (const auto* const list : {&means_, &deviations_}) {
+            for (const double value : *list) hash.add(value);
+        }
+        return text("Standardization of ", means_.size(), ", hash ", hash.text());
     }
 
     bool operator==(const Standardization& other) const {

@@ -17,10 +17,12 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/core/hash_word.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/class_labels.hpp>
@@ -49,6 +51,15 @@ public:
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
     [[nodiscard]] std::uint64_t seed() const { return seed_; }
+    /// For what compares two runs, beside the seed: "by weights, hash 9e3779b97f4a7c15", of their table.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        impl::SequenceHash hash;
+        for (const Place& place : places_) {
+            hash.add(place.probability);
+            hash.add(std::uint64_t{place.other});
+        }
+        return "by weights, hash " + hash.text();
+    }
 
     /// The samples at the positions [first, first + places.size()). `epoch` counts the positions modulo 2^32, so that a sample
     /// that comes twice has different augmentations.

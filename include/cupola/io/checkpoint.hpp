@@ -8,7 +8,8 @@
 //   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
 //                                          there are others, cupola.frozen where parameters are, cupola.inputs of ids
-//                                          and bytes, cupola.loss_scale where it is dynamic, the checksum and the run's own
+//                                          and bytes, cupola.loss_scale where it is dynamic, cupola.network (what the
+//                                          network computes: net/network_description.hpp), the checksum and the run's own
 //                                          texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
@@ -85,11 +86,15 @@ enum class FrozenInFile : std::uint8_t { as_in_network, any };
 
 /// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a running
 /// variance is below 0. With FrozenInFile::any the arenas have the layout of the training that wrote them, whose frozen
-/// parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`.
+/// parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`. The network is compared
+/// too, by its description and unless `network` says otherwise; with FrozenInFile::any by what counts in prediction.
 [[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
-                                                FrozenInFile frozen = FrozenInFile::as_in_network) {
+                                                FrozenInFile frozen = FrozenInFile::as_in_network,
+                                                NetworkInFile network = NetworkInFile::equal) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
+    const bool in_prediction = frozen == FrozenInFile::any;
+    const std::span<const LayerInfo> own_layers = layers;
     if (checkpoint.resumable) impl::check_inputs(file, layers);
     std::vector<LayerInfo> layers_of_file;
     if (checkpoint.resumable && frozen == FrozenInFile::any) {
@@ -111,6 +116,9 @@ enum class FrozenInFile : std::uint8_t { as_in_network, any };
     const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer, replicas);
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas);
+    // After the tensors, whose names and extents say more.
+    if (network == NetworkInFile::equal)
+        impl::require_network(file.path(), checkpoint.network, own_layers, in_prediction);
     std::vector<float> piece;
     for (ReplicaState& other : checkpoint.state.other_replicas) other.optimizer = checkpoint.state.optimizer;
     for (const impl::StoredArena& arena : arenas) {
@@ -129,8 +137,9 @@ enum class FrozenInFile : std::uint8_t { as_in_network, any };
 }
 
 [[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers,
-                                                FrozenInFile frozen = FrozenInFile::as_in_network) {
-    return read_checkpoint(SafetensorsFile(path), layers, frozen);
+                                                FrozenInFile frozen = FrozenInFile::as_in_network,
+                                                NetworkInFile network = NetworkInFile::equal) {
+    return read_checkpoint(SafetensorsFile(path), layers, frozen, network);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -70,12 +70,15 @@ public:
     [[nodiscard]] std::optional<double> best() const { return best_; }
     /// The texts of the run of the best checkpoint so far; empty if there is none.
     [[nodiscard]] const CheckpointInfo& best_info() const { return best_info_; }
-    /// Throws DataError where the best checkpoint is of another network than `Net::layers`: its metric cannot be
-    /// compared, and it must not be replaced. `save_best` checks the same; a training checks it before its first step.
+    /// The description of its network (net/network_description.hpp); empty where it has none.
+    [[nodiscard]] const std::string& best_network() const { return best_network_; }
+    /// Throws DataError where the best checkpoint is of a network with other parameters than `Net::layers`: its metric cannot
+    /// be compared, and it must not be replaced. `save_best` checks the same; a training checks it before its first step.
     void require_best_of(std::span<const LayerInfo> layers) {
         if (!best_ || best_compared_) return;
         try {
-            static_cast<void>(read_checkpoint(best_path(), layers));
+            static_cast<void>(
+                read_checkpoint(best_path(), layers, FrozenInFile::as_in_network, NetworkInFile::of_same_parameters));
         } catch (const DataError& error) {
             throw DataError(text(error.what(), "; rename it, or train in another folder"));
         }
@@ -116,6 +119,7 @@ public:
         write_checkpoint(best_path(), layers, best);
         best_ = metric;
         best_info_ = std::move(best.info);
+        best_network_ = network_description(layers);
         best_compared_ = true;
     }
 
@@ -187,6 +191,7 @@ private:
             "another folder");
         best_ = metric;
         best_info_ = std::move(found.info);
+        best_network_ = std::move(found.network);
     }
 
     std::string path_;
@@ -195,6 +200,7 @@ private:
     impl::FileHandle lock_;
     std::optional<double> best_;
     CheckpointInfo best_info_;
+    std::string best_network_;
     /// Whether the best checkpoint is known to be of the network that is trained.
     bool best_compared_ = false;
 };

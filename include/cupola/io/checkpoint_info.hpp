@@ -2,15 +2,21 @@
 //
 // The information in a checkpoint about the run that wrote it, as names and texts in a fixed order: seed, schedule, optimiser,
 // batch size, processor. A run that resumes compares its own: `differences(checkpoint.info, mine)`.
+//
+// A text may be a list, of one element per line (`list_text`), such as the names of the classes, `classes_key`. Of two
+// lists the first elements that differ are reported.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/io/impl/json_string.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -43,6 +49,51 @@ private:
     std::vector<Entry> entries_;
 };
 
+/// The entry with the names of the classes: label k is the k-th of the list.
+inline constexpr std::string_view classes_key = "classes";
+
+/// A list as one text: an element per line, in which a line break is "\n", a backslash "\\", and a byte that is not part of a
+/// character of UTF-8 "\xFF", with its two digits.
+[[nodiscard, gnu::cold]] inline std::string list_text(std::span<const std::string> elements) {
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    std::string result;
+    for (std::size_t k = 0; k < elements.size(); ++k) {
+        if (k > 0) result += '\n';
+        for (std::string_view rest = elements[k]; !rest.empty();) {
+            const std::size_t length = impl::utf8_length(rest);
+            const auto byte = static_cast<unsigned char>(rest[0]);
+            if (length == 0) {
+                result += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+            } else if (rest[0] == '\n') {
+                result += "\\n";
+            } else {
+                if (rest[0] == '\\') result += '\\';
+                result += rest.substr(0, length);
+            }
+            rest.remove_prefix(length == 0 ? 1 : length);
+        }
+    }
+    return result;
+}
+/// The elements of a text that list_text() made of one or more.
+[[nodiscard, gnu::cold]] inline std::vector<std::string> list_elements(std::string_view list) {
+    std::vector<std::string> elements(1);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        if (list[i] == '\n') {
+            elements.emplace_back();
+            continue;
+        }
+        const char kind = list[i] == '\\' && i + 1 < list.size() ? list[++i] : '\0';
+        const bool byte = kind == 'x' && i + 2 < list.size() && impl::hex_digit(list[i + 1]) >= 0 &&
+                          impl::hex_digit(list[i + 2]) >= 0;
+        elements.back() += kind == 'n' ? '\n'
+                           : byte ? static_cast<char>(impl::hex_digit(list[i + 1]) * 16 + impl::hex_digit(list[i + 2]))
+                                  : list[i];
+        if (byte) i += 2;
+    }
+    return elements;
+}
+
 /// One text that differs between two runs; empty for a run that does not have it.
 struct InfoDifference {
     std::string key, before, now;
@@ -50,12 +101,30 @@ struct InfoDifference {
     bool operator==(const InfoDifference&) const = default;
 };
 
-/// "seed was 1 and is 2".
+/// "seed was 1 and is 2"; of two lists "classes[1] was 10 and is 2", with the first elements that differ, counted from 0.
 [[nodiscard]] inline std::string to_string(const InfoDifference& difference) {
-    const auto shown = [](const std::string& value) {
-        return value.empty() ? std::string_view("not recorded") : std::string_view(value);
+    const auto is_list = [](std::string_view value) { return value.find('\n') != value.npos; };
+    const auto lines_of = [](std::string_view value) {
+        std::vector<std::string_view> lines;
+        for (std::size_t begin = 0, end = 0; end != value.npos; begin = end + 1) {
+            end = value.find('\n', begin);
+            lines.push_back(value.substr(begin, end - begin));
+        }
+        return lines;
     };
-    return text(difference.key, " was ", shown(difference.before), " and is ", shown(difference.now));
+    const auto shown = [&](std::string_view value) {
+        if (value.empty()) return std::string("not recorded");
+        if (!is_list(value)) return std::string(value);
+        return text("a list of ", lines_of(value).size());
+    };
+    if (difference.before.empty() || difference.now.empty() ||
+        (!is_list(difference.before) && !is_list(difference.now)))
+        return text(difference.key, " was ", shown(difference.before), " and is ", shown(difference.now));
+    const std::vector<std::string_view> before = lines_of(difference.before), now = lines_of(difference.now);
+    std::size_t i = 0;
+    while (i < before.size() && i < now.size() && before[i] == now[i]) ++i;
+    const auto line = [&](const std::vector<std::string_view>& of) { return i < of.size() ? of[i] : "none"; };
+    return text(difference.key, '[', i, "] was ", line(before), " and is ", line(now));
 }
 
 /// The differences between two runs: in the order of `before`, then those that only `now` has.

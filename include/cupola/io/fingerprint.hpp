@@ -17,12 +17,13 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels or targets. Samples of
-/// height x width x channels are called images.
+namespace impl {
+
+/// fingerprint() of every `step`-th sample, of which a larger one says so.
 template <Dataset Data>
-[[nodiscard]] std::string fingerprint(const Data& data) {
+[[nodiscard]] std::string fingerprint_of_part(const Data& data, std::int64_t step) {
     std::uint32_t sum = 0;
-    for (std::int64_t i = 0; i < data.size(); ++i) {
+    for (std::int64_t i = 0; i < data.size(); i += step) {
         if constexpr (HasStoredSamples<Data>) {
             const auto bytes = static_cast<std::size_t>(data.sample_shape().size()) * size_of(data.sample_type());
             sum = crc32c({data.stored_sample(i), bytes}, sum);
@@ -33,21 +34,31 @@ template <Dataset Data>
     if constexpr (HasTargets<Data>) {
         const Columns columns(data.target_columns());
         for (std::size_t c = 0; c < columns.size(); ++c) {
-            for (std::int64_t i = 0; i < data.size(); ++i) {
+            for (std::int64_t i = 0; i < data.size(); i += step) {
                 const std::span values(static_cast<const std::byte*>(static_cast<const void*>(data.target(i, c))),
                                        columns[c].bytes());
                 sum = crc32c(values, sum);
             }
         }
     } else {
-        for (std::int64_t i = 0; i < data.size(); ++i) {
+        for (std::int64_t i = 0; i < data.size(); i += step) {
             const std::int32_t label = data.label(i);
             sum = crc32c(std::as_bytes(std::span(&label, 1)), sum);
         }
     }
     char digits[16];
     std::snprintf(digits, sizeof digits, "%08x", sum);
-    return text(data.size(), data.sample_shape().rank == 3 ? " images" : " samples", ", crc32c ", digits);
+    return text(data.size(), data.sample_shape().rank == 3 ? " images" : " samples", ", crc32c ",
+                step == 1 ? std::string() : text("of every ", step, "th "), digits);
+}
+
+}  // namespace impl
+
+/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels or targets. Samples of
+/// height x width x channels are called images.
+template <Dataset Data>
+[[nodiscard]] std::string fingerprint(const Data& data) {
+    return impl::fingerprint_of_part(data, 1);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -10,8 +10,6 @@
 //                 the update with a batch (TensorFlow's name; PyTorch's momentum is 1 - decay)
 #pragma once
 
-#include <string_view>
-
 #include <cupola/core/finite.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/batch_norm.hpp>
@@ -23,7 +21,10 @@ struct BatchNorm2d {
     static constexpr LayerKind kind = LayerKind::batch_norm;
     static constexpr LayerTraits traits{
         .backward_reads_output = false, .absorbs_relu = true, .can_omit_parameter_gradients = true};
-    static constexpr std::string_view description = "BatchNorm2d";
+    static constexpr LayerDescription description =
+        LayerDescription("BatchNorm2d")
+            .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon))
+            .add_if(decay != Number(0.9), ", decay ", static_cast<double>(decay));
     static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 
     static constexpr ShapeResult output(const Shape& input) {

@@ -12,7 +12,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <Number rate>
 struct Dropout {
-    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerTraits traits{
+        .backward_reads_input = false, .backward_reads_output = false, .only_in_training = true};
     static constexpr LayerDescription description{"Dropout ", static_cast<double>(rate)};
 
     static constexpr ShapeResult output(const Shape& input) {

@@ -37,6 +37,15 @@ struct FromBytes {
     static constexpr LayerTraits traits{
         .backward_reads_input = false, .backward_reads_output = false, .reads = ElementType::uint8};
 
+    static constexpr LayerDescription description = [] {
+        LayerDescription result("FromBytes");
+        for (std::size_t c = 0; c < mean.count && mean != means(0).value; ++c)
+            result = result.add_if(true, c == 0 ? ", means " : " ", static_cast<double>(mean.value[c]));
+        for (std::size_t c = 0; c < deviation.count && deviation != deviations(255).value; ++c)
+            result = result.add_if(true, c == 0 ? ", deviations " : " ", static_cast<double>(deviation.value[c]));
+        return result;
+    }();
+
     static constexpr ShapeResult output(const Shape& input) {
         if constexpr (!options_known) {
             return ShapeError{"accepts only the options means(...) and deviations(...)"};

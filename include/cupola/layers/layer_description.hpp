@@ -21,7 +21,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// Text of at most `capacity` characters, made of strings, integers and numbers; a longer text does not compile.
 class LayerDescription {
 public:
-    static constexpr std::size_t capacity = 80;
+    static constexpr std::size_t capacity = 160;
 
     template <class... Parts>
     explicit constexpr LayerDescription(const Parts&... parts) {
@@ -53,9 +53,26 @@ private:
         const auto digit = static_cast<char>('0' + (number < 0 ? -(number % 10) : number % 10));
         add(std::string_view(&digit, 1));
     }
-    /// At most six decimals.
+    /// At most six decimals; a number below 0.001 that has more, and one from 1e6 on, is written as "1.111111e-4".
     constexpr void add(double number) {
-        impl::write_decimal(number, [&](std::string_view part) { add(part); });
+        constexpr double small = 1e-3, large = 1e6, largest = 1e30;
+        if (!(number > -largest && number < largest)) return add("no number");
+        double scaled = number < 0 ? -number : number;
+        int exponent = 0;
+        if (scaled < small && !has_six_decimals(scaled)) {
+            for (; scaled < 1; --exponent) scaled *= 10;
+        } else if (scaled >= large) {
+            for (; scaled >= 10; ++exponent) scaled /= 10;
+        }
+        impl::write_decimal(number < 0 ? -scaled : scaled, [&](std::string_view part) { add(part); });
+        if (exponent == 0) return;
+        add("e");
+        add(exponent);
+    }
+    [[nodiscard]] static constexpr bool has_six_decimals(double below_one) {
+        const double millionths = 1e6 * below_one;
+        const double rest = millionths - static_cast<double>(static_cast<std::int64_t>(millionths + 0.5));
+        return (rest < 0 ? -rest : rest) <= 1e-9 * millionths;
     }
 
     char characters_[capacity]{};

@@ -14,7 +14,11 @@ template <std::int64_t radius, Number alpha = 0.001 / 9.0, Number beta = 0.75, N
 struct LocalResponseNorm {
     static constexpr LayerKind kind = LayerKind::local_response_norm;
     static constexpr LayerTraits traits{.backward_reads_output = false};
-    static constexpr LayerDescription description{"LocalResponseNorm, radius ", radius};
+    static constexpr LayerDescription description =
+        LayerDescription("LocalResponseNorm, radius ", radius)
+            .add_if(alpha != Number(0.001 / 9.0), ", alpha ", static_cast<double>(alpha))
+            .add_if(beta != Number(0.75), ", beta ", static_cast<double>(beta))
+            .add_if(bias != Number(1.0), ", bias ", static_cast<double>(bias));
 
     static constexpr LocalResponseNormShape shape(const Shape& input) {
         return {input.channels(), radius, static_cast<float>(bias), static_cast<float>(alpha),

@@ -18,6 +18,7 @@ template <std::int64_t classes>
 struct CrossEntropy {
     static constexpr std::string_view name = "cross_entropy";
     using Target = std::int32_t;
+    static constexpr std::int64_t class_count = classes;
 
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;

@@ -27,10 +27,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/core/type_name.hpp>
@@ -98,6 +100,15 @@ struct ElementwiseLoss {
     static constexpr Shape target(const Shape& output) { return output; }
     /// Any output will do.
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+
+    /// The constants, for what compares two trainings.
+    [[nodiscard, gnu::cold]] std::string description() const
+        requires(sizeof...(constants) > 0)
+    {
+        std::string result = "constants";
+        for (const double constant : {static_cast<double>(constants)...}) result += ' ' + exact_text(constant);
+        return result;
+    }
 
     template <class Device>
         requires(formula_diagnostic().empty())

@@ -185,17 +185,49 @@ struct LossCollection {
         return result;
     }
 
-    /// The options that the losses of the data name by a member `description()`, for what compares two trainings.
+    /// The losses of the data, with the options that they name by a member `description()`, and the regularisers, for what
+    /// compares two trainings: "cross_entropy: CrossEntropy<10>, label_smoothing 0; WeightDecay<0.004>: 0.004 of local3".
+    /// The same for every compiler.
     [[nodiscard, gnu::cold]] std::string description() const {
         std::string result;
-        const auto add = [&](std::string_view name, const auto& loss) {
-            if constexpr (requires { std::string(loss.description()); })
-                result += text(result.empty() ? "" : "; ", name, ": ", loss.description());
+        const auto add = [&]<class L>(const LossEntry& entry, const L& loss) {
+            result += text(result.empty() ? "" : "; ", entry.name, ": ", short_type_name<L>());
+            if constexpr (requires { std::string(loss.description()); }) result += text(", ", loss.description());
+            if (entry.column != target_column) result += text(", of the column ", entry.column);
+            if (entry.factor != 1) result += text(", times ", exact_text(entry.factor));
         };
         [&]<std::size_t... k>(std::index_sequence<k...>) {
-            (add(losses[k].name, impl::DataLosses<Data>::template get<k>(data)), ...);
+            (add(losses[k], impl::DataLosses<Data>::template get<k>(data)), ...);
         }(std::make_index_sequence<loss_count>{});
+        [[maybe_unused]] const auto add_regularizer = [&]<class R>(R) {
+            result += text("; ", short_type_name<R>(), ": ", exact_text(R::value), " of ");
+            if constexpr (requires { R::of_every_parameter; }) {
+                result += "every parameter";
+            } else {
+                for (std::size_t i = 0; i < R::names.size(); ++i) result += text(i == 0 ? "" : ", ", R::names[i]);
+            }
+        };
+        (add_regularizer(Regularizers{}), ...);
         return result;
+    }
+
+    /// The number of classes that a loss of the data distinguishes in this column; 0 if none does, or where a label that is
+    /// none of them is ignored.
+    [[nodiscard]] std::int64_t classes_of(std::string_view column) const {
+        std::int64_t count = 0;
+        const auto look = [&]<class L>(const LossEntry& entry, const L& loss) {
+            if constexpr (requires { L::class_count; }) {
+                if (entry.column != column) return;
+                if constexpr (requires { loss.ignored_label.has_value(); }) {
+                    if (loss.ignored_label.has_value() && *loss.ignored_label >= L::class_count) return;
+                }
+                count = count == 0 || L::class_count < count ? L::class_count : count;
+            }
+        };
+        [&]<std::size_t... k>(std::index_sequence<k...>) {
+            (look(losses[k], impl::DataLosses<Data>::template get<k>(data)), ...);
+        }(std::make_index_sequence<loss_count>{});
+        return count;
     }
 
     /// The regularised parameters, in the order of the list; named "weight_decay/local3".

@@ -19,6 +19,7 @@ template <std::int64_t classes>
 struct WeightedCrossEntropy {
     static constexpr std::string_view name = "weighted_cross_entropy";
     using Target = std::int32_t;
+    static constexpr std::int64_t class_count = classes;
     static constexpr bool weighted = true;
 
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).

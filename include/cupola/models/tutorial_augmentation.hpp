@@ -12,7 +12,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/augmentation.hpp>
@@ -27,6 +29,14 @@ struct TutorialAugmentation {
     double max_brightness = 63;
     double min_contrast = 0.2, max_contrast = 1.8;
 
+    /// For what compares two runs.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return text(
+            "TutorialAugmentation ", height, " x ", width, crop ? "" : ", no crop", flip ? "" : ", no flip",
+            brightness ? text(", brightness ", exact_text(max_brightness)) : std::string(),
+            contrast ? text(", contrast ", exact_text(min_contrast), " to ", exact_text(max_contrast)) : std::string(),
+            standardize ? "" : ", not standardized");
+    }
     /// The extents of a sample made from images of `input`. Throws InvalidArgument if the crop does not fit.
     [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
 

@@ -228,9 +228,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
     /// Continues from a state, and discards the steps that are queued and their errors. A state without a loss scale, of a
     /// training in another precision, continues with the initial one. Throws InvalidArgument, before
-    /// anything is changed, if the state is not one of this network (the message names the first parameter of other
-    /// extents), of this optimiser, with or without moving averages as this training, or of as many replicas with parameters
-    /// of their own; and if a value is not finite or a running variance is below 0.
+    /// anything is changed, if the state is not one of this network (the message names the first parameter of another name or
+    /// other extents), of this optimiser, with or without moving averages as this training, or of as many replicas with
+    /// parameters of their own; and if a value is not finite, or a running variance or a mean of squares of the optimiser is
+    /// below 0.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
         parts_.transfer_.require_fitting(state);

@@ -81,8 +81,11 @@ struct TrainingState {
 
 namespace impl {
 
-/// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names appear only in the
-/// message: a layer without a name is called by its number, which a layer without parameters changes.
+/// Whether two names of tensors may be of the same one. A layer without a name is called by its number, which a layer without
+/// parameters changes, so any two numbers may be.
+[[nodiscard, gnu::cold]] bool may_be_same_tensor(std::string_view a, std::string_view b);
+
+/// Throws InvalidArgument unless the tensors of a state have the names and the extents of the network's.
 [[gnu::cold]] void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
 
 /// The same without a comparison of what is frozen.
@@ -96,6 +99,15 @@ namespace impl {
 [[gnu::cold]] void require_states(std::span<const std::string> names, std::span<const OptimizerState> states);
 
 #ifndef CUPOLA_OPS
+CUPOLA_INLINE bool may_be_same_tensor(std::string_view a, std::string_view b) {
+    const auto without_number = [](std::string_view name) {
+        const std::size_t digits = std::min(name.size(), name.find_first_not_of("0123456789"));
+        const bool numbered = digits > 0 && digits < name.size() && name[digits] == '.' && name.rfind('.') == digits;
+        return numbered ? name.substr(digits) : name;
+    };
+    return without_number(a) == without_number(b);
+}
+
 CUPOLA_INLINE void require_extents_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
     const std::vector<StateTensor> own = state_tensors(layers);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
@@ -106,6 +118,8 @@ CUPOLA_INLINE void require_extents_of(std::span<const LayerInfo> layers, std::sp
                 ", and this network has no such tensor");
         require(given[i].shape == own[i].shape, other, "its ", given[i].name, " is ", to_string(given[i].shape),
                 ", and this network's ", own[i].name, " is ", to_string(own[i].shape));
+        require(may_be_same_tensor(given[i].name, own[i].name), other, "its ", given[i].name,
+                " is where this network has ", own[i].name, ", of the same extents");
     }
 }
 

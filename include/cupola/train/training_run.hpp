@@ -48,6 +48,7 @@
 #include <cupola/train/fit.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
+#include <cupola/train/impl/batches_description.hpp>
 #include <cupola/train/impl/checkpoint_digest.hpp>
 #include <cupola/train/impl/checkpoint_to_resume.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
@@ -94,10 +95,12 @@ public:
     /// that `describe` adds. Runs that differ in the value of an entry are different runs.
     [[nodiscard]] CheckpointInfo& info() { return info_; }
 
-    /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, optimizer,
+    /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, loss, optimizer,
     /// learning_rate, averaging, bn_stats, moving_average, precision; also the device's properties that the bits depend on,
     /// and the number of `ranks` of a collective. `train` calls it too; a program calls it earlier to add its own entries
-    /// after these, or to replace one.
+    /// after these, or to replace one. In a run with a folder `train` also adds what is known of the batches, where there is
+    /// no entry yet: data (a checksum), order, transform, and classes, the names of the classes (`classes_key`). The network
+    /// is in each checkpoint by itself.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
         impl::describe_training(training,
@@ -149,6 +152,8 @@ private:
         require(tests || !keeps_best_tested, options_.names.keep_best,
                 " needs test data or a validation: the best checkpoint is the one with the best result on them");
         describe(training);
+        if (has_folder()) impl::describe_batches(batches, info_);
+        if constexpr (tests) impl::require_same_classes(batches, test);
         RunAgreement* const agreement = agreement_of(training);
         if (agreement != nullptr) require_same_run(*agreement, options.epochs, options.steps, tests);
         const bool averages = training.options.moving_average.on();

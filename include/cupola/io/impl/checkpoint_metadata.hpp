@@ -21,6 +21,7 @@
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
+#include <cupola/net/network_description.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -34,14 +35,21 @@ struct Checkpoint {
     CheckpointInfo info{};
     /// Read from a file that a Cupola training wrote; without it only parameters and running statistics are there.
     bool resumable = true;
+    /// The network that the file was written for (net/network_description.hpp); empty where it does not say it. Not used when
+    /// a checkpoint is written.
+    std::string network{};
 };
+
+/// Whether a checkpoint may be of another network whose parameters have the same names and extents: another activation,
+/// dropout, or rate.
+enum class NetworkInFile : std::uint8_t { equal, of_same_parameters };
 
 namespace impl {
 
 inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
                                   optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas",
                                   frozen_key = "cupola.frozen", inputs_key = "cupola.inputs",
-                                  loss_scale_key = "cupola.loss_scale";
+                                  loss_scale_key = "cupola.loss_scale", network_key = "cupola.network";
 
 /// Whether an optimiser's state may have this name, which becomes a part of the names of tensors.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -99,6 +107,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     if (std::string frozen = frozen_names(layers); !frozen.empty())
         metadata.emplace_back(frozen_key, std::move(frozen));
     if (std::string inputs = input_types(layers); !inputs.empty()) metadata.emplace_back(inputs_key, std::move(inputs));
+    metadata.emplace_back(network_key, network_description(layers));
     for (const auto& [key, value] : checkpoint.info.entries()) {
         require(!key.starts_with(own_prefix), path, " cannot have the metadata key ", key,
                 ": keys that begin with cupola. are reserved");
@@ -186,6 +195,21 @@ inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo>
                        shown(described(there)), ", and this network ", described(here));
 }
 
+/// Throws DataError unless `layers` is the network of a description, or predicts as it does. An empty one is not compared.
+/// `name` is the checkpoint's.
+inline void require_network(std::string_view name, std::string_view described, std::span<const LayerInfo> layers,
+                            bool in_prediction) {
+    if (described.empty()) return;
+    std::string there(described), here = network_description(layers);
+    if (in_prediction) {
+        there = description_in_prediction(there);
+        here = description_in_prediction(here);
+    }
+    if (there == here) return;
+    throw DataError(text(name, " is a checkpoint of another network: ", to_string({"layer", there, here}),
+                         "; NetworkInFile::of_same_parameters reads it all the same"));
+}
+
 /// The network in which the parameters are frozen that the file's training froze.
 [[nodiscard]] inline std::vector<LayerInfo> frozen_as_in(const SafetensorsFile& file,
                                                          std::span<const LayerInfo> layers) {
@@ -237,6 +261,8 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
             checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
+        } else if (key == network_key) {
+            checkpoint.network = value;
         } else if (key != checksum_key && key != frozen_key && key != inputs_key && key != "format") {
             checkpoint.info.set(key, std::string(value));
         }
@@ -253,6 +279,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
         return;
     }
     checkpoint.state.step = 0;
+    checkpoint.network.clear();
     checkpoint.state.loss_scale.reset();
     checkpoint.state.optimizer.clear();
     checkpoint.state.other_replicas.clear();

@@ -13,6 +13,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/net/network_description.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/agreement.hpp>
@@ -31,6 +32,7 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
         settings.emplace_back(std::string(name), std::move(value));
     };
     add("network", std::string(type_name<Net>()));
+    add("list of layers", network_description(Net::layers));
     add("loss", std::string(type_name<Loss>()));
     add("loss's settings", options.loss.description());
     add("optimizer", std::string(type_name<decltype(options.optimizer)>()));

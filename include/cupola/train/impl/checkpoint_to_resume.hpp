@@ -4,9 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <sys/stat.h>
 
@@ -16,6 +18,7 @@
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/standard_output.hpp>
+#include <cupola/net/network_description.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/impl/run_folder.hpp>
@@ -24,10 +27,21 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// The differences between two runs: in their settings, and in the machines that they run on.
+/// The differences between two runs: in their settings, and in the machines that they run on; and the settings that are not
+/// compared, because the checkpoint is older than their entries.
 struct RunDifferences {
-    std::string run, bits;
+    std::string run, bits, not_compared;
 };
+
+/// The entries that checkpoints did not have from the beginning.
+inline constexpr std::string_view added_entries[] = {"network", "loss", "data", "order", "transform", classes_key};
+
+/// The description of a run with that of its network.
+[[nodiscard, gnu::cold]] inline CheckpointInfo with_network(const CheckpointInfo& info, const std::string& network) {
+    CheckpointInfo result = info;
+    if (!network.empty()) result.set("network", network);
+    return result;
+}
 
 [[nodiscard, gnu::cold]] inline RunDifferences differences_of_runs(const CheckpointInfo& before,
                                                                    const CheckpointInfo& now) {
@@ -35,6 +49,10 @@ struct RunDifferences {
     RunDifferences result;
     for (const InfoDifference& difference : differences(before, now)) {
         const std::string& key = difference.key;
+        if (difference.before.empty() && std::ranges::find(added_entries, key) != std::end(added_entries)) {
+            result.not_compared += text(result.not_compared.empty() ? "" : ", ", key);
+            continue;
+        }
         if (key == images_seen_key || key == losses_key || key == CheckpointDirectory::metric_key ||
             key == history_key || key == since_record_key)
             continue;
@@ -63,15 +81,17 @@ public:
             if (folder_) require_no_checkpoints();
             return {};
         }
-        FoundCheckpoint found = newest_valid_checkpoint(path, layers);
+        FoundCheckpoint found =
+            newest_valid_checkpoint(path, layers, FrozenInFile::as_in_network, NetworkInFile::of_same_parameters);
         for (const std::string& problem : found.damaged) output_.print_message(text("warning: ", problem));
         require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), path,
                            " has no valid checkpoint to resume from: ", found.damaged.size(),
                            found.damaged.size() == 1 ? " is damaged" : " are damaged");
         require<DataError>(found.checkpoint.has_value(), path, " has no checkpoint to resume from");
         require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
-        require_same_run(found.path, found.checkpoint->info);
-        if (folder_ && folder_->best()) require_best_of_same_run();
+        const CheckpointInfo now = with_network(info_, network_description(layers));
+        require_same_run(found.path, with_network(found.checkpoint->info, found.checkpoint->network), now);
+        if (folder_ && folder_->best()) require_best_of_same_run(now);
         return found;
     }
 
@@ -91,8 +111,12 @@ private:
 
     /// Throws InvalidArgument with the differences if the checkpoint at `path` is of a run with other settings; with
     /// Resume::anyway it prints them and returns.
-    [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before) const {
-        const auto [run, bits] = differences_of_runs(before, info_);
+    [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before,
+                                        const CheckpointInfo& now) const {
+        const auto [run, bits, not_compared] = differences_of_runs(before, now);
+        if (!not_compared.empty())
+            output_.print_message(text("warning: ", path,
+                                       " lacks entries that a run has now, and that are not compared: ", not_compared));
         if (run.empty() && bits.empty()) return;
         if (options_.resume == Resume::anyway) {
             output_.print_message(text("warning: continuing from ", path, " with other settings: ", run,
@@ -111,8 +135,10 @@ private:
 
     /// The same for the best checkpoint, whose metric will be compared with; the machine that it was computed on is
     /// irrelevant.
-    [[gnu::cold]] void require_best_of_same_run() const {
-        const std::string path = folder_->best_path(), run = differences_of_runs(folder_->best_info(), info_).run;
+    [[gnu::cold]] void require_best_of_same_run(const CheckpointInfo& now) const {
+        const std::string path = folder_->best_path(),
+                          run =
+                              differences_of_runs(with_network(folder_->best_info(), folder_->best_network()), now).run;
         if (run.empty()) return;
         require(options_.resume == Resume::anyway, path, " is the best checkpoint of a run with other settings: ", run,
                 "; rename it, or ", options_.names.resume_anyway, " compares with it and replaces it by a better one");

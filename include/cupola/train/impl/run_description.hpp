@@ -49,6 +49,7 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     add("replicas", text(options.replicas));
     add("accumulation", text(options.gradient_accumulation_steps));
     add("seed", text(options.seed));
+    add("loss", options.loss.description());
     add("optimizer", options.optimizer.description());
     add("learning_rate", learning_rate_description_of(options.optimizer));
     if (!options.groups.empty()) add("parameter_groups", description_of(options.groups));

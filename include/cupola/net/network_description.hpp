@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a network computes, as a text: a line for the Input and one per layer, with the layer's description
+// (layers/layer_description.hpp), the extents of its output, and the values that it reads where these are not the one before
+// it. A checkpoint contains it, so that another activation is found, which has no parameters to compare.
+//
+//   Input 24 x 24 x 3
+//   Conv2d 64, 5 x 5: 24 x 24 x 64
+//   ReLU: 24 x 24 x 64
+//   Dropout 0.5: 24 x 24 x 64 (in training)
+//
+// The text is the same for every compiler, device and precision, and does not say what is frozen. Names are not in it:
+// those of parameters are the names of tensors. A layer of one's own without a description appears by its type's name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <cupola/net/table.hpp>
+
+#ifndef CUPOLA_OPS
+#include <cstddef>
+#include <vector>
+
+#include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+[[nodiscard, gnu::cold]] std::string network_description(std::span<const LayerInfo> layers);
+
+/// The lines of a description that count in prediction: without those of layers that do nothing in evaluation.
+[[nodiscard, gnu::cold]] std::string description_in_prediction(std::string_view description);
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+inline constexpr std::string_view training_mark = " (in training)";
+
+}  // namespace impl
+
+CUPOLA_INLINE std::string network_description(std::span<const LayerInfo> layers) {
+    const auto typed = [](ElementType type) {
+        return type == ElementType::float32 ? std::string() : text(' ', to_string(type));
+    };
+    const LayerInfo& first = layers.front();
+    std::string result = text("Input ", to_string(first.input), typed(first.column_type));
+    // The line of each value. A layer that does nothing in evaluation hands on the value that it reads, so that the lines of
+    // the others do not depend on it.
+    std::vector<std::size_t> lines(layers.size() + 1);
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const LayerInfo& layer = layers[i];
+        const bool only_in_training = layer.traits.only_in_training;
+        result += text('\n', layer.description, layer.column.empty() ? std::string() : typed(layer.column_type), ": ",
+                       to_string(layer.output));
+        if (!layer.column.empty()) {
+            result += text(", column ", layer.column);
+        } else if (lines[layer.reads] != lines[i]) {
+            result += text(", of ", lines[layer.reads]);
+        }
+        if (layer.also_reads != no_value) result += text(", and ", lines[layer.also_reads]);
+        if (layer.tied_to != no_layer) result += text(", tied to ", lines[layer.tied_to + 1]);
+        lines[i + 1] = only_in_training ? lines[layer.reads] : ++last;
+        if (only_in_training) result += impl::training_mark;
+    }
+    return result;
+}
+
+CUPOLA_INLINE std::string description_in_prediction(std::string_view description) {
+    std::string result;
+    while (!description.empty()) {
+        const std::string_view line = description.substr(0, description.find('\n'));
+        if (!line.ends_with(impl::training_mark)) result += text(result.empty() ? "" : "\n", line);
+        description.remove_prefix(line.size() == description.size() ? line.size() : line.size() + 1);
+    }
+    return result;
+}
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The data of a training as texts, by which a run that is resumed is compared (train/training_run.hpp), and their classes.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/io/checkpoint_info.hpp>
+#include <cupola/io/fingerprint.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// Batches of a data set, such as TrainingBatches and EvaluationBatches.
+template <class Batches>
+concept HasDataset =
+    requires(const Batches& batches) { requires Dataset<std::remove_cvref_t<decltype(batches.data())>>; };
+/// Batches that are those of another source, such as Prefetch.
+template <class Batches>
+concept HasSource = requires(const Batches& batches) { batches.source(); };
+
+template <class Sample>
+inline constexpr bool refers_to_memory = std::is_lvalue_reference_v<Sample>;
+template <class T, std::size_t extent>
+inline constexpr bool refers_to_memory<std::span<T, extent>> = true;
+
+/// None where they are not known.
+template <class Batches>
+[[nodiscard]] Columns columns_of_batches([[maybe_unused]] const Batches& batches) {
+    if constexpr (requires { Columns(batches.columns()); }) {
+        return batches.columns();
+    } else {
+        return {};
+    }
+}
+
+/// Data whose samples are in memory, where reading all of them takes little time, and not computed for each call.
+template <class Data>
+concept HasSamplesInMemory =
+    HasStoredSamples<Data> || requires(const Data& data) { requires refers_to_memory<decltype(data.sample(0))>; };
+
+/// The classes of a column of labels, as far as the data set states them.
+struct StatedClasses {
+    /// 0 where it is not known.
+    std::int64_t count = 0;
+    /// Empty where they have none.
+    std::vector<std::string> names{};
+    /// The data set's name.
+    std::string data{};
+};
+
+template <class Names>
+concept ListOfNames = std::convertible_to<Names, std::span<const std::string>>;
+
+template <class Data>
+[[nodiscard, gnu::cold]] StatedClasses stated_classes_of(const Data& data, std::string_view column) {
+    StatedClasses result{.data = std::string(data.name())};
+    const auto take = [&](std::span<const std::string> names) {
+        result.names.assign(names.begin(), names.end());
+        result.count = static_cast<std::int64_t>(names.size());
+    };
+    if constexpr (requires { requires ListOfNames<decltype(data.classes(column))>; }) {
+        if (Columns(data.target_columns()).find(column) != nullptr) take(data.classes(column));
+    } else if constexpr (requires { requires ListOfNames<decltype(data.classes())>; }) {
+        if (column == target_column) take(data.classes());
+    } else if constexpr (HasDataset<Data>) {  // a part of another data set, or one that replaces its targets
+        result = stated_classes_of(data.data(), column);
+    } else if constexpr (requires { static_cast<std::int64_t>(data.class_count()); }) {
+        if (column == target_column) result.count = static_cast<std::int64_t>(data.class_count());
+    }
+    return result;
+}
+
+template <class Batches>
+[[nodiscard, gnu::cold]] StatedClasses stated_classes(const Batches& batches, std::string_view column) {
+    if constexpr (HasDataset<Batches>) {
+        return stated_classes_of(batches.data(), column);
+    } else if constexpr (HasSource<Batches>) {
+        return stated_classes(batches.source(), column);
+    } else {
+        return {};
+    }
+}
+
+/// Compares the classes of the data with those that the losses of a training distinguish. Throws InvalidArgument where the
+/// data have more: a label would be none of the loss's. Fewer are no error, since outputs may be spare, and the result is a
+/// warning; otherwise it is empty.
+template <class Training, class Batches>
+[[nodiscard, gnu::cold]] std::string check_classes([[maybe_unused]] const Training& training,
+                                                   [[maybe_unused]] const Batches& batches) {
+    std::string warning;
+    if constexpr ((HasDataset<Batches> || HasSource<Batches>)&&requires {
+                      training.options.loss.classes_of(target_column);
+                      training.required_columns();
+                  }) {
+        for (const RequiredColumn& each : training.required_columns()) {
+            const std::int64_t distinguished = training.options.loss.classes_of(each.column.name);
+            if (distinguished == 0) continue;
+            const StatedClasses stated = stated_classes(batches, each.column.name);
+            if (stated.count == 0 || stated.count == distinguished) continue;
+            const std::string both =
+                text("the data set ", stated.data, " has ", stated.count, stated.count == 1 ? " class" : " classes",
+                     each.column.name == target_column ? std::string() : text(" in its column ", each.column.name),
+                     ", and the loss ", each.reader, " distinguishes ", distinguished);
+            require(stated.count < distinguished, both);
+            warning += text(warning.empty() ? "" : "; ", both, ": the network has outputs that are of no class");
+        }
+    }
+    return warning;
+}
+
+/// Throws InvalidArgument unless a label is the same class in two data sets that both name theirs.
+template <class Batches, class Test>
+[[gnu::cold]] void require_same_classes(const Batches& batches, const Test& test) {
+    if constexpr ((HasDataset<Batches> || HasSource<Batches>)&&(HasDataset<Test> || HasSource<Test>)) {
+        for (const ColumnSpec& column : columns_of_batches(batches)) {
+            const StatedClasses training = stated_classes(batches, column.name),
+                                own = stated_classes(test, column.name);
+            if (training.names.empty() || own.names.empty() || training.names == own.names) continue;
+            throw InvalidArgument(
+                text("the test data ", own.data, " have other classes than the training data ", training.data, ": ",
+                     to_string({std::string(classes_key), list_text(training.names), list_text(own.names)})));
+        }
+    }
+}
+
+/// "50000 images, crc32c 1a2b3c4d"; of data that are computed, their name, number and extents.
+template <class Data>
+[[nodiscard, gnu::cold]] std::string description_of_data(const Data& data) {
+    if constexpr (requires { std::string(data.description()); }) {
+        return std::string(data.description());
+    } else if constexpr (HasSamplesInMemory<Data>) {
+        constexpr std::int64_t most_bytes = std::int64_t{1} << 32;
+        const std::int64_t bytes = std::max<std::int64_t>(1, Shape(data.sample_shape()).size()) * 4;
+        return fingerprint_of_part(data, 1 + data.size() / (most_bytes / bytes + 1));
+    } else {
+        const std::string name(data.name());
+        return text(list_text({&name, 1}), ", ", data.size(), " samples of ",
+                    to_string(Shape(data.sample_shape())));
+    }
+}
+
+/// By its `description()`, or else by its type and its seed.
+template <class Order>
+[[nodiscard, gnu::cold]] std::string description_of_order(const Order& order, std::uint64_t seed_of_transform) {
+    std::string result, more = text("; random numbers of seed ", seed_of_transform);
+    if constexpr (requires { std::string(order.description()); }) {
+        result = order.description();
+    } else {
+        result = short_type_name<Order>();
+    }
+    if constexpr (requires { static_cast<std::uint64_t>(order.seed()); }) {
+        if (static_cast<std::uint64_t>(order.seed()) == seed_of_transform) more = text(", seed ", seed_of_transform);
+    }
+    return result + more;
+}
+
+template <class Transform>
+[[nodiscard, gnu::cold]] std::string description_of_transform([[maybe_unused]] const Transform& transform) {
+    if constexpr (requires { std::string(transform.description()); }) {
+        return std::string(transform.description());
+    } else {
+        return std::string(short_type_name<Transform>());
+    }
+}
+
+/// Sets the entries "data", "order", "transform" and "classes" that `info` does not have, as far as they are known of these
+/// batches. A source of one's own has `describe(add)`, which calls add(key, text) for each entry.
+template <class Batches>
+[[gnu::cold]] void describe_batches(const Batches& batches, CheckpointInfo& info) {
+    const auto add = [&](std::string_view key, std::string value) {
+        if (info.find(key) == nullptr) info.set(key, std::move(value));
+    };
+    if constexpr (requires { batches.describe(add); }) {
+        batches.describe(add);
+    } else if constexpr (HasDataset<Batches>) {
+        if (info.find("data") == nullptr) info.set("data", description_of_data(batches.data()));
+        if constexpr (requires { batches.order(); })
+            add("order", description_of_order(batches.order(), batches.seed()));
+        if constexpr (requires { batches.transform(); })
+            add("transform", description_of_transform(batches.transform()));
+        for (const ColumnSpec& column : columns_of_batches(batches)) {
+            const StatedClasses stated = stated_classes(batches, column.name);
+            if (stated.names.empty()) continue;
+            add(column.name == target_column ? std::string(classes_key) : text(classes_key, '.', column.name),
+                list_text(stated.names));
+        }
+    } else if constexpr (HasSource<Batches>) {
+        describe_batches(batches.source(), info);
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl
