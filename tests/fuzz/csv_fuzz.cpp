@@ -28,6 +28,21 @@ std::string number(float value) {
     return digits;
 }
 
+/// The inputs alone, for a table without targets.
+std::string written_inputs(const cupola::Table& table) {
+    const char separator = table.options().separator;
+    std::string result;
+    for (const std::string& name : table.options().inputs)
+        result += (result.empty() ? "" : std::string(1, separator)) + quoted(name);
+    for (std::int64_t i = 0; i < table.size(); ++i) {
+        std::string row;
+        for (const float value : table.sample(i))
+            row += (row.empty() ? "\n" : std::string(1, separator)) + number(value);
+        result += row;
+    }
+    return result;
+}
+
 /// The columns of the table that are used, with their targets last.
 std::string written(const cupola::Table& table, bool classes) {
     std::string result;
@@ -69,15 +84,34 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     if (named) options.inputs = {"b", "a"};
     options.separator = (data[0] & 4) != 0 ? ';' : ',';
+    if ((data[0] & 8) != 0) {
+        options.header = false;
+        (classes ? options.label : options.targets[0]) = "3";
+        if (named) options.inputs = {"2", "1"};
+    }
+    if ((data[0] & 16) != 0) options.ignored = {""};
     input.hold(data + 1, size - 1);
     std::optional<cupola::Table> table;
     const bool good = fuzz::answers(200 * size + (1 << 20), [&] { table = cupola::read_csv(input.path(), options); });
     if (!good) return 0;
     // The same file as a table for evaluation is the same table.
     if (!same(*table, cupola::read_csv(input.path(), *table), classes)) fuzz::fail("another table at evaluation", "");
+    const bool all_used = table->header().size() == table->options().inputs.size() + 1;
+    if (all_used && options.header.value_or(true)) {
+        const std::string inputs = written_inputs(*table);
+        again.hold(reinterpret_cast<const std::uint8_t*>(inputs.data()), inputs.size());
+        const cupola::Table untargeted = cupola::read_csv(again.path(), *table);
+        bool equal = !untargeted.has_targets() && untargeted.size() == table->size();
+        for (std::int64_t i = 0; equal && i < table->size(); ++i)
+            equal =
+                std::memcmp(untargeted.sample(i).data(), table->sample(i).data(), table->sample(i).size_bytes()) == 0;
+        if (!equal) fuzz::fail("other inputs without targets", inputs);
+    }
     const std::string text = written(*table, classes);
     again.hold(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
     options.separator = ',';
+    options.header = true;
+    options.ignored.clear();
     if (!same(*table, cupola::read_csv(again.path(), options), classes)) fuzz::fail("another table when written", text);
     return 0;
 }

@@ -57,7 +57,8 @@ def write_cifar10(folder):
 
 
 def write_csv(folder):
-    # The first byte chooses the options: 1 for classes, 2 for named inputs, 4 for semicolons.
+    # The first byte chooses the options: 1 for classes, 2 for named inputs, 4 for semicolons, 8 for no header, 16 for columns without
+    # a name that are ignored.
     files = {
         "numbers": b"\0a,b,y\n1,2,3\n-4.5,+6e-3,.7\n",
         "classes": b"\1a,b,y\r\n1,2,cat\r\n3,4,dog\r\n5,6,cat\r\n",
@@ -65,6 +66,9 @@ def write_csv(folder):
         "semicolons": b"\7\xef\xbb\xbfb;text;a;y\n1;any, thing;2;10\n3;;4;9\n\n",
         "infinite": b"\0a,y\n1e39,1\n",
         "header": b"\0a,y\n",
+        "row": b"\0001.5,y\n2,3\n",
+        "no_header": b"\x091,2,cat\n3,4,dog\n5,6,cat\n",
+        "index": b"\x10,a,b,y\n0,1,2,3\n1,4,5,6\n",
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -85,13 +89,82 @@ def write_idx(folder):
         (folder / name).write_bytes(struct.pack(">H", len(label)) + label + image)
 
 
-def png(height, width, colour):
-    """An image of 8 bits per sample, of red, green and blue where `colour` is true, else of grey."""
-    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    row = bytes(range((3 if colour else 1) * width))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if colour else 0, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress((b"\0" + row) * height))
-            + chunk(b"IEND", b""))
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(height, width, colour_type, depth=8, before=b"", after=b""):
+    """An image of `depth` bits per sample, of one of PNG's colour types: 2 is red, green and blue, 0 grey."""
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour_type] * width
+    row = bytes(range((samples * depth + 7) // 8))
+    header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + before
+            + png_chunk(b"IDAT", zlib.compress((b"\0" + row) * height)) + after + png_chunk(b"IEND", b""))
+
+
+def exif(orientation, order=">", kind=3):
+    """EXIF of two entries: the maker, whose text lies outside of its entry, and the orientation."""
+    value = struct.pack(order + "HH", orientation, 0) if kind == 3 else struct.pack(order + "I", orientation)
+    return ((b"MM" if order == ">" else b"II") + struct.pack(order + "HIH", 42, 8, 2) + struct.pack(order + "HHII", 0x10F, 2, 6, 38)
+            + struct.pack(order + "HHI", 0x112, kind, 1) + value + bytes(4) + b"Maker\0")
+
+
+def write_pngs(folder):
+    gamma = png_chunk(b"gAMA", struct.pack(">I", 100000)) + png_chunk(b"sRGB", b"\0") + png_chunk(b"sBIT", b"\5")
+    palette = png_chunk(b"PLTE", bytes(range(48)))
+    files = {f"type{kind}_{depth}": png(3, 5, kind, depth, palette if kind == 3 else b"")
+             for kind, depths in {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}.items() for depth in depths}
+    files |= {
+        "transparent": png(2, 3, 2, 8, png_chunk(b"tRNS", bytes(6))),
+        "transparent_grey": png(2, 3, 0, 16, png_chunk(b"tRNS", bytes(2))),
+        "transparent_palette": png(3, 5, 3, 8, palette + png_chunk(b"tRNS", bytes(range(5)))),
+        "gamma": png(2, 3, 0, 8, gamma),
+        "profile": png(2, 3, 2, 8, png_chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(200)))),
+        "text": png(2, 3, 0, 8, png_chunk(b"zTXt", b"k\0\0" + zlib.compress(b"text" * 20))),
+        "exif_after": png(2, 3, 2, 8, after=png_chunk(b"eXIf", exif(6))),
+    }
+    for orientation in range(10):
+        chunk = png_chunk(b"eXIf", exif(orientation, "<>"[orientation % 2]))
+        files[f"exif{orientation}"] = png(2, 3, 0, 8 * (1 + orientation % 2), chunk)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def jpeg_segment(mark, data):
+    return b"\xff" + bytes([mark]) + struct.pack(">H", len(data) + 2) + data
+
+
+def jpeg(components, before=b"", progressive=False):
+    """8 x 8 pixels of one colour: every block is a difference of 0 and an end of block, a code of one bit each."""
+    every = range(1, components + 1)
+    table = lambda kind: jpeg_segment(0xC4, bytes([kind, 1]) + bytes(16))
+    scan = lambda ids, range_of: jpeg_segment(0xDA, bytes([len(ids)]) + b"".join(bytes([i, 0]) for i in ids) + range_of) + b"\0"
+    frame = struct.pack(">BHHB", 8, 8, 8, components) + b"".join(bytes([i, 0x11, 0]) for i in every)
+    scans = scan(every, b"\0\x3f\0")
+    if progressive:
+        scans = scan(every, b"\0\0\1") + scan(every, b"\0\0\x10") + b"".join(scan([i], b"\1\x3f\0") for i in every)
+    return (b"\xff\xd8" + before + jpeg_segment(0xDB, b"\0" + b"\1" * 64) + jpeg_segment(0xC2 if progressive else 0xC0, frame)
+            + table(0) + table(0x10) + scans + b"\xff\xd9")
+
+
+def write_jpegs(folder, samples):
+    adobe = lambda transform: jpeg_segment(0xEE, b"Adobe" + bytes([0, 100, 0, 0, 0, 0, transform]))
+    with_exif = lambda data: jpeg_segment(0xE1, b"Exif\0\0" + data)
+    files = {f"sample{i}": data for i, data in enumerate(samples)}
+    files |= {f"flat{k}": jpeg(k) for k in (1, 3, 4)} | {f"progressive{k}": jpeg(k, progressive=True) for k in (1, 3, 4)}
+    files |= {f"adobe{k}_{transform}": jpeg(k, adobe(transform)) for k in (3, 4) for transform in range(4)}
+    files |= {
+        "jfif2": jpeg(3, jpeg_segment(0xE0, b"JFIF\0\2\1\0\0\1\0\1\0\0")),
+        "extra": jpeg(3)[:-2] + bytes(16) + b"\xff\xd9",
+        "cut": jpeg(3)[:-3],
+        "exif_sample": samples[0][:2] + with_exif(exif(6)) + samples[0][2:],
+        "exif_twice": jpeg(3, jpeg_segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0") + 2 * with_exif(exif(8, "<"))),
+    }
+    for orientation in range(10):
+        data = exif(orientation, "<>"[orientation % 2], 3 + orientation // 2 % 2)
+        files[f"exif{orientation}"] = jpeg((1, 3, 4)[orientation % 3], with_exif(data))
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
 
 
 def write_archives(folder, sample):
@@ -103,8 +176,8 @@ def write_archives(folder, sample):
                 images[member.name] = archive.extractfile(member).read()
     for name, data in images.items():
         (folder / ("jpeg_" + name.replace("/", "_"))).write_bytes(b"j" + data)
-    for name, colour in (("png_grey", False), ("png_colour", True)):
-        (folder / name).write_bytes(b"j" + png(2, 3, colour))
+    for name, colour_type in (("png_grey", 0), ("png_colour", 2)):
+        (folder / name).write_bytes(b"j" + png(2, 3, colour_type))
 
     for mode in ("", "gz", "bz2", "xz"):
         for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
@@ -121,15 +194,17 @@ def write_archives(folder, sample):
         with zipfile.ZipFile(folder / f"zip{compression}", "w", compression) as archive:
             for name, data in images.items():
                 archive.writestr(name, data)
+    return list(images.values())
 
 
 def main():
     folder, sample = Path(sys.argv[1]), sys.argv[2]
-    for name in ("safetensors", "cifar10", "archive", "csv", "idx"):
+    for name in ("safetensors", "cifar10", "archive", "jpeg", "png", "csv", "idx"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "safetensors")
     write_cifar10(folder / "cifar10")
-    write_archives(folder / "archive", sample)
+    write_jpegs(folder / "jpeg", write_archives(folder / "archive", sample))
+    write_pngs(folder / "png")
     write_csv(folder / "csv")
     write_idx(folder / "idx")
 
