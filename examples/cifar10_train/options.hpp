@@ -21,7 +21,7 @@ using namespace cupola;
 
 struct TrainOptions {
     /// The folder, the steps, and the options of logs and checkpoints.
-    TrainingRunOptions run;
+    TrainingRunOptions run{.log = {.averages = {.from_zero = true}}};  // as the tutorial's
 
     std::string data_dir;
     bool download = false;

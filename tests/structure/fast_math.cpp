@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
         WeightedOrder(weights, 1);
     });
     expect_error("a learning rate must be at least 0, not nan", [&] { const Schedule rate(nan); });
-    expect_error("not nan", [&] { (void)LossAverages(nan); });
+    expect_error("not nan", [&] { (void)LossAverages({.decay = static_cast<double>(nan)}); });
     expect(loss_text(nan) == "nan" && text(nan) == "nan" && text(-infinity) == "-inf",
            "the text of a NaN is " + text(nan));
 

@@ -167,18 +167,18 @@ TEST_CASE("losses below 1 have three significant digits") {
     std::fclose(options.file);
     CHECK(line.find("loss = 0.000123 (") != std::string::npos);
     CHECK(line.find("losses = 0.0456, ") != std::string::npos);
-    CHECK(line.find("mean_squared_error = 1.00e-05 (smoothed 1.00e-06)") != std::string::npos);
+    CHECK(line.find("mean_squared_error = 1.00e-05 (smoothed 1.00e-05)") != std::string::npos);
 }
 
 TEST_CASE("the learning rate and the parts of the loss follow on the line if requested") {
     CHECK(log_of({.learning_rate = true}, 1) == "T: step 0, loss = 3.00 (R), learning_rate = 0.0125\n");
     CHECK(log_of({.learning_rate = true, .parts = true}, 1) ==
-          "T: step 0, loss = 3.00 (R), learning_rate = 0.0125, cross_entropy = 2.5000 (smoothed 0.2500), "
-          "weight_decay/local3 = 0.5000 (smoothed 0.0500), total_loss = 3.0000 (smoothed 0.3000)\n");
+          "T: step 0, loss = 3.00 (R), learning_rate = 0.0125, cross_entropy = 2.5000 (smoothed 2.5000), "
+          "weight_decay/local3 = 0.5000 (smoothed 0.5000), total_loss = 3.0000 (smoothed 3.0000)\n");
 }
 
 TEST_CASE("a line every N steps smooths over the steps in between too") {
-    CHECK(log_of({.every = 2, .parts = true}, 3) ==
+    CHECK(log_of({.every = 2, .parts = true, .averages = {.from_zero = true}}, 3) ==
           "T: step 0, loss = 3.00 (R), cross_entropy = 2.5000 (smoothed 0.2500), weight_decay/local3 = 0.5000 "
           "(smoothed 0.0500), "
           "total_loss = 3.0000 (smoothed 0.3000)\n"
@@ -189,14 +189,14 @@ TEST_CASE("a line every N steps smooths over the steps in between too") {
 }
 
 TEST_CASE("smoothed losses continue from the values that are set") {
-    LossAverages before;
+    LossAverages before({.from_zero = true});
     for (int step = 0; step < 2; ++step) before.update(report_of(step));
     const std::string line = log_of({.parts = true}, 1, [&](LogEvery& log) { log.losses() = before; });
     CHECK(line.find("total_loss = 3.0000 (smoothed 0.8130)") != std::string::npos);
 }
 
 TEST_CASE("as JSON a line is one object with everything in it") {
-    CHECK(log_of({.json = true}, 1) ==
+    CHECK(log_of({.json = true, .averages = {.from_zero = true}}, 1) ==
           R"({"step":0,"loss":3,"learning_rate":0.0125,"examples":16,"examples_per_second":T,"seconds_per_step":T,)"
           R"("replicas":[2,4],"parts":{"cross_entropy":{"raw":2.5,"smoothed":0.25},)"
           R"("weight_decay/local3":{"raw":0.5,"smoothed":0.05},"total_loss":{"raw":3,"smoothed":0.3}}})"

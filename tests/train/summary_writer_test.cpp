@@ -3,6 +3,7 @@
 #include <cupola/train/summary_writer.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
@@ -209,9 +210,24 @@ TEST_CASE("values that are not finite are counted under a tag of their own") {
     CHECK(kept.scalars[0].count("conv1/weights/not_finite") == 0);
 }
 
-TEST_CASE("each part of the loss is shown raw and smoothed over all steps, from zero") {
+TEST_CASE("the smoothed losses begin at the first ones, and later ones have the weights of Adam's corrected moments") {
     Kept kept;
-    SummaryWriter writer(kept, Small::layers, {.every = 2});
+    SummaryWriter writer(kept, Small::layers, {.every = 1});
+    Run run{};
+    double average = 0;
+    for (int step = 0; step < 30; ++step) {
+        writer.on_step(report_of(step, 1.0 + step), run);
+        average = 0.9 * average + 0.1 * (1.5 + step);
+        CHECK(kept.scalars[step]["total_loss"] == doctest::Approx(average / (1 - std::pow(0.9, step + 1))));
+        CHECK(kept.scalars[step]["local3/weight_loss"] == doctest::Approx(0.5));
+    }
+    CHECK(kept.scalars[0]["total_loss"] == 1.5);
+    CHECK(kept.scalars[0]["cross_entropy"] == 1.0);
+}
+
+TEST_CASE("each part of the loss is shown raw and smoothed over all steps, from zero as in the tutorial if requested") {
+    Kept kept;
+    SummaryWriter writer(kept, Small::layers, {.every = 2, .averages = {.from_zero = true}});
     Run run{};
     for (std::int64_t step = 0; step < 5; ++step) writer.on_step(report_of(step, 1.0 + static_cast<double>(step)), run);
     CHECK(kept.order == std::vector<std::string>{"write 0", "write 2", "write 4"});
@@ -275,22 +291,42 @@ TEST_CASE("the precision of a batch is that of its predictions, and none where t
     CHECK(kept.scalars[100].count("Precision @ 1 (training batch)") == 0);
 }
 
-TEST_CASE("the smoothed losses continue from a checkpoint as if the run had not stopped") {
+TEST_CASE("the smoothed losses of a checkpoint without the weight of its steps continue as those of many steps") {
+    Kept kept;
+    SummaryWriter writer(kept, Small::layers);
+    const std::vector<LossPart> state{{"cross_entropy", 1.5}, {"local3/weight_loss", 0.5}, {"total_loss", 2}};
+    writer.losses().restore(state);
     Run run{};
-    Kept whole, first, second;
-    SummaryWriter undisturbed(whole, Small::layers, {.every = 1});
-    for (std::int64_t step = 0; step < 6; ++step)
-        undisturbed.on_step(report_of(step, 3.0 / (1 + static_cast<double>(step))), run);
-    SummaryWriter before(first, Small::layers, {.every = 1});
-    for (std::int64_t step = 0; step < 3; ++step)
-        before.on_step(report_of(step, 3.0 / (1 + static_cast<double>(step))), run);
-    SummaryWriter after(second, Small::layers, {.every = 1});
-    after.losses().restore(before.losses().state());
-    for (std::int64_t step = 3; step < 6; ++step)
-        after.on_step(report_of(step, 3.0 / (1 + static_cast<double>(step))), run);
-    for (const char* tag : {"cross_entropy", "total_loss", "local3/weight_loss"}) {
-        CHECK(second.scalars[5][tag] == whole.scalars[5][tag]);
-        CHECK(second.scalars[3][tag] == whole.scalars[3][tag]);
+    writer.on_step(report_of(0, 2.5), run);
+    CHECK(kept.scalars[0]["total_loss"] == doctest::Approx(0.9 * 2 + 0.1 * 3));
+    CHECK(message_of<InvalidArgument>([&] {
+              writer.losses().restore(std::vector<LossPart>{{"weight_of_steps", -1}});
+          }) == "the sum of the weights of averaged losses is -1");
+    writer.losses().restore({});
+    writer.on_step(report_of(100, 2.5), run);
+    CHECK(kept.scalars[100]["total_loss"] == 3);
+}
+
+TEST_CASE("the smoothed losses continue from a checkpoint as if the run had not stopped") {
+    for (const bool from_zero : {false, true}) {
+        CAPTURE(from_zero);
+        Run run{};
+        Kept whole, first, second;
+        const SummaryOptions options{.every = 1, .averages = {.from_zero = from_zero}};
+        SummaryWriter undisturbed(whole, Small::layers, options);
+        for (std::int64_t step = 0; step < 6; ++step)
+            undisturbed.on_step(report_of(step, 3.0 / (1 + static_cast<double>(step))), run);
+        SummaryWriter before(first, Small::layers, options);
+        for (std::int64_t step = 0; step < 3; ++step)
+            before.on_step(report_of(step, 3.0 / (1 + static_cast<double>(step))), run);
+        SummaryWriter after(second, Small::layers, options);
+        after.losses().restore(before.losses().state());
+        for (std::int64_t step = 3; step < 6; ++step)
+            after.on_step(report_of(step, 3.0 / (1 + static_cast<double>(step))), run);
+        for (const char* tag : {"cross_entropy", "total_loss", "local3/weight_loss"}) {
+            CHECK(second.scalars[5][tag] == whole.scalars[5][tag]);
+            CHECK(second.scalars[3][tag] == whole.scalars[3][tag]);
+        }
     }
 }
 
@@ -318,7 +354,7 @@ TEST_CASE("summaries are written every N steps, or never") {
           "a summary must be written every 0 (never) or more steps, not -1");
     CHECK(message_of<InvalidArgument>([&] { SummaryWriter(kept, Small::layers, {.images = -2}); }) ==
           "the number of images of a summary must be 0 or more, not -2");
-    CHECK(message_of<InvalidArgument>([] { LossAverages averages(1.0); }) ==
+    CHECK(message_of<InvalidArgument>([] { LossAverages averages({.decay = 1.0}); }) ==
           "the decay of the losses' averages must be at least 0 and less than 1, not 1");
 }
 

@@ -49,6 +49,7 @@ struct LogOptions {
     bool parts = false;
     /// Writes one JSON object per line, with all values in it.
     bool json = false;
+    LossAveragesOptions averages{};
 };
 
 class LogEvery {
@@ -96,7 +97,7 @@ private:
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE LogEvery::LogEvery(const LogOptions& options) : options_(options) {
+CUPOLA_INLINE LogEvery::LogEvery(const LogOptions& options) : options_(options), averages_(options.averages) {
     require(options.every >= 0, "a line must be logged every 0 (never) or more steps, not ", options.every);
 }
 

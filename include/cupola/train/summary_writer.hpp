@@ -44,13 +44,14 @@ struct SummaryOptions {
     std::vector<std::pair<std::string, std::string>> hyper_parameters{};
     /// A text such as `summary<Net>(batch)`.
     std::string network{};
+    LossAveragesOptions averages{};
 };
 
 class SummaryWriter {
 public:
     /// `layers` are the network's, `Net::layers`. The sink must outlive the writer.
     SummaryWriter(SummarySink& sink, std::span<const LayerInfo> layers, SummaryOptions options = {})
-        : sink_(&sink), options_(std::move(options)), values_(layers) {
+        : sink_(&sink), options_(std::move(options)), losses_(options_.averages), values_(layers) {
         require(options_.every >= 0, "a summary must be written every 0 (never) or more steps, not ", options_.every);
         require(options_.images >= 0, "the number of images of a summary must be 0 or more, not ", options_.images);
     }

@@ -74,7 +74,7 @@ public:
     /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses, that
     /// cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a folder.
     [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)  // misspelt? TrainingRunOptions{...} names it
-        : options_(without_second_log(std::move(options))) {
+        : options_(without_second_log(std::move(options))), losses_(options_.log.averages) {
         check_run_options(options_);
         if (has_folder() && options_.writes) copy_ = std::make_unique<OutputCopy>();
         output_ = StandardOutput(options_.log.json, options_.log.file, copy_.get());

@@ -45,7 +45,7 @@ struct TrainingRunOptions {
     std::optional<std::int64_t> max_steps{};
 
     /// The options of the lines on standard output and, with another file, of those in the folder. With `json` every
-    /// message is an object.
+    /// message is an object. The losses of the summaries are smoothed as those of the lines.
     LogOptions log{};
 
     /// Steps between two checkpoints; 0 for only the one at the end.
