@@ -112,6 +112,19 @@ TEST_CASE("a signal that the caller had blocked stays pending") {
           }) == 0);
 }
 
+TEST_CASE("a write to a pipe that nobody reads is an error and raises no signal, then or later") {
+    const auto write_in_vain = [](bool blocked) {
+        std::signal(SIGPIPE, SIG_DFL);
+        int ends[2];
+        if (pipe(ends) != 0 || close(ends[0]) != 0) return 1;
+        if (!blocked) return write(ends[1], "x", 1) == 1 ? 2 : 3;
+        const FileSizeSignalBlock block;
+        return write(ends[1], "x", 1) == -1 && errno == EPIPE ? 0 : 4;
+    };
+    CHECK(exit_of([&] { return write_in_vain(false); }) == -1);
+    CHECK(exit_of([&] { return write_in_vain(true); }) == 0);
+}
+
 TEST_CASE("another thread's writes are not affected") {
     CHECK(exit_of([] {
               const FileSizeSignalBlock block;

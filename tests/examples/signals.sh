@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: signals.sh CIFAR10_TRAIN SAMPLE. Checks that SIGTERM and Ctrl-C end a run after the current step, with a checkpoint from which it
+# Usage: signals.sh CIFAR10_TRAIN SAMPLE. Checks that SIGTERM, Ctrl-C and SIGHUP end a run after the current step, with a checkpoint from which it
 # continues with the same bits; that a second signal, and a signal in the evaluation, ends the process at once; and that a run that
 # diverges stores the parameters before the step.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
@@ -13,7 +13,7 @@ base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1 --log-every 
 # begin ARGUMENTS...: starts the program in the background as $child. By default a shell ignores Ctrl-C for such processes.
 begin() {
     : >"$work/output"  # the output of the run before must not end a wait
-    env --default-signal=INT "$program" "$@" >"$work/output" 2>"$work/errors" </dev/null &
+    env --default-signal=INT,HUP "$program" "$@" >"$work/output" 2>"$work/errors" </dev/null &
     child=$!
 }
 # ended: waits for $child and sets $status.
@@ -25,12 +25,12 @@ ended() {
 }
 stepped() { wait_for "grep -q ': step $1,' '$work/output'"; }
 
-# Stopped twice before the end, with a schedule that depends on the number of steps.
+# Stopped three times before the end, with a schedule that depends on the number of steps.
 last=60
 flags=("${base[@]}" --num-replicas 2 --max-steps $last --schedule cosine --optimizer momentum --learning-rate 0.01)
 trains "${flags[@]}" --train-dir "$work/whole"
 resume=()
-for signal in TERM:15:5 INT:2:30; do
+for signal in TERM:15:5 INT:2:20 HUP:1:35; do
     IFS=: read -r name number step <<<"$signal"
     begin "${flags[@]}" --train-dir "$work/stopped" "${resume[@]}"
     stepped "$step"
@@ -48,6 +48,28 @@ for signal in TERM:15:5 INT:2:30; do
 done
 trains "${flags[@]}" --train-dir "$work/stopped" --resume
 cmp "$work/stopped/model-$last.safetensors" "$work/whole/model-$last.safetensors" || fail "not the same bits at the end"
+
+# Under nohup SIGHUP stays ignored: the run goes on until its end.
+env --ignore-signal=HUP "$program" "${base[@]}" --max-steps 40 --train-dir "$work/nohup" >"$work/output" 2>"$work/errors" </dev/null &
+child=$!
+stepped 5
+kill -HUP $child
+ended
+[ $status = 0 ] || fail "exit status $status after SIGHUP, which was ignored"
+[ "$(checkpoints "$work/nohup")" = 40 ] || fail "no checkpoint of the last step where SIGHUP was ignored"
+
+# A reader that has seen enough closes the standard output: the run ends with a checkpoint, then a message.
+mkfifo "$work/pipe"
+env --default-signal=PIPE "$program" "${base[@]}" --max-steps 100000 --train-dir "$work/closed" >"$work/pipe" 2>"$work/errors" </dev/null &
+child=$!
+: >"$work/output"
+grep -m 1 ': step 5,' "$work/pipe" >/dev/null
+ended
+[ $status = 1 ] || fail "exit status $status with a closed standard output"
+made=$(checkpoints "$work/closed")
+[ "$(cat "$work/errors")" = "cifar10_train: the log line of step $((made - 1)) could not be written: Broken pipe" ] ||
+    fail "not the message of a closed standard output, after checkpoint $made"
+no_temporary "$work/closed" || fail "a temporary file is left by a closed standard output"
 
 # Without a folder nothing is kept, and a message says so.
 begin "${base[@]}" --max-steps 100000

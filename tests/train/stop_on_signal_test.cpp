@@ -31,8 +31,8 @@ int status_of(Work&& work) {
 
 }  // namespace
 
-TEST_CASE("the first SIGINT or SIGTERM stops the run after the step, and is reported") {
-    for (const int signal : {SIGINT, SIGTERM}) {
+TEST_CASE("the first SIGINT, SIGTERM or SIGHUP stops the run after the step, and is reported") {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
         StopOnSignal signals;
         Run run{};
         signals.on_step({}, run);
@@ -69,7 +69,7 @@ TEST_CASE("one of several processes ignores a second SIGTERM, and a second SIGIN
 }
 
 TEST_CASE("the second signal, whichever of the two, ends the process at once") {
-    for (const int first : {SIGINT, SIGTERM}) {
+    for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
         for (const int second : {SIGINT, SIGTERM}) {
             const int status = status_of([&] {
                 const StopOnSignal signals;
@@ -79,6 +79,35 @@ TEST_CASE("the second signal, whichever of the two, ends the process at once") {
             CHECK(WIFSIGNALED(status));
             CHECK(WTERMSIG(status) == second);
         }
+    }
+}
+
+TEST_CASE("a terminal that is closed sends SIGHUP twice: the second one ends no process") {
+    for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
+        CHECK(status_of([&] {
+                  const StopOnSignal signals;
+                  std::raise(first);
+                  std::raise(SIGHUP);
+                  _exit(signals.signal() == first ? 0 : 1);
+              }) == 0);
+    }
+}
+
+TEST_CASE("a signal that was ignored stays ignored, before and after another one, and after the object") {
+    for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
+        CAPTURE(ignored);
+        const auto former = std::signal(ignored, SIG_IGN);
+        {
+            const StopOnSignal signals;
+            std::raise(ignored);
+            CHECK(signals.signal() == 0);
+            const int other = ignored == SIGINT ? SIGTERM : SIGINT;
+            std::raise(other);
+            std::raise(ignored);
+            CHECK(signals.signal() == other);
+        }
+        std::raise(ignored);
+        std::signal(ignored, former);
     }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A write beyond the process's limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) raises SIGXFSZ, which ends the
-// process before the write can report its error. Writers of files block the signal while they write: the write then
-// fails with EFBIG, and the writer reports that and removes the incomplete file.
+// Two errors of a write raise a signal that ends the process before the write can report its error: a write beyond the process's
+// limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) SIGXFSZ, and a write to a pipe that nobody reads any more (the standard
+// output of `program | head`) SIGPIPE. Writers block both while they write: the write then fails with EFBIG or EPIPE, and the
+// writer reports that, like a full disk.
 //
 // A library must not change what a signal does in the whole process, so only the calling thread is affected, to which the
-// system sends this signal. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
+// system sends these signals. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
 #pragma once
 
 #include <cerrno>
@@ -17,33 +18,39 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// While it lives, writes of the calling thread raise no SIGXFSZ. A signal that was blocked before stays blocked. errno
-/// is kept.
+/// While it lives, writes of the calling thread raise neither SIGXFSZ nor SIGPIPE. A signal that was blocked before stays
+/// blocked. errno is kept.
 class FileSizeSignalBlock {
 public:
     FileSizeSignalBlock() {
         sigset_t pending;
         sigemptyset(&pending);
         sigpending(&pending);
-        was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
-        sigemptyset(&signal_);
-        sigaddset(&signal_, SIGXFSZ);
-        pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+        sigset_t blocked;
+        sigemptyset(&blocked);
+        sigemptyset(&raised_);
+        constexpr int of_writes[] = {SIGXFSZ, SIGPIPE};
+        for (const int signal : of_writes) {
+            sigaddset(&blocked, signal);
+            if (sigismember(&pending, signal) != 1) sigaddset(&raised_, signal);
+        }
+        pthread_sigmask(SIG_BLOCK, &blocked, &before_);
     }
     FileSizeSignalBlock(const FileSizeSignalBlock&) = delete;
     FileSizeSignalBlock& operator=(const FileSizeSignalBlock&) = delete;
     ~FileSizeSignalBlock() {
         const int error = errno;
         const std::timespec no_wait{};
-        while (!was_pending_ && sigtimedwait(&signal_, nullptr, &no_wait) < 0 && errno == EINTR) {
-        }
+        // Takes what the writes have raised: of each signal one is pending at most.
+        for (int taken = 0; taken >= 0 || errno == EINTR;) taken = sigtimedwait(&raised_, nullptr, &no_wait);
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
         errno = error;
     }
 
 private:
-    sigset_t signal_, before_;
-    bool was_pending_ = false;
+    /// The signals that were not pending before.
+    sigset_t raised_;
+    sigset_t before_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

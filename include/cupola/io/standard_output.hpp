@@ -46,6 +46,20 @@ namespace cupola::inline CUPOLA_ABI {
     return result;
 }
 
+namespace impl {
+
+/// Writes the lines to the file at once. Throws DataError if that fails: "the result could not be written to standard output".
+[[gnu::cold]] inline void write_whole(std::FILE* file, const std::string& lines, std::string_view what,
+                                      std::string_view where = {}) {
+    const FileSizeSignalBlock no_signal;
+    if (std::fwrite(lines.data(), 1, lines.size(), file) == lines.size() && std::fflush(file) == 0) return;
+    const int error = errno;
+    __fpurge(file);  // else the end of the file or of the process would write it again, and a signal could interrupt it
+    throw DataError(text(what, " could not be written", where, ": ", std::strerror(error)));
+}
+
+}  // namespace impl
+
 /// The lines of a StandardOutput in a file too, which may be opened after the first of them: until then they are kept.
 class OutputCopy {
 public:
@@ -61,13 +75,7 @@ public:
             kept_ += lines;
             return;
         }
-        const FileSizeSignalBlock no_signal;
-        const bool written =
-            std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() && std::fflush(file_) == 0;
-        if (written) return;
-        const int error = errno;
-        __fpurge(file_);  // else the end of the file would write it again, and a signal could interrupt it
-        throw DataError(text("the log ", name_, " could not be written: ", std::strerror(error)));
+        impl::write_whole(file_, lines, text("the log ", name_));
     }
 
 private:
@@ -91,9 +99,7 @@ public:
     /// Writes the lines as they are, ended by a newline. Throws DataError if they cannot be written.
     [[gnu::cold]] void print(std::string lines) const {
         if (!lines.ends_with('\n')) lines += '\n';
-        const bool written =
-            std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() && std::fflush(file_) == 0;
-        require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
+        impl::write_whole(file_, lines, "the result", " to standard output");
         if (copy_ != nullptr) copy_->write(lines);
     }
 

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StopOnSignal: the first Ctrl-C or SIGTERM ends the run after the current step, so that callbacks such as
-// CheckpointEvery see its end; the second ends the process at once. One object at a time; its destructor restores the
-// former handlers of the signals.
+// StopOnSignal: the first Ctrl-C (SIGINT), SIGTERM or SIGHUP ends the run after the current step, so that callbacks such as
+// CheckpointEvery see its end; a second SIGINT or SIGTERM ends the process at once. A second SIGHUP does not: when a terminal is
+// closed, both its shell and the system send one. A signal that is ignored when the object is made stays ignored: SIGHUP under
+// nohup, SIGINT of a shell's background processes. One object at a time; its destructor restores the former handlers of the signals.
 //
 // A launcher of several processes sends SIGTERM to all when one of them ends, and again when the next one does. There a second
 // SIGTERM is ignored: the process still writes what it has waited for, and ends by itself.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -27,24 +30,28 @@ public:
         require(!std::exchange(installed(), true),
                 "only one StopOnSignal object can exist at a time: a signal has one handler");
         received() = 0;
-        terminates() = !several;
         struct sigaction action {};
         action.sa_handler = [](int signal) {
             received() = signal;
-            // Restores the default action for the second signal, of either kind.
-            std::signal(SIGINT, SIG_DFL);
-            std::signal(SIGTERM, terminates() ? SIG_DFL : SIG_IGN);
+            for (std::size_t i = 0; i < handled.size(); ++i) std::signal(handled[i], second()[i]);
         };
         action.sa_flags = SA_RESTART;  // an interrupted write of a line or a checkpoint continues
         sigemptyset(&action.sa_mask);
-        const bool done = sigaction(SIGINT, &action, &interrupt_) == 0 && sigaction(SIGTERM, &action, &terminate_) == 0;
+        bool done = true;
+        for (std::size_t i = 0; i < handled.size(); ++i)
+            done = done && sigaction(handled[i], nullptr, &before_[i]) == 0;
+        for (std::size_t i = 0; i < handled.size(); ++i) {
+            const bool lasts = handled[i] == SIGHUP || (handled[i] == SIGTERM && several) || is_ignored(i);
+            second()[i] = lasts ? SIG_IGN : SIG_DFL;
+        }
+        for (std::size_t i = 0; i < handled.size(); ++i)
+            done = done && (is_ignored(i) || sigaction(handled[i], &action, nullptr) == 0);
         require<DeviceError>(done, "signals cannot be handled: ", std::strerror(errno));
     }
     StopOnSignal(const StopOnSignal&) = delete;
     StopOnSignal& operator=(const StopOnSignal&) = delete;
     ~StopOnSignal() {
-        sigaction(SIGINT, &interrupt_, nullptr);
-        sigaction(SIGTERM, &terminate_, nullptr);
+        for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &before_[i], nullptr);
         installed() = false;
     }
 
@@ -56,24 +63,30 @@ public:
     [[nodiscard]] int signal() const { return received(); }
 
 private:
-    // A handler is a plain function, so it writes to static variables.
+    static constexpr std::array<int, 3> handled{SIGINT, SIGTERM, SIGHUP};
+
+    [[nodiscard]] bool is_ignored(std::size_t i) const {
+        return (before_[i].sa_flags & SA_SIGINFO) == 0 && before_[i].sa_handler == SIG_IGN;
+    }
+
+    // A handler is a plain function, so it uses static variables.
     static std::atomic<int>& received() {
         static std::atomic<int> signal = 0;
         static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not lock");
         return signal;
     }
-    /// Whether a second SIGTERM ends the process.
-    static std::atomic<bool>& terminates() {
-        static std::atomic<bool> answer = true;
-        static_assert(std::atomic<bool>::is_always_lock_free);
-        return answer;
+    /// What a signal does after the first one.
+    using Action = void (*)(int);
+    static std::array<std::atomic<Action>, handled.size()>& second() {
+        static std::array<std::atomic<Action>, handled.size()> actions{};
+        static_assert(std::atomic<Action>::is_always_lock_free);
+        return actions;
     }
     static bool& installed() {
         static bool one = false;
         return one;
     }
-    struct sigaction interrupt_ {
-    }, terminate_{};
+    std::array<struct sigaction, handled.size()> before_{};
 };
 
 }  // namespace cupola::inline CUPOLA_ABI
