@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process that can start only a few more threads. A limit on the number of threads (RLIMIT_NPROC) does not hold for root, so
-// the stacks of further threads are made as large as a GiB each, in an address space with room for the wanted number of them.
+// A process that can start only a few more threads. A limit on the number of threads (RLIMIT_NPROC) does not hold for
+// root, so the stacks of further threads are made as large as a GiB each, in an address space with room for the wanted
+// number of them.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processors and the memory that a process may use: affinity, OpenMP's binding of threads, and control groups of both
-// versions, in folders that look like /proc and /sys/fs/cgroup.
+// The processors and the memory that a process may use: affinity, OpenMP's binding of threads, and control groups of
+// both versions, in folders that look like /proc and /sys/fs/cgroup.
 //
 // Covers: cupola/device/impl/control_groups.hpp
 #include <algorithm>

@@ -75,6 +75,8 @@ TEST_CASE("buckets are at most an eighth wide, and values near zero share two bu
     }
 }
 
+static_assert(sizeof(HistogramMaker) < 1024, "a thread with a small stack can make one");
+
 TEST_CASE("a histogram starts empty for each span") {
     HistogramMaker maker;
     (void)maker(spread_values(1000));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two errors of a write raise a signal that ends the process before the write can report its error: a write beyond the process's
-// limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) SIGXFSZ, and a write to a pipe that nobody reads any more (the standard
-// output of `program | head`) SIGPIPE. Writers block both while they write: the write then fails with EFBIG or EPIPE, and the
-// writer reports that, like a full disk.
+// Two errors of a write raise a signal that ends the process before the write can report its error: a write beyond the
+// process's limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) SIGXFSZ, and a write to a pipe that nobody reads any
+// more (the standard output of `program | head`) SIGPIPE. Writers block both while they write: the write then fails
+// with EFBIG or EPIPE, and the writer reports that, like a full disk.
 //
 // A library must not change what a signal does in the whole process, so only the calling thread is affected, to which the
 // system sends these signals. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
@@ -18,8 +18,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// While it lives, writes of the calling thread raise neither SIGXFSZ nor SIGPIPE. A signal that was blocked before stays
-/// blocked. errno is kept.
+/// While it lives, writes of the calling thread raise neither SIGXFSZ nor SIGPIPE. A signal that was blocked before
+/// stays blocked. errno is kept.
 class FileSizeSignalBlock {
 public:
     FileSizeSignalBlock() {

@@ -108,8 +108,8 @@ public:
     void flush_denormals() const;
 
     /// Binds each thread of the team to its own processor, if the options say so and `devices` such devices use exactly
-    /// the processors that this process may use. Otherwise, where variables such as OMP_PROC_BIND bind OpenMP's threads, the
-    /// team may use the device's part of the processors. Called by a thread that belongs to the device.
+    /// the processors that this process may use. Otherwise, where variables such as OMP_PROC_BIND bind OpenMP's
+    /// threads, the team may use the device's part of the processors. Called by a thread that belongs to the device.
     void pin_threads(int devices) const;
 
 private:
@@ -210,8 +210,8 @@ CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
     const impl::ProcessorSet processors = impl::processor_set();
     const int count = CPU_COUNT(&processors.set);
     const bool each_has_one = pinned_ && count == devices * threads_;
-    // Bound by OpenMP, all devices would have its first places. Each gets a part of the processors instead, or all of them
-    // where they are too few: other processes may use the same ones, so no thread is bound to a single one.
+    // Bound by OpenMP, all devices would have its first places. Each gets a part of the processors instead, or all of
+    // them where they are too few: other processes may use the same ones, so no thread is bound to a single one.
     if (!each_has_one && !processors.bound) return;
     const bool each_has_part = !each_has_one && count >= devices * threads_;
     const Team scope = team();

@@ -4,9 +4,9 @@
 //
 //   const int threads = usable_processors().count();
 //
-// Variables that bind OpenMP's threads (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), which module files of clusters set, bind
-// the main thread to one processor when the program starts, and every thread that it starts inherits that. They say which
-// processors the process has; the threads of a training are bound by their device, or not at all.
+// Variables that bind OpenMP's threads (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), which module files of clusters
+// set, bind the main thread to one processor when the program starts, and every thread that it starts inherits that.
+// They say which processors the process has; the threads of a training are bound by their device, or not at all.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct Processors {
-    /// Those that the process may run on: of its affinity mask (taskset, mpirun), or of OpenMP's places if its threads are bound.
+    /// Those that the process may run on: of its affinity mask (taskset, mpirun), or of OpenMP's places if its threads
+    /// are bound.
     int allowed = 1;
     /// The processor time that the control groups of the process leave it (a container's `--cpus`, a pod's limit), in
     /// processors; 0 without a limit.
@@ -42,8 +43,8 @@ struct Processors {
 
 namespace impl {
 
-// OpenMP's functions (OpenMP 5.0, sections 3.2.22 and on), null in a program that is not linked to its runtime: one that trains on
-// GPUs, or only reads data. Not by <omp.h>, which declares them as always there.
+// OpenMP's functions (OpenMP 5.0, sections 3.2.22 and on), null in a program that is not linked to its runtime: one
+// that trains on GPUs, or only reads data. Not by <omp.h>, which declares them as always there.
 extern "C" {
 [[gnu::weak]] int openmp_proc_bind() asm("omp_get_proc_bind");
 [[gnu::weak]] int openmp_places() asm("omp_get_num_places");
@@ -60,8 +61,8 @@ struct ProcessorSet {
 /// The processors of this process; an empty set if the system does not tell.
 [[nodiscard, gnu::cold]] ProcessorSet processor_set();
 
-/// Lets the calling thread, which the process has started, run on all processors of the process, if OpenMP has bound it to
-/// fewer. A thread that computes beside a team calls it when it starts.
+/// Lets the calling thread, which the process has started, run on all processors of the process, if OpenMP has bound it
+/// to fewer. A thread that computes beside a team calls it when it starts.
 [[gnu::cold]] void leave_place();
 
 #ifndef CUPOLA_OPS

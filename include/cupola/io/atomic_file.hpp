@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file that is written completely or not at all: it is written under a temporary name in the same folder, synced,
-// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays as it was. A file system that
-// does not sync, as some of clusters, writes the same files; a power failure may then take the newest of them.
+// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays as it was. A file
+// system that does not sync, as some of clusters, writes the same files; a power failure may then take the newest of
+// them.
 //
 // Every call is checked; a DataError names the path, the position and the system's reason ("No space left on device"),
 // and the temporary file is removed. A process that is killed leaves at most a temporary file
@@ -43,8 +44,8 @@ inline constexpr std::string_view temporary_mark = ".partial-";
     return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// Whether a file system reports with this errno that it has no locks, or does not sync: what is written is complete without
-/// either. 524 is ENOTSUPP, with which the kernel passes on the answer of some servers (include/linux/errno.h).
+/// Whether a file system reports with this errno that it has no locks, or does not sync: what is written is complete
+/// without either. 524 is ENOTSUPP, with which the kernel passes on the answer of some servers (include/linux/errno.h).
 [[nodiscard]] inline bool is_unsupported(int error) {
     constexpr int not_supported_by_server = 524;
     return error == EINVAL || error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP || error == EACCES ||
@@ -83,7 +84,8 @@ inline constexpr std::string_view temporary_mark = ".partial-";
 
 }  // namespace impl
 
-/// Syncs the names in a folder, so that they survive a power failure, where its file system does that. Throws DataError.
+/// Syncs the names in a folder, so that they survive a power failure, where its file system does that. Throws
+/// DataError.
 inline void sync_folder(const std::string& folder) {
     const int error = impl::sync_folder_if_supported(folder);
     require<DataError>(error == 0, "the folder ", folder,

@@ -32,11 +32,11 @@ struct Histogram {
     std::vector<double> limits, counts;
 };
 
-/// Computes histograms, one after another, in its own counters (64 KB).
+/// Computes histograms, one after another, in its own counters: 64 KiB, which are not on the stack of a thread.
 class HistogramMaker {
 public:
     [[nodiscard]] Histogram operator()(std::span<const float> values) {
-        for (auto& cells : cells_) cells.fill(0);
+        for (Cells& cells : cells_) cells.fill(0);
         impl::HistogramMoments moments;
         for (std::size_t i = 0; i < values.size(); i += block) {
             const auto part = values.subspan(i, std::min(block, values.size() - i));  // small enough to be read twice
@@ -123,7 +123,8 @@ private:
         }
     }
 
-    std::array<std::array<std::uint32_t, 2 * half>, 4> cells_{};
+    using Cells = std::array<std::uint32_t, 2 * half>;
+    std::vector<Cells> cells_ = std::vector<Cells>(4);
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

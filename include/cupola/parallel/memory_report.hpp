@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a training run by its use, which is known and printed before the first step.
+// The memory of a training run by its use, which is known and printed before the first step. It has the tensors, which
+// grow with network and batch; not what is there once for a program: code, stacks, and the machine code and
+// descriptions that oneDNN makes for each kind of operation, a few megabytes whose size it does not tell.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StopOnSignal: the first Ctrl-C (SIGINT), SIGTERM or SIGHUP ends the run after the current step, so that callbacks such as
-// CheckpointEvery see its end; a second SIGINT or SIGTERM ends the process at once. A second SIGHUP does not: when a terminal is
-// closed, both its shell and the system send one. A signal that is ignored when the object is made stays ignored: SIGHUP under
-// nohup, SIGINT of a shell's background processes. One object at a time; its destructor restores the former handlers of the signals.
+// StopOnSignal: the first Ctrl-C (SIGINT), SIGTERM or SIGHUP ends the run after the current step, so that callbacks
+// such as CheckpointEvery see its end; a second SIGINT or SIGTERM ends the process at once. A second SIGHUP does not:
+// when a terminal is closed, both its shell and the system send one. A signal that is ignored when the object is made
+// stays ignored: SIGHUP under nohup, SIGINT of a shell's background processes. One object at a time; its destructor
+// restores the former handlers of the signals.
 //
 // A launcher of several processes sends SIGTERM to all when one of them ends, and again when the next one does. There a second
 // SIGTERM is ignored: the process still writes what it has waited for, and ends by itself.

@@ -126,10 +126,11 @@ public:
         return train_by(with_end(options), training, batches, test, callbacks...);
     }
 
-    /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the summaries
-    /// and the checkpoints, and prints the accuracy, or the loss where it counts no predictions or the network has several outputs, on `test` (batches for `evaluate`, or NoTest{}), of the parameters and of
-    /// their moving averages. `callbacks` are called after the log's and before the folder's. SIGINT, SIGTERM and SIGHUP end the
-    /// training after the step. Returns the exit status of a program: 0, or 128 plus the signal's number.
+    /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the
+    /// summaries and the checkpoints, and prints the accuracy, or the loss where it counts no predictions or the
+    /// network has several outputs, on `test` (batches for `evaluate`, or NoTest{}), of the parameters and of their
+    /// moving averages. `callbacks` are called after the log's and before the folder's. SIGINT, SIGTERM and SIGHUP end
+    /// the training after the step. Returns the exit status of a program: 0, or 128 plus the signal's number.
     template <class Training, class Batches, class Test, class... Callbacks>
         requires(!(std::same_as<std::remove_cvref_t<Callbacks>, FitOptions<Training>> || ...))
     int train(Training& training, Batches&& batches, Test&& test, Callbacks&&... callbacks) {

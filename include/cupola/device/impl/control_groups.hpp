@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the control groups of this process allow: a container's limits of memory and of processor time. A limit of any group
-// from the process's own up to the first that the mounted hierarchy shows holds; version 1 (a hierarchy per controller), version 2
-// and a mixture of both are read (cgroups(7), proc(5)).
+// What the control groups of this process allow: a container's limits of memory and of processor time. A limit of any
+// group from the process's own up to the first that the mounted hierarchy shows holds; version 1 (a hierarchy per
+// controller), version 2 and a mixture of both are read (cgroups(7), proc(5)).
 #pragma once
 
 #include <algorithm>
@@ -25,15 +25,16 @@ struct SystemFolders {
 /// The number after `key` in a file such as /proc/meminfo; `fallback` if there is none.
 [[gnu::cold]] std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
 
-/// Calls f(folder, version) for each group of this process that has the controller, "memory" or "cpu", and for those above it.
+/// Calls f(folder, version) for each group of this process that has the controller, "memory" or "cpu", and for those
+/// above it.
 [[gnu::cold]] void for_each_group(const SystemFolders& system, std::string_view controller,
                                   FunctionRef<void(const std::string& folder, int version)> f);
 
 /// The bytes that the groups of this process leave; the largest number without a limit.
 [[nodiscard, gnu::cold]] std::size_t memory_of_groups(const SystemFolders& system = {});
 
-/// The processor time that the groups of this process may use in a second, in seconds: a number of processors that need not be
-/// whole. 0 without a limit.
+/// The processor time that the groups of this process may use in a second, in seconds: a number of processors that need
+/// not be whole. 0 without a limit.
 [[nodiscard, gnu::cold]] double processors_of_groups(const SystemFolders& system = {});
 
 #ifndef CUPOLA_OPS
@@ -88,12 +89,14 @@ CUPOLA_INLINE std::size_t number_in_file(const char* path, std::string_view key,
     return root == "/" || (path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/'));
 }
 
-/// The folder at which a hierarchy is mounted, and the group which that is: in a container it need not be the first one.
+/// The folder at which a hierarchy is mounted, and the group which that is: in a container it need not be the first
+/// one.
 struct GroupMount {
     std::string folder, group = "/";
 };
 
-/// The mount that shows the group `path`; of version 2 for an empty `controller`. Where nothing is known of it, the usual one.
+/// The mount that shows the group `path`; of version 2 for an empty `controller`. Where nothing is known of it, the
+/// usual one.
 [[nodiscard, gnu::cold]] CUPOLA_INLINE GroupMount group_mount(const SystemFolders& system, std::string_view controller,
                                                               std::string_view path) {
     constexpr std::string_view usual = "/sys/fs/cgroup";

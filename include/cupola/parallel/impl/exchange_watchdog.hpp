@@ -46,9 +46,9 @@ public:
     /// The exit status of a process that a watchdog ends: the EX_TEMPFAIL of sysexits.h.
     static constexpr int exit_status = 75;
 
-    /// Process `number` of `count`; messages and the file name them by `numbers_at_start`, or by the same numbers if that is empty.
-    /// Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than 0, and Error if there is
-    /// no thread for it.
+    /// Process `number` of `count`; messages and the file name them by `numbers_at_start`, or by the same numbers if
+    /// that is empty. Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than
+    /// 0, and Error if there is no thread for it.
     [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder,
                                    std::span<const int> numbers_at_start = {})
         : number_(number),

@@ -27,8 +27,8 @@ namespace impl {
 
 class MpiSums {
 public:
-    /// On a copy of the communicator `all`; called on all processes. Both arguments must outlive the object. Throws Error if
-    /// there is no thread for it.
+    /// On a copy of the communicator `all`; called on all processes. Both arguments must outlive the object. Throws
+    /// Error if there is no thread for it.
     [[gnu::cold]] MpiSums(MPI_Comm all, ExchangeWatchdog& watchdog) : watchdog_(watchdog) {
         check_mpi(MPI_Comm_dup(all, &sums_), "MPI_Comm_dup");
         check_mpi(MPI_Comm_set_errhandler(sums_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
