@@ -150,8 +150,7 @@ template <class Data>
         return fingerprint_of_part(data, 1 + data.size() / (most_bytes / bytes + 1));
     } else {
         const std::string name(data.name());
-        return text(list_text({&name, 1}), ", ", data.size(), " samples of ",
-                    to_string(Shape(data.sample_shape())));
+        return text(list_text({&name, 1}), ", ", data.size(), " samples of ", to_string(Shape(data.sample_shape())));
     }
 }
 
