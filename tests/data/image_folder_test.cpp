@@ -267,8 +267,10 @@ TEST_CASE("a layout that is not ImageFolder's is rejected, and the message names
         write_archive(folder.path("set.zip"), files, Packing::zip);
         for (const char* name : {"set", "set.zip"}) CHECK(refusal(folder.path(name)) == folder.path(name) + expected);
     };
-    both(without("test/"), " has no folder test/; expected train/<class>/ and test/<class>/ with images");
-    both(without("train/"), " has no folder train/; expected train/<class>/ and test/<class>/ with images");
+    const std::string expected =
+        "expected train/<class>/ and test/<class>/ with images, or the option .split of read_image_folder";
+    both(without("test/"), " has no folder test/; " + expected);
+    both(without("train/"), " has no folder train/; " + expected);
     both(without("dog/"), " has 1 class folders in train/; classification needs at least 2");
     both(without("test/dog/"), " has 1 class folders in test/; classification needs at least 2");
     auto more = small_image_folder();
@@ -277,6 +279,86 @@ TEST_CASE("a layout that is not ImageFolder's is rejected, and the message names
     more["train/eel/0.jpg"] = jpeg(8, 6, 1, 2, 3);
     more.erase("test/eel/0.jpg");
     both(more, " has a class folder train/eel but no test/eel");
+}
+
+TEST_CASE("images without a folder test/ are split by an option, as split() does it") {
+    const TemporaryFolder folder;
+    // 8 and 4 images, each of its own shade; one class is called as a folder of a split.
+    std::map<std::string, Bytes> images;
+    for (int i = 0; i < 12; ++i) {
+        const std::string name = (i < 8 ? "ant/" : "test/") + std::to_string(100 + i) + ".png";
+        images[name] = png_of(1, 2, 8, 0, {static_cast<std::uint8_t>(i), 7});
+    }
+    const auto below = [&](const std::string& prefix) {
+        std::map<std::string, Bytes> files;
+        for (const auto& [name, bytes] : images) files[prefix + name] = bytes;
+        return files;
+    };
+    auto both = below("train/");
+    both.merge(below("test/"));
+    write_all(folder, "both", both);
+    const ImageData whole = read_image_folder(folder.path("both"));
+    const auto with_readme = [&](std::map<std::string, Bytes> files, const std::string& name) {
+        files[name] = Bytes(4);
+        return files;
+    };
+    write_all(folder, "set", with_readme(below(""), "README"));
+    write_all(folder, "below", with_readme(below("train/"), "train/README"));
+    write_archive(folder.path("set.zip"), with_readme(below(""), "README"), Packing::zip);
+    write_archive(folder.path("below.tar"), with_readme(below("pets/train/"), "pets/train/README"), Packing::tar);
+    write_archive(folder.path("pets.tar.gz"), with_readme(below("pets/"), "pets/README"), Packing::tar_gz);
+    for (const SplitOptions& options : {SplitOptions{.validation = 0.25, .seed = 3, .stratified = true},
+                                        SplitOptions{.validation = 0.4, .seed = 2}}) {
+        const auto parts = split(whole.train, options);
+        for (const char* const name : {"set", "below", "set.zip", "below.tar", "pets.tar.gz"}) {
+            CAPTURE(name);
+            const ImageData data = read_image_folder(folder.path(name), 2, {.split = options});
+            CHECK(data.train.classes() == std::vector<std::string>{"ant", "test"});
+            CHECK(data.test.classes() == data.train.classes());
+            const auto same = [](const ImageSet& own, const Subset<ImageSet>& part) {
+                bool equal = own.size() == part.size();
+                for (std::int64_t i = 0; equal && i < own.size(); ++i)
+                    equal = std::ranges::equal(own.sample(i), part.sample(i)) && own.label(i) == part.label(i);
+                return equal;
+            };
+            CHECK(same(data.train, parts.training));
+            CHECK(same(data.test, parts.validation));
+        }
+    }
+}
+
+TEST_CASE("an option that splits images which have a folder test/, or leaves a class without images, is rejected") {
+    const TemporaryFolder folder;
+    const ImageFolderOptions options{.split = {.validation = 0.5}};
+    const auto message = [&](const std::map<std::string, Bytes>& files, const ImageFolderOptions& own) {
+        std::filesystem::remove_all(folder.path("set"));
+        write_all(folder, "set", files);
+        write_archive(folder.path("set.zip"), files, Packing::zip);
+        const std::string of_folder = refusal(folder.path("set"), 1, own);
+        const std::string of_archive = refusal(folder.path("set.zip"), 1, own);
+        CHECK(of_folder.substr(folder.path("set").size()) == of_archive.substr(folder.path("set.zip").size()));
+        return of_folder.substr(folder.path("set").size());
+    };
+    CHECK(message(small_image_folder(), options) ==
+          " has a folder test/, and the option .split is for images without it");
+    std::map<std::string, Bytes> files{{"a/0.jpg", jpeg(8, 6, 1, 2, 3)}, {"b/0.jpg", jpeg(8, 6, 1, 2, 3)}};
+    CHECK(message(files, options) ==
+          ": the split leaves no image of a for training; .stratified = true takes the same fraction of every class");
+    files["b/note.txt"] = Bytes(3);
+    CHECK(contains(message_of<DataError>([&] {
+                       write_all(folder, "set", files);
+                       (void)read_image_folder(folder.path("set"), 1, options);
+                   }),
+                   "b/note.txt is not a .jpg, .jpeg or .png file"));
+    write_archive(folder.path("set.zip"), files, Packing::zip);
+    CHECK(contains(refusal(folder.path("set.zip"), 1, options), "b/note.txt is not a .jpg, .jpeg or .png file"));
+    files.erase("b/note.txt");
+    write_all(folder, "other", files);
+    CHECK(contains(message_of<InvalidArgument>(
+                       [&] { (void)read_image_folder(folder.path("other"), 1, {.split = {.validation = 1.5}}); }),
+                   "must be above 0 and below 1, not 1.5"));
+    files.erase("b/0.jpg");
+    CHECK(message(files, options) == " has 1 class folders; classification needs at least 2");
 }
 
 TEST_CASE("an empty class folder is rejected by name") {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The reader of image archives on any bytes: data or one error message, no more memory than its limits allow. A first byte
-// of 'j' says that the rest is one image of any format, so that its decoder is reached without an archive's checksums.
+// of 'j' says that the rest is one image of any format, so that its decoder is reached without an archive's checksums, and one of
+// 's' that the images are split by an option.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,9 +40,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     static fuzz::InputFile input(fuzz::folder() + "/archive");
-    input.hold(data, size);
+    cupola::ImageFolderOptions options = limits;
+    const bool splits = size > 0 && data[0] == 's';
+    if (splits) options.split.validation = 0.5;
+    input.hold(data + (splits ? 1 : 0), size - (splits ? 1 : 0));
     fuzz::answers(size + 2 * limits.total_bytes + limits.dictionary_bytes + of_the_libraries, [&] {
-        const cupola::ImageData images = cupola::read_image_folder(input.path(), 1, limits);
+        const cupola::ImageData images = cupola::read_image_folder(input.path(), 1, options);
         if (images.train.size() == 0) fuzz::fail("a data set without images", "");
     });
     return 0;

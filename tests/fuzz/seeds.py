@@ -187,6 +187,12 @@ def write_archives(folder, sample):
                     info.size = len(data)
                     archive.addfile(info, io.BytesIO(data))
     plain = (folder / f"tar{tarfile.USTAR_FORMAT}_").read_bytes()
+    with tarfile.open(folder / "split", "w") as archive:
+        for name, data in images.items():
+            info = tarfile.TarInfo("pets/" + name.split("/", 1)[1].replace("/", f"/{len(name)}"))
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    (folder / "split").write_bytes(b"s" + (folder / "split").read_bytes())
     (folder / "tar_lzma").write_bytes(lzma.compress(plain, lzma.FORMAT_ALONE))
     half = len(plain) // 2
     (folder / "tar_xz_streams").write_bytes(lzma.compress(plain[:half], preset=0) + bytes(4) + lzma.compress(plain[half:]))

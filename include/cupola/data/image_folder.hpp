@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads a data set in torchvision's ImageFolder layout, `train/<class>/cat.jpg` and `test/<class>/dog.jpg`, from a folder
-// or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp.
+// or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp. Images without
+// `test/`, in `train/<class>/` or `<class>/` itself, are split by an option:
+//
+//   const ImageData pets = read_image_folder("pets", 4, {.split = {.validation = 0.2, .seed = 1, .stratified = true}});
 //
 // Classes are numbered in the order of their names and images lie in the order of their names, so a folder and an
 // archive of it are the same data set. All images have one size, upright as their EXIF says. Every image is decoded once,
@@ -37,7 +40,7 @@ namespace impl {
                                                             const ImageFile& file, const ImageFolderOptions& options,
                                                             std::vector<std::uint8_t>& buffer) {
     if (list.from_archive) return {list.bytes.data() + file.offset, file.size};
-    InputFile input(text(list.prefix, split_names[split], '/', file.class_name, '/', file.name));
+    InputFile input(text(list.prefix, list.name_of(split, file.class_name), '/', file.name));
     require<DataError>(input.size() <= options.bytes_per_file, list.name_of(split, file), " is larger than ",
                        options.bytes_per_file, " bytes");
     buffer.resize(input.size());
@@ -131,7 +134,7 @@ template <class Value>
 
 /// The training and test images at `path`, a folder or an archive, decoded by `workers` threads. `read_image_folder<float>` reads
 /// images of 16 bits per sample too, whose values are 0 to 65535; nothing is scaled. Throws DataError, also where an image has 16
-/// bits and bytes were asked for, or where some have 16 bits and others fewer.
+/// bits and bytes were asked for, or where some have 16 bits and others fewer; InvalidArgument for options that are out of range.
 ///
 /// A JPEG whose file has bytes before its end marker, another version of JFIF or an unknown transform of Adobe is read as by
 /// other programs; one line on standard error says how many there are, and names the first.
@@ -147,7 +150,7 @@ template <class Value = std::uint8_t>
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     const bool folder = kind == impl::PathKind::folder;
     impl::ImageList list = folder ? impl::list_folder(path, options) : impl::list_archive(path, options);
-    impl::sort_and_check(list);
+    impl::sort_and_check(list, options.split);
 
     const impl::ImageFile& first = list.splits[0].files[0];
     std::vector<std::uint8_t> buffer;

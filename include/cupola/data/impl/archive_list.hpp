@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -56,10 +58,8 @@ struct ArchivePath {
     return result;
 }
 
-/// Adds one entry of the archive to the list, with its bytes.
-inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry* entry,
-                      const ImageFolderOptions& limits) {
-    archive* const handle = opened.handle.get();
+/// The name of an entry. Throws DataError for one that a message cannot have.
+[[nodiscard]] inline std::string path_of(const ImageList& list, archive_entry* entry) {
     const char* raw = archive_entry_pathname(entry);
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
     require<DataError>(raw != nullptr, list.path, " contains a file whose name cannot be read");
@@ -70,6 +70,43 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
                        " bytes; at most ", longest_name, " are accepted");
     require<DataError>(std::ranges::none_of(path, is_control), list.path,
                        " contains a file with a control character in its name");
+    return path;
+}
+
+/// Reads the entry that the archive is at; its bytes follow those of the list.
+[[nodiscard]] inline ImageFile read_entry(ImageList& list, const OpenArchive& opened, const std::string& path,
+                                          ImageFile file, const ImageFolderOptions& limits) {
+    archive* const handle = opened.handle.get();
+    check_method(list.path, path, handle);
+    file.offset = list.bytes.size();
+    while (true) {
+        const void* block = nullptr;
+        std::size_t count = 0;
+        la_int64_t offset = 0;
+        const int status = archive_read_data_block(handle, &block, &count, &offset);
+        if (status == ARCHIVE_EOF) return file;
+        if (status != ARCHIVE_OK) opened.fail(text(list.path, ", at ", path, ","), list.path);
+        require<DataError>(offset == static_cast<la_int64_t>(file.size), list.path, ": ", path, " is a sparse file");
+        require<DataError>(file.size + count <= limits.bytes_per_file, list.path, ": ", path, " is larger than ",
+                           limits.bytes_per_file, " bytes");
+        require<DataError>(list.bytes.size() + count <= limits.total_bytes, list.path, " unpacks to more than ",
+                           limits.total_bytes, " bytes");
+        const auto* bytes = static_cast<const std::uint8_t*>(block);
+        list.bytes.insert(list.bytes.end(), bytes, bytes + count);
+        file.size += count;
+    }
+}
+
+/// Whether it is a file with bytes of its own, and an image by its name.
+[[nodiscard]] inline bool is_image(archive_entry* entry, const std::string& name) {
+    return archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr &&
+           image_ending(name) != nullptr;
+}
+
+/// Adds one entry of the archive to the list, with its bytes.
+inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry* entry,
+                      const ImageFolderOptions& limits) {
+    const std::string path = path_of(list, entry);
     const ArchivePath at = parse_archive_path(path);
     const bool folder = archive_entry_filetype(entry) == AE_IFDIR;
     const bool hidden = at.class_name.starts_with('.') || at.file.starts_with('.') || at.prefix.starts_with('.') ||
@@ -85,31 +122,65 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
         return;  // a split's folder, or a file beside the classes
     if (split.classes.empty() || split.classes.back() != at.class_name) split.classes.push_back(at.class_name);
     if (at.file.empty()) return;
-    const bool plain = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
-    require<DataError>(plain && !at.deeper && image_ending(at.file) != nullptr, list.path, ": ", path, " is not a ",
+    require<DataError>(!at.deeper && is_image(entry, at.file), list.path, ": ", path, " is not a ",
                        image_endings_text(), " file; a class folder may contain nothing else");
     require<DataError>(list.splits[0].files.size() + list.splits[1].files.size() < limits.files, list.path,
                        " has more than ", limits.files, " files");
-    check_method(list.path, path, handle);
-    ImageFile file{at.class_name, at.file, list.bytes.size(), 0};
-    while (true) {
-        const void* block = nullptr;
-        std::size_t count = 0;
-        la_int64_t offset = 0;
-        const int status = archive_read_data_block(handle, &block, &count, &offset);
-        if (status == ARCHIVE_EOF) break;
-        if (status != ARCHIVE_OK) opened.fail(text(list.path, ", at ", path, ","), list.path);
-        require<DataError>(offset == static_cast<la_int64_t>(file.size), list.path, ": ", path, " is a sparse file");
-        require<DataError>(file.size + count <= limits.bytes_per_file, list.path, ": ", path, " is larger than ",
-                           limits.bytes_per_file, " bytes");
-        require<DataError>(list.bytes.size() + count <= limits.total_bytes, list.path, " unpacks to more than ",
-                           limits.total_bytes, " bytes");
-        const auto* bytes = static_cast<const std::uint8_t*>(block);
-        list.bytes.insert(list.bytes.end(), bytes, bytes + count);
-        file.size += count;
-    }
-    split.files.push_back(std::move(file));
+    split.files.push_back(read_entry(list, opened, path, {at.class_name, at.file, 0, 0}, limits));
 }
+
+/// The entries of an archive whose images are split by an option. Where its class folders are is known at its end: in a folder
+/// that may have any name, or none.
+class UnsplitEntries {
+public:
+    void add(ImageList& list, const OpenArchive& opened, archive_entry* entry, const ImageFolderOptions& limits) {
+        const std::string path = path_of(list, entry);
+        std::vector<std::string> parts;
+        for (std::size_t begin = 0; begin <= path.size();) {
+            const std::size_t end = std::min(path.find('/', begin), path.size());
+            const std::string part = path.substr(begin, end - begin);
+            begin = end + 1;
+            if (part.empty() || part == ".") continue;
+            if (part.starts_with('.') || part == "__MACOSX") return;
+            parts.push_back(part);
+        }
+        if (archive_entry_filetype(entry) == AE_IFDIR || parts.size() < 2) return;
+        const std::string& name = parts.back();
+        const std::string& class_name = parts[parts.size() - 2];
+        std::string root;
+        for (std::size_t i = 0; i + 2 < parts.size(); ++i) root += parts[i] + "/";
+        if (!is_image(entry, name)) {
+            others_.emplace_back(root, path);
+            require<DataError>(others_.size() <= limits.files, list.path, " has more than ", limits.files, " files");
+            return;
+        }
+        ImageList::Split& train = list.splits[0];
+        if (train.files.empty()) root_ = root;
+        const auto is_test = [](const std::string& of) { return of == "test/" || of.ends_with("/test/"); };
+        require<DataError>(root == root_ || !(is_test(root) || is_test(root_)), list.path,
+                           " has a folder test/, and the option .split is for images without it");
+        require<DataError>(root == root_, list.path, " contains more than one data set: ", path, " is not below '",
+                           root_, "'");
+        require<DataError>(train.files.size() < limits.files, list.path, " has more than ", limits.files, " files");
+        if (train.classes.empty() || train.classes.back() != class_name) train.classes.push_back(class_name);
+        train.files.push_back(read_entry(list, opened, path, {class_name, name, 0, 0}, limits));
+    }
+
+    void finish(ImageList& list) const {
+        for (const auto& [root, path] : others_) {
+            require<DataError>(root != root_ || list.splits[0].files.empty(), list.path, ": ", path, " is not a ",
+                               image_endings_text(), " file; a class folder may contain nothing else");
+        }
+        const bool in_train = root_ == "train/" || root_.ends_with("/train/");
+        list.folders.fill(in_train ? "train/" : "");
+        list.prefix = root_.substr(0, root_.size() - list.folders[0].size());
+        list.splits[0].found = true;
+    }
+
+private:
+    std::string root_;                                         ///< of the class folders
+    std::vector<std::pair<std::string, std::string>> others_;  ///< what is no image: where, and its path
+};
 
 /// A tar that is not packed has nothing to show that its end is missing but the two blocks of zeros that end it.
 inline void check_end_of_tar(const std::string& path, const OpenArchive& opened) {
@@ -152,14 +223,21 @@ private:
     list.path = path;
     list.from_archive = true;
     const OpenArchive opened = open_archive(path, limits);
+    UnsplitEntries unsplit;
+    const bool splits = limits.split.validation != 0;
     while (true) {
         archive_entry* entry = nullptr;
         const int status = archive_read_next_header(opened.handle.get(), &entry);
         if (status == ARCHIVE_EOF) break;
         // ARCHIVE_WARN: a name that the locale cannot show, or the like; the bytes are whole.
         if (status != ARCHIVE_OK && status != ARCHIVE_WARN) opened.fail(path, path);
-        add_entry(list, opened, entry, limits);
+        if (splits) {
+            unsplit.add(list, opened, entry, limits);
+        } else {
+            add_entry(list, opened, entry, limits);
+        }
     }
+    if (splits) unsplit.finish(list);
     check_end_of_tar(path, opened);
     return list;
 }

@@ -3,6 +3,8 @@
 // Finds the image files of an ImageFolder data set in a folder. The files are read later, by the threads that decode.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 
 #include <cupola/data/impl/files.hpp>
@@ -11,16 +13,32 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// Lists `path`/train and `path`/test. Hidden files and files beside the class folders are no part of the data set; a
-/// file in a class folder that is not an image by its name is an error, since leaving it out would be silent.
+[[nodiscard]] inline bool has_folders(const std::string& path) {
+    if (path_kind_of(path) != PathKind::folder) return false;
+    return std::ranges::any_of(names_in(path), [&](const std::string& name) {
+        return path_kind_of(text(path, '/', name)) == PathKind::folder;
+    });
+}
+
+/// Lists `path`/train and `path`/test, or where they are split by an option the one folder that has the classes. Hidden files
+/// and files beside the class folders are no part of the data set; a file in a class folder that is not an image by its name
+/// is an error, since leaving it out would be silent.
 [[nodiscard]] inline ImageList list_folder(const std::string& path, const ImageFolderOptions& limits) {
     ImageList list;
     list.path = path;
     list.prefix = path + "/";
+    const bool splits = limits.split.validation != 0;
+    if (splits) {
+        // A class may be called "train" or "test": its folder has images and no folders.
+        require<DataError>(!has_folders(list.prefix + "test"), path,
+                           " has a folder test/, and the option .split is for images without it");
+        list.folders.fill(has_folders(list.prefix + "train") ? "train/" : "");
+    }
     std::size_t count = 0;
-    for (std::size_t s = 0; s < 2; ++s) {
+    for (std::size_t s = 0; s < (splits ? 1 : 2); ++s) {
         ImageList::Split& split = list.splits[s];
-        const std::string root = list.prefix + std::string(split_names[s]);
+        std::string root = list.prefix + list.folders[s];
+        root.pop_back();  // the slash
         split.found = path_kind_of(root) == PathKind::folder;
         if (!split.found) continue;
         for (const std::string& class_name : names_in(root)) {
