@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/stop_on_signal.hpp>
 
+#include <array>
 #include <csignal>
+#include <cstddef>
 #include <initializer_list>
 
 #include <doctest/doctest.h>
@@ -15,6 +17,23 @@ using namespace cupola;
 namespace {
 
 int handled = 0;
+
+/// The signals' default actions, also where the tests run in the background or under nohup, which ignore one of them.
+class DefaultActions {
+public:
+    DefaultActions() {
+        for (std::size_t i = 0; i < all.size(); ++i) before_[i] = std::signal(all[i], SIG_DFL);
+    }
+    DefaultActions(const DefaultActions&) = delete;
+    DefaultActions& operator=(const DefaultActions&) = delete;
+    ~DefaultActions() {
+        for (std::size_t i = 0; i < all.size(); ++i) std::signal(all[i], before_[i]);
+    }
+
+private:
+    static constexpr std::array<int, 3> all{SIGINT, SIGTERM, SIGHUP};
+    std::array<void (*)(int), all.size()> before_{};
+};
 
 /// The wait status of a process that does this.
 template <class Work>
@@ -31,7 +50,7 @@ int status_of(Work&& work) {
 
 }  // namespace
 
-TEST_CASE("the first SIGINT, SIGTERM or SIGHUP stops the run after the step, and is reported") {
+TEST_CASE_FIXTURE(DefaultActions, "the first SIGINT, SIGTERM or SIGHUP stops the run after the step, and is reported") {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
         StopOnSignal signals;
         Run run{};
@@ -46,14 +65,14 @@ TEST_CASE("the first SIGINT, SIGTERM or SIGHUP stops the run after the step, and
     }
 }
 
-TEST_CASE("a run that another callback has stopped stays stopped") {
+TEST_CASE_FIXTURE(DefaultActions, "a run that another callback has stopped stays stopped") {
     StopOnSignal signals;
     Run run{.stop = true};
     signals.on_step({}, run);
     CHECK(run.stop);
 }
 
-TEST_CASE("one of several processes ignores a second SIGTERM, and a second SIGINT ends it") {
+TEST_CASE_FIXTURE(DefaultActions, "one of several processes ignores a second SIGTERM, and a second SIGINT ends it") {
     for (const int first : {SIGINT, SIGTERM}) {
         CHECK(status_of([&] {
                   const StopOnSignal signals(true);
@@ -68,7 +87,7 @@ TEST_CASE("one of several processes ignores a second SIGTERM, and a second SIGIN
     }
 }
 
-TEST_CASE("the second signal, whichever of the two, ends the process at once") {
+TEST_CASE_FIXTURE(DefaultActions, "the second signal, whichever of the two, ends the process at once") {
     for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
         for (const int second : {SIGINT, SIGTERM}) {
             const int status = status_of([&] {
@@ -82,7 +101,7 @@ TEST_CASE("the second signal, whichever of the two, ends the process at once") {
     }
 }
 
-TEST_CASE("a terminal that is closed sends SIGHUP twice: the second one ends no process") {
+TEST_CASE_FIXTURE(DefaultActions, "a terminal that is closed sends SIGHUP twice: the second one ends no process") {
     for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
         CHECK(status_of([&] {
                   const StopOnSignal signals;
@@ -93,7 +112,8 @@ TEST_CASE("a terminal that is closed sends SIGHUP twice: the second one ends no 
     }
 }
 
-TEST_CASE("a signal that was ignored stays ignored, before and after another one, and after the object") {
+TEST_CASE_FIXTURE(DefaultActions,
+                  "a signal that was ignored stays ignored, before and after another one, and after the object") {
     for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
         CAPTURE(ignored);
         const auto former = std::signal(ignored, SIG_IGN);
@@ -111,7 +131,7 @@ TEST_CASE("a signal that was ignored stays ignored, before and after another one
     }
 }
 
-TEST_CASE("one signal alone ends no process") {
+TEST_CASE_FIXTURE(DefaultActions, "one signal alone ends no process") {
     const int status = status_of([&] {
         const StopOnSignal signals;
         std::raise(SIGTERM);
@@ -119,7 +139,7 @@ TEST_CASE("one signal alone ends no process") {
     CHECK(WIFEXITED(status));
 }
 
-TEST_CASE("the former handlers come back, also after a signal") {
+TEST_CASE_FIXTURE(DefaultActions, "the former handlers come back, also after a signal") {
     const auto former = std::signal(SIGTERM, [](int) { ++handled; });
     {
         const StopOnSignal signals;
@@ -132,7 +152,7 @@ TEST_CASE("the former handlers come back, also after a signal") {
     std::signal(SIGTERM, former);
 }
 
-TEST_CASE("a signal is that of this object, not of one before it") {
+TEST_CASE_FIXTURE(DefaultActions, "a signal is that of this object, not of one before it") {
     {
         const StopOnSignal signals;
         std::raise(SIGINT);
@@ -141,7 +161,7 @@ TEST_CASE("a signal is that of this object, not of one before it") {
     CHECK(signals.signal() == 0);
 }
 
-TEST_CASE("two objects at the same time are rejected, one after the other are not") {
+TEST_CASE_FIXTURE(DefaultActions, "two objects at the same time are rejected, one after the other are not") {
     {
         const StopOnSignal signals;
         CHECK(message_of<InvalidArgument>([] { StopOnSignal second; }) ==
