@@ -10,9 +10,11 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <cupola/core/borrowed.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
@@ -30,11 +32,24 @@ namespace impl {
 template <class R, class T>
 concept RangeOf = std::convertible_to<R, std::span<const T>>;
 
+/// The element type of a contiguous range of values.
+template <class R>
+using RangeElement = typename decltype(std::span(std::declval<std::remove_reference_t<R>&>()))::value_type;
+/// A contiguous range of another type than those that are accepted.
+template <class R, class... Accepted>
+concept RangeOfOthers = requires { typename RangeElement<R>; } && !(RangeOf<R, Accepted> || ...);
+
 }  // namespace impl
 
 /// The samples in the caller's memory: a vector, a span or another contiguous range of floats, of ids (int32) or of bytes
 /// (uint8). A temporary that owns its values does not compile.
 struct SampleValues {
+    /// Does not compile.
+    template <impl::RangeOfOthers<float, std::int32_t, std::uint8_t> Range>
+    SampleValues(Range&&) {  // NOLINT: converts as the others do
+        static_assert(static_assert_message<impl::other_type<impl::RangeElement<Range>>(
+                          "samples in memory are float, std::int32_t (ids) or std::uint8_t (bytes)")>());
+    }
     template <class Range>
         requires impl::RangeOf<Range, float> || impl::RangeOf<Range, std::int32_t> || impl::RangeOf<Range, std::uint8_t>
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
@@ -68,6 +83,12 @@ struct TargetValues {
         : column{name, ElementType::int32, shape}, values(std::as_bytes(integers)) {}
     TargetValues(BorrowedString name, const Shape& shape, BorrowedSpan<std::uint8_t> bytes)
         : column{name, ElementType::uint8, shape}, values(std::as_bytes(bytes)) {}
+    /// Does not compile.
+    template <impl::RangeOfOthers<float, std::int32_t, std::uint8_t> Range>
+    TargetValues(BorrowedString, const Shape&, Range&&) {
+        static_assert(static_assert_message<impl::other_type<impl::RangeElement<Range>>(
+                          "the values of a column are float, std::int32_t or std::uint8_t")>());
+    }
 
     ColumnSpec column;
     std::span<const std::byte> values;
@@ -89,6 +110,18 @@ public:
     /// the losses that read them.
     InMemory(const Shape& sample_shape, const SampleValues& samples, std::initializer_list<TargetValues> targets,
              BorrowedString name = "in memory");
+    /// These do not compile.
+    template <impl::RangeOfOthers<std::int32_t> Labels>
+    InMemory(const Shape&, const SampleValues&, Labels&&, std::int64_t, BorrowedString = {}) {
+        static_assert(static_assert_message<impl::other_type<impl::RangeElement<Labels>>(
+                          "class labels in memory are std::int32_t (targets of floats follow their extents)")>());
+    }
+    template <impl::RangeOfOthers<float> Targets>
+    InMemory(const Shape&, const SampleValues&, const Shape&, Targets&&, BorrowedString = {}) {
+        static_assert(
+            static_assert_message<impl::other_type<impl::RangeElement<Targets>>(
+                "targets in memory are float (those of other types have names: {{name, extents, values}})")>());
+    }
 
     [[nodiscard]] std::string_view name() const { return name_; }
     [[nodiscard]] std::int64_t size() const { return size_; }
@@ -116,7 +149,7 @@ private:
     [[noreturn, gnu::cold]] void throw_other_type() const;
 
     Shape shape_;
-    ElementType type_;
+    ElementType type_ = ElementType::float32;
     std::span<const std::byte> samples_;
     std::int64_t size_ = 0, class_count_ = 0;
     std::string_view name_;

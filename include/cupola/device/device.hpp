@@ -28,6 +28,10 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+// Defined in device/host.hpp and device/cuda.hpp. Known without them, so that a training can say which header is missing.
+struct Host;
+struct Cuda;
+
 template <class D>
 concept HasDeviceName = requires {
     { D::name } -> std::convertible_to<std::string_view>;
@@ -66,6 +70,11 @@ concept Device = HasDeviceName<D> && HasContext<D> && HasArena<D> && HasCopies<D
 template <class D>
 [[nodiscard]] consteval CompileTimeMessage device_diagnostic() {
     CompileTimeMessage message;
+    if constexpr (!requires { sizeof(D); }) {
+        message << short_type_name<D>()
+                << " is a device whose header is not included: cupola/host.hpp has Host, and cupola/cuda.hpp Cuda";
+        return message;
+    }
     if constexpr (Device<D>) return message;
     message << short_type_name<D>() << " is not a device: it lacks ";
     if constexpr (!HasDeviceName<D>) {

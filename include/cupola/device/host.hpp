@@ -6,6 +6,12 @@
 // device is created, and a team of any other size is an error. Several `Host` devices in one process are several teams.
 #pragma once
 
+#ifndef _OPENMP
+#error "cupola/device/host.hpp needs OpenMP: compile and link with -fopenmp"
+#define CUPOLA_REASON "see the error above"
+#include CUPOLA_REASON
+#endif
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>

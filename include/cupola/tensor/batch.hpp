@@ -14,9 +14,11 @@
 #include <string_view>
 
 #include <cupola/core/borrowed.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/type_name.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -82,6 +84,26 @@ private:
 /// "input, target"; "none" without columns.
 [[nodiscard, gnu::cold]] std::string names_of(const Columns& columns);
 
+namespace impl {
+
+/// "class labels are std::int32_t, not long int": the error message for values of another type.
+template <class T>
+[[nodiscard]] consteval CompileTimeMessage other_type(std::string_view accepted) {
+    CompileTimeMessage message;
+    message << accepted << ", not " << type_name<T>();
+    return message;
+}
+template <class Input, class Target>
+[[nodiscard]] consteval CompileTimeMessage other_type_of_batch(std::string_view targets) {
+    if constexpr (!std::same_as<Input, float>) {
+        return other_type<Input>("the inputs of such a BatchView are float (a list of columns has any types)");
+    } else {
+        return other_type<Target>(targets);
+    }
+}
+
+}  // namespace impl
+
 /// One column of a batch: the values of all samples, one sample after another.
 struct Column {
     ColumnSpec spec{};
@@ -109,7 +131,17 @@ public:
               std::int64_t sample_count);
     /// Any columns. Throws InvalidArgument for two of one name, and for more than `max_columns`.
     BatchView(std::int64_t sample_count, std::initializer_list<Column> columns);
-    /// Does not compile.
+    /// The rest does not compile.
+    template <class Input, class Label>
+    BatchView(const Input*, const Label*, std::int64_t, const Shape&) {
+        static_assert(static_assert_message<impl::other_type_of_batch<Input, Label>(
+                          "the class labels of a BatchView are std::int32_t")>());
+    }
+    template <class Input, class Target>
+    BatchView(const Input*, const Shape&, const Target*, const Shape&, std::int64_t) {
+        static_assert(static_assert_message<impl::other_type_of_batch<Input, Target>(
+                          "the targets of such a BatchView are float (a list of columns has any types)")>());
+    }
     template <std::integral Count>
     BatchView(const float*, const std::int32_t*, Count) {
         static_assert(sizeof(Count) == 0,

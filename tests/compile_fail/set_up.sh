@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: set_up.sh COMPILER FLAGS... . Compiles programs with an option or a header that is missing: the first error says which, and
+# little follows.
+set -euo pipefail
+export LC_ALL=C
+unit=$(mktemp --suffix=.cpp)
+trap 'rm -f "$unit"' EXIT
+
+# expect MESSAGE PROGRAM COMMAND...: the first error has the message, and there are at most two.
+checked=0
+expect() {
+    local message=$1 output errors
+    printf '%b\n' "$2" >"$unit"
+    shift 2
+    if output=$("$@" -fsyntax-only "$unit" 2>&1); then echo "this compiles: $*"; exit 1; fi
+    errors=$(grep -E 'error: |message = ' <<<"$output" || true)
+    if [[ ${errors%%$'\n'*} != *"$message"* ]] || [ "$(grep -c ' error: ' <<<"$output")" -gt 2 ]; then
+        printf 'the first error is not: %s\n%s\nwith %s\n' "$message" "$(head -n 30 <<<"$output")" "$*"
+        exit 1
+    fi
+    checked=$((checked + 1))
+}
+without() { # without FLAG FLAGS...: the array `rest` of the other flags
+    local flag=$1 each
+    shift
+    rest=()
+    for each in "$@"; do [ "$each" = "$flag" ] || rest+=("$each"); done
+}
+
+whole='#include <cupola/cupola.hpp>\n#include <cupola/host.hpp>'
+without -std=c++20 "$@"
+expect 'Cupola needs C++20: compile with -std=c++20' "$whole" "${rest[@]}" -std=gnu++17
+expect 'Cupola needs C++20: compile with -std=c++20' '#include <cupola/data/csv.hpp>' "${rest[@]}" -std=c++17
+expect 'Cupola needs C++20: compile with -std=c++20' '#include <cupola/predict.hpp>' "${rest[@]}" -std=c++14
+expect 'Cupola needs exceptions: compile without -fno-exceptions' "$whole" "$@" -fno-exceptions
+without -fopenmp "$@"
+expect 'cupola/device/host.hpp needs OpenMP: compile and link with -fopenmp' '#include <cupola/host.hpp>' "${rest[@]}"
+expect 'Host is a device whose header is not included: cupola/host.hpp has Host, and cupola/cuda.hpp Cuda' \
+    '#include <cupola/cupola.hpp>\nusing namespace cupola;\nstruct Net : Sequential<Input<4>, Linear<3>> {};\n
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.batch_size = 8});' "$@"
+echo "$checked programs are rejected with the reason"
