@@ -3,7 +3,6 @@
 // The command line of cifar10_train: each flag with its values, the option that it sets, its help text, and the flags that it
 // excludes.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 #include "../command_line.hpp"
@@ -37,7 +37,7 @@ CLI::Validator rate() {
     const auto check = [](const std::string& given) -> std::string {
         double number = -1;
         const char* const end = given.data() + given.size();
-        const auto [stop, error] = std::from_chars(given.data(), end, number);
+        const auto [stop, error] = cupola::number_from_chars(given.data(), end, number);
         if (stop == end && error == std::errc{} && std::isfinite(number) && number >= 0) return {};
         return given + " is not a number of at least 0";
     };
@@ -48,7 +48,7 @@ CLI::Validator rate() {
 CLI::Validator clip_limit() {
     const auto check = [](const std::string& given) -> std::string {
         double number = 0;
-        std::from_chars(given.data(), given.data() + given.size(), number);
+        static_cast<void>(cupola::number_from_chars(given.data(), given.data() + given.size(), number));
         // rate() rejects anything that is not a number of at least 0, and reports it alone.
         if (!(number > 0) || number >= std::numeric_limits<float>::min()) return {};
         return given + " is too small a limit: it must be 0 (no limit) or at least 1.18e-38";

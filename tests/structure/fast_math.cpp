@@ -91,8 +91,9 @@ int main(int argc, char** argv) {
         expect_error(text("\"", value, "\" is not finite"), [&] { (void)read_csv(file, {.label = "label"}); });
     }
     std::remove(file.c_str());
+    const std::vector<float> infinite = with(samples, infinity);
     expect_error("column 1 of the input of sample 1 of the data set",
-                 [&] { (void)Standardization::of(InMemory({2}, with(samples, infinity), {1}, targets)); });
+                 [&] { (void)Standardization::of(InMemory({2}, infinite, {1}, targets)); });
     expect_error("of a standardization must be finite, not nan", [&] { Standardization({0, nan}, {1, 1}); });
     expect_error("the weight of sample 1", [&] {
         const std::vector<double> weights{1, static_cast<double>(nan)};

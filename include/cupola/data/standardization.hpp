@@ -14,7 +14,6 @@
 // sample standardisation is a matter of the augmentation (data/augmentation.hpp).
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +28,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/hash_word.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -153,7 +153,7 @@ private:
         const char *at = list.data(), *const end = at + list.size();
         while (true) {
             double value = 0;
-            const auto [stopped, error] = std::from_chars(at, end, value);
+            const auto [stopped, error] = number_from_chars(at, end, value);
             require<DataError>(error == std::errc() && (stopped == end || *stopped == ' '), path,
                                " has a standardization that is not a list of numbers");
             result.push_back(value);

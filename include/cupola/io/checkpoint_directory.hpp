@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -31,6 +30,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/file_size_signal.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 
@@ -185,7 +185,7 @@ private:
         double metric = 0;
         require<DataError>(
             digits != nullptr &&
-                std::from_chars(digits->data(), digits->data() + digits->size(), metric).ec == std::errc(),
+                number_from_chars(digits->data(), digits->data() + digits->size(), metric).ec == std::errc(),
             path,
             " has no metric to compare with: it was not kept by a training as its best; rename it, or train in "
             "another folder");

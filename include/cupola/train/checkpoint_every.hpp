@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include <cupola/core/borrowed.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/loss_averages.hpp>
@@ -62,8 +62,9 @@ namespace impl {
         rest.remove_prefix(std::min(rest.size(), part.size() + 1));
         const std::size_t sign = part.rfind('=');
         double value = 0;
-        const bool number = sign != std::string_view::npos &&
-                            std::from_chars(part.data() + sign + 1, part.data() + part.size(), value).ec == std::errc();
+        const bool number =
+            sign != std::string_view::npos &&
+            number_from_chars(part.data() + sign + 1, part.data() + part.size(), value).ec == std::errc();
         require<DataError>(number, "the checkpoint's ", losses_key, " '", part.substr(0, 64), "' has no number");
         parts.push_back({std::string(part.substr(0, sign)), value});
     }

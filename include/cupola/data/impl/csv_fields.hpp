@@ -20,6 +20,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/data/impl/csv_records.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
@@ -187,13 +188,13 @@ private:
                                      " differ by blanks alone"));
             }
             double value = 0;
-            const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
+            const auto [end, error] = number_from_chars(name.data(), name.data() + name.size(), value);
             numbers = numbers && error == std::errc() && end == name.data() + name.size();
         }
         for (const auto& [name, number] : numbers_) {
             if (!numbers) return;
             double value = 0;
-            std::from_chars(name.data(), name.data() + name.size(), value);
+            static_cast<void>(number_from_chars(name.data(), name.data() + name.size(), value));
             const auto [same, is_new] = values.emplace(value, name);
             if (is_new) continue;
             throw DataError(text(where, "the classes ", in_quotes(same->second), " and ", in_quotes(name),
@@ -223,14 +224,15 @@ public:
         const char *begin = field.data(), *const end = begin + field.size();
         if (field.size() > 1 && field[0] == '+' && field[1] != '-') ++begin;  // from_chars takes no plus sign
         float value = 0;
-        const auto [stopped, error] = std::from_chars(begin, end, value);
+        const auto [stopped, error] = number_from_chars(begin, end, value);
         if (error == std::errc() && stopped == end && is_finite(value)) return value;
         if (field.empty()) fail(column, "there is no value");
         if (error == std::errc::invalid_argument || stopped != end) fail(column, in_quotes(field) + " is not a number");
         if (error == std::errc()) fail(column, in_quotes(field) + " is not finite");
         // Too large, or so close to 0 that its float is.
         double wide = 0;
-        if (std::from_chars(begin, end, wide).ec == std::errc() && std::fabs(wide) < 1) return static_cast<float>(wide);
+        if (number_from_chars(begin, end, wide).ec == std::errc() && std::fabs(wide) < 1)
+            return static_cast<float>(wide);
         fail(column, in_quotes(field) + " is outside the range of a 32-bit float");
     }
 

@@ -18,6 +18,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
@@ -134,7 +135,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     LossScaleState state;
     const char *at = value.data(), *const end = at + value.size();
     const auto read = [&](auto& number) {
-        const auto [stop, error] = std::from_chars(at, end, number);
+        const auto [stop, error] = number_from_chars(at, end, number);
         if (error != std::errc()) refuse();
         at = stop;
     };

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +18,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/number_from_chars.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/io/checkpoint_files.hpp>
@@ -78,7 +78,7 @@ private:
 template <class T>
 [[gnu::cold]] bool read_number(std::string_view digits, T& value) {
     const char* const end = digits.data() + digits.size();
-    return std::from_chars(digits.data(), end, value).ptr == end && !digits.empty();
+    return number_from_chars(digits.data(), end, value).ptr == end && !digits.empty();
 }
 
 /// The records of a text that History::csv made.
