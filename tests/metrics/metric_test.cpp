@@ -143,6 +143,24 @@ TEST_CASE("a batch without samples is not shown to metrics, and those after it a
     }
 }
 
+TEST_CASE("an evaluation of no samples is an error: it has no loss") {
+    struct Nothing {
+        std::int64_t batches;
+        [[nodiscard]] std::int64_t count() const { return batches; }
+        BatchView operator()(std::int64_t, int, HostContext&) const { return {0, {}}; }
+    };
+    for (const int devices : {1, 2}) {
+        Training training({.replicas = 2, .devices = devices, .batch_size = 6, .seed = 1});
+        const auto refusal = [&](std::int64_t batches) {
+            return message_of<DataError>([&] { (void)evaluate(training, Nothing{batches}); });
+        };
+        CHECK(refusal(0) == "an evaluation needs at least one sample, and its 0 batches have none");
+        CHECK(refusal(1) == "an evaluation needs at least one sample, and its 1 batch has none");
+        CHECK(message_of<DataError>([&] { evaluate(training, Nothing{3}, metrics::Accuracy{}); }) ==
+              "an evaluation needs at least one sample, and its 3 batches have none");
+    }
+}
+
 TEST_CASE("an error of a metric, or of a batch on any device, ends the evaluation, and the training goes on") {
     Points points;
     EvaluationBatches test(points.data, IdentityTransform{}, 6);

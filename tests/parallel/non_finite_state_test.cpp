@@ -102,6 +102,26 @@ TEST_CASE("a state with a non-finite number is rejected by the name of its part,
     CHECK(training.step() == 7);
 }
 
+TEST_CASE("a mean of squares below 0 is rejected: the step would divide by the root of it") {
+    const std::size_t bias = place<Net>("conv1.bias");
+    const auto refusal = [&](auto optimizer, std::size_t arena) {
+        TrainingOf<Net, decltype(optimizer)> training({.batch_size = batch_size, .optimizer = optimizer});
+        TrainingState state = training.state();
+        state.optimizer[arena].values[bias + 1] = -0.0F;
+        training.restore(state);
+        state.optimizer[arena].values[bias + 1] = -1e-30F;
+        return refused(training, state);
+    };
+    const std::string begin = "a state must be finite, but its ", end = " of conv1.bias is -1e-30 at [1]";
+    CHECK(refusal(Adam{}, 0) == "(no exception)");
+    CHECK(refusal(Adam{}, 1) == begin + "exp_avg_sq" + end);
+    CHECK(refusal(AdamW{}, 1) == begin + "exp_avg_sq" + end);
+    CHECK(refusal(Lamb{}, 1) == begin + "exp_avg_sq" + end);
+    CHECK(refusal(Adamax{}, 1) == begin + "exp_inf" + end);
+    CHECK(refusal(RmsProp{}, 0) == begin + "square_avg" + end);
+    CHECK(refusal(Adagrad{}, 0) == begin + "sum" + end);
+}
+
 TEST_CASE("non-finite parameters, set or initial, are rejected by name") {
     TrainingOf<Perceptron> training({.batch_size = batch_size});
     const std::vector<float> before = training.parameters();

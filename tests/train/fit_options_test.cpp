@@ -287,7 +287,7 @@ TEST_CASE("a validation without batches or samples is an error, and not a loss o
           ".validation has no batches, and so no loss");
     CHECK(runs.training.step() == 0);
     CHECK(message_of<DataError>([&] { fit(runs.training, runs.batches, {.epochs = 1, .validation = Few{2}}); }) ==
-          "the batches of .validation have no samples");
+          "an evaluation needs at least one sample, and its 2 batches have none");
 }
 
 TEST_CASE("options of a run that do not fit together are rejected before it begins") {

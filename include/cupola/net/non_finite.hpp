@@ -3,6 +3,7 @@
 // Finds, by name, the parameters and running statistics of a network that are not finite or not valid.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,10 @@ namespace impl {
 [[nodiscard, gnu::cold]] std::string non_finite_parameter(std::span<const LayerInfo> layers,
                                                           std::span<const float> arena);
 
+/// The same for the first value below 0, of finite ones.
+[[nodiscard, gnu::cold]] std::string negative_parameter(std::span<const LayerInfo> layers,
+                                                        std::span<const float> arena);
+
 /// Describes the first value in the array of all buffers that is infinite, not a number, or a variance below 0:
 /// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(layers)` values.
 [[nodiscard, gnu::cold]] std::string invalid_buffer(std::span<const LayerInfo> layers, std::span<const float> buffers);
@@ -43,16 +48,40 @@ CUPOLA_INLINE std::span<const float> part_of_arena(std::span<const float> arena,
 
 }  // namespace impl
 
-CUPOLA_INLINE std::string non_finite_parameter(std::span<const LayerInfo> layers, std::span<const float> arena) {
+namespace impl {
+
+/// What `describe(name, shape, values)` says of the first parameter in an arena of which it says something.
+template <class Describe>
+[[nodiscard]] std::string first_parameter(std::span<const LayerInfo> layers, std::span<const float> arena,
+                                          const Describe& describe) {
     for (std::size_t row = 0; row < layers.size(); ++row) {
         for (std::size_t p = 0; p < layers[row].parameters.count; ++p) {
             if (layers[row].offsets[p] >= static_cast<std::int64_t>(arena.size())) continue;
             const Shape& shape = layers[row].parameters.list[p].shape;
-            const std::span<const float> values = impl::part_of_arena(arena, layers[row].offsets[p], shape);
-            if (!all_finite(values)) return non_finite_element(parameter_name(layers, row, p), shape, values);
+            std::string found = describe(shape, part_of_arena(arena, layers[row].offsets[p], shape),
+                                         [&] { return parameter_name(layers, row, p); });
+            if (!found.empty()) return found;
         }
     }
     return {};
+}
+
+}  // namespace impl
+
+CUPOLA_INLINE std::string non_finite_parameter(std::span<const LayerInfo> layers, std::span<const float> arena) {
+    return impl::first_parameter(
+        layers, arena, [](const Shape& shape, std::span<const float> values, const auto& name) -> std::string {
+            return all_finite(values) ? std::string() : non_finite_element(name(), shape, values);
+        });
+}
+
+CUPOLA_INLINE std::string negative_parameter(std::span<const LayerInfo> layers, std::span<const float> arena) {
+    return impl::first_parameter(
+        layers, arena, [](const Shape& shape, std::span<const float> values, const auto& name) -> std::string {
+            const auto found = std::ranges::find_if(values, [](float value) { return value < 0; });
+            if (found == values.end()) return {};
+            return impl::element_text(name(), shape, static_cast<std::size_t>(found - values.begin()), *found);
+        });
 }
 
 CUPOLA_INLINE std::string invalid_buffer(std::span<const LayerInfo> layers, std::span<const float> buffers) {

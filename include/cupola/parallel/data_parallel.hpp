@@ -147,8 +147,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at most as
     /// many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained parameters or
     /// their moving averages; where each replica has parameters of its own, those of the first replica are run. Throws
-    /// InvalidArgument for samples that hold a NaN or an infinity. `metrics`, if it refers to a function, is called with each
-    /// batch in the order of i; evaluate() of train/evaluate.hpp takes Metrics.
+    /// InvalidArgument for samples that hold a NaN or an infinity, and DataError where the batches have no samples. `metrics`,
+    /// if it refers to a function, is called with each batch in the order of i; evaluate() of train/evaluate.hpp takes Metrics.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,

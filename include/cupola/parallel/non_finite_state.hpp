@@ -15,6 +15,12 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
+/// Whether an optimiser's state of this name, one of PyTorch's, consists of squares or magnitudes: the step is divided by a
+/// power of it.
+[[nodiscard]] inline bool is_never_negative(std::string_view state_name) {
+    return state_name == "exp_avg_sq" || state_name == "exp_inf" || state_name == "square_avg" || state_name == "sum";
+}
+
 /// The same for one replica's part of a state; `State` is TrainingState or ReplicaState.
 template <class State>
 [[nodiscard, gnu::cold]] std::string non_finite_arena(std::span<const LayerInfo> layers, const State& state) {
@@ -24,6 +30,7 @@ template <class State>
     if (!found.empty()) return text("moving average of ", found);
     for (const OptimizerState& kept : state.optimizer) {
         found = non_finite_parameter(layers, kept.values);
+        if (found.empty() && is_never_negative(kept.name)) found = negative_parameter(layers, kept.values);
         if (!found.empty()) return text(kept.name.empty() ? "optimiser's state" : kept.name, " of ", found);
     }
     return {};
@@ -31,7 +38,8 @@ template <class State>
 
 }  // namespace impl
 
-/// The first part of a state of the network `layers` that is infinite, not a number, or a running variance below 0:
+/// The first part of a state of the network `layers` that is infinite or not a number, or below 0 where it is a running
+/// variance, or a mean of squares of the optimiser ("exp_avg_sq", "exp_inf", "square_avg", "sum"):
 /// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
 /// arenas have the network's sizes.
 [[nodiscard, gnu::cold]] std::string non_finite_part(std::span<const LayerInfo> layers, const TrainingState& state);

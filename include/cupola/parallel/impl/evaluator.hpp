@@ -130,11 +130,13 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
             evaluation.losses[k].predictions += results[i * losses + k].predictions;
         }
     }
-    require(evaluation.samples == 0 || (!is_nan(evaluation.weight) && evaluation.weight > 0), "the weights of all ",
-            evaluation.samples, " samples of the evaluation are 0");
+    require<DataError>(evaluation.samples > 0, "an evaluation needs at least one sample, and its ", count,
+                       count == 1 ? " batch has none" : " batches have none");
+    require(!is_nan(evaluation.weight) && evaluation.weight > 0, "the weights of all ", evaluation.samples,
+            " samples of the evaluation are 0");
     for (std::size_t k = 0; k < losses; ++k) {
         OutputEvaluation& each = evaluation.losses[k];
-        if (evaluation.samples > 0) each.loss /= evaluation.weight;
+        each.loss /= evaluation.weight;
         evaluation.loss += functions.losses[k].entry.factor * each.loss;
         if (evaluation.predictions > 0) continue;
         evaluation.correct = each.correct;

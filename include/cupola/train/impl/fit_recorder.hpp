@@ -255,7 +255,6 @@ CUPOLA_INLINE bool FitRecorder::compare_last() {
 [[gnu::cold]] CUPOLA_INLINE bool FitRecorder::record(Validate validate) {
     const double begun = monotonic_seconds();
     Evaluation validation = validate ? validate() : Evaluation{};
-    require<DataError>(!validate || validation.samples > 0, "the batches of .validation have no samples");
     const double now = monotonic_seconds();
     HistoryRecord record{.step = step_,
                          .loss = sum_ / weight_,
