@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -263,5 +264,95 @@ TEST_CASE("a table of another width than the network, or of numbers where the lo
     const Table three = read_csv(runs.table, {.label = "c"});
     Prefetch batches(TrainingBatches(three, IdentityTransform{}, {.batch_size = 3, .seed = 1}));
     CHECK(contains(message_of<Error>([&] { fit(training, batches, {.steps = 1}); }),
-                   "has label 2, but the loss has classes 0 to 1"));
+                   " has 3 classes, and the loss cross_entropy distinguishes 2"));
+}
+
+TEST_CASE(
+    "more classes in the data than the loss distinguishes are rejected before the first step; fewer are a warning") {
+    std::vector<float> values(24, 0.5F);
+    std::vector<std::int32_t> labels;
+    for (std::int32_t i = 0; i < 12; ++i) labels.push_back(i % 3);  // the fourth class is rare
+    const InMemory four(Net::input_shape, values, labels, 4, "rare"),
+        three(Net::input_shape, values, labels, 3, "frequent"),
+        two(Net::input_shape, values, std::vector<std::int32_t>(12), 2, "few");
+    struct Wider : Sequential<Input<2>, Linear<3>> {};
+    using OfThree = DataParallel<Wider, CrossEntropy<3>, Sgd, ConcatMean, Host>;
+    OfThree training({.batch_size = 4, .seed = 1});
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::tmpfile(), &std::fclose);
+    /// The error, or else what was written.
+    const auto said = [&](auto& of, auto&& batches, const auto& options, bool json = false) {
+        std::rewind(output.get());
+        REQUIRE(ftruncate(fileno(output.get()), 0) == 0);
+        const std::string error = message_of<InvalidArgument>(
+            [&] { fit(of, batches, options, LogEvery(LogOptions{.every = 0, .file = output.get(), .json = json})); });
+        if (error != "(no exception)") return error;
+        std::string text(1000, '\0');
+        std::rewind(output.get());
+        text.resize(std::fread(text.data(), 1, text.size(), output.get()));
+        return text;
+    };
+    const std::string refused = "the data set rare has 4 classes, and the loss cross_entropy distinguishes 3";
+    const FitOptions<OfThree> once{.steps = 1};
+    CHECK(said(training, InMemoryBatches(four, {.batch_size = 4}), once) == refused);
+    CHECK(said(training, Prefetch(TrainingBatches(four, IdentityTransform{}, {.batch_size = 4})), once) == refused);
+    const auto parts = split(four, {.validation = 0.5, .seed = 1});
+    CHECK(said(training, Prefetch(TrainingBatches(parts.training, IdentityTransform{}, {.batch_size = 4})), once) ==
+          refused);
+    CHECK(training.step() == 0);
+    EvaluationBatches test(four, IdentityTransform{}, 4);
+    CHECK(message_of<InvalidArgument>([&] { (void)evaluate(training, test); }) == refused);
+    CHECK(message_of<InvalidArgument>([&] { (void)evaluate(training, test, metrics::Accuracy{}); }) == refused);
+    CHECK(said(training, InMemoryBatches(three, {.batch_size = 4}),
+               FitOptions<OfThree>{.steps = 1, .validation = test}) == refused);
+    CHECK(training.step() == 0);
+    CHECK(said(training, InMemoryBatches(three, {.batch_size = 4}), once).empty());
+    const std::string warning =
+        "the data set few has 2 classes, and the loss cross_entropy distinguishes 3: the network has outputs that are of no "
+        "class";
+    CHECK(said(training, InMemoryBatches(two, {.batch_size = 4}), once) == "warning: " + warning + '\n');
+    CHECK(said(training, InMemoryBatches(two, {.batch_size = 4}), once, true) ==
+          "{\"message\":\"warning: " + warning + "\"}\n");
+
+    // A label that is ignored, and none of the loss's classes, is no class too many.
+    using Ignoring = DataParallel<Wider, WeightedCrossEntropy<3>, Sgd, ConcatMean, Host>;
+    Ignoring ignores({.batch_size = 4, .loss = {{.ignored_label = 3}}}), counts({.batch_size = 4});
+    CHECK(said(ignores, InMemoryBatches(four, {.batch_size = 4}), FitOptions<Ignoring>{.steps = 1}).empty());
+    CHECK(contains(said(counts, InMemoryBatches(four, {.batch_size = 4}), FitOptions<Ignoring>{.steps = 1}),
+                   "and the loss weighted_cross_entropy distinguishes 3"));
+}
+
+TEST_CASE("the classes of each column of a table are compared with the loss that reads it") {
+    struct Heads : Sequential<Input<1>, Linear<4>, ReLU, Keep<"body">, Linear<2>, Output<"kind">, From<"body">,
+                              Linear<2>, Output<"size">> {};
+    using Loss = Losses<At<"kind", CrossEntropy<2>>, At<"size", CrossEntropy<2>>>;
+    const Runs file("x,kind,size\n1,cat,S\n2,dog,M\n3,cat,L\n4,dog,M\n");
+    const Table table =
+        read_csv(file.table, {.inputs = {"x"},
+                              .named_targets = {{.name = "kind", .columns = {"kind"}, .classes = true},
+                                                {.name = "size", .columns = {"size"}, .classes = true}}});
+    DataParallel<Heads, Loss, Sgd, ConcatMean, Host> training({.batch_size = 2});
+    Prefetch batches(TrainingBatches(table, IdentityTransform{}, {.batch_size = 2}));
+    CHECK(message_of<InvalidArgument>([&] { fit(training, batches, {.steps = 1}); }) ==
+          "the data set " + file.table +
+              " has 3 classes in its column size, and the loss cross_entropy distinguishes 2");
+}
+
+TEST_CASE("the names of the classes of every column of a table are kept with the weights") {
+    struct Heads : Sequential<Input<1>, Linear<4>, ReLU, Keep<"body">, Linear<2>, Output<"target">, From<"body">,
+                              Linear<3>, Output<"size">> {};
+    using Loss = Losses<At<"target", CrossEntropy<2>>, At<"size", CrossEntropy<3>>>;
+    const Runs file("x,kind,size\n1,dog,S\n2,cat,M\n3,cat,L\n4,dog,M\n");
+    const Table table =
+        read_csv(file.table, {.inputs = {"x"},
+                              .named_targets = {{.name = "target", .columns = {"kind"}, .classes = true},
+                                                {.name = "size", .columns = {"size"}, .classes = true}}});
+    DataParallel<Heads, Loss, Sgd, ConcatMean, Host> training({.batch_size = 2});
+    Prefetch batches(TrainingBatches(table, IdentityTransform{}, {.batch_size = 2}));
+    TrainingRun run(
+        {.folder = file.folder.path("run"), .max_steps = 1, .log = {.every = 0, .file = file.silence.get()}});
+    run.train(training, batches, NoTest{});
+    const Predictor<Heads> predictor(file.folder.path("run/model-1.safetensors"));
+    CHECK(predictor.classes() == table.classes("target"));
+    CHECK(predictor.classes() == std::vector<std::string>{"cat", "dog"});
+    CHECK(predictor.classes("size") == std::vector<std::string>{"L", "M", "S"});
 }

@@ -14,6 +14,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/metrics/metric.hpp>
 #include <cupola/parallel/step_report.hpp>
+#include <cupola/train/impl/batches_description.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -53,9 +54,11 @@ private:
 
 /// `batches` has `count()`, and `batches(i, device, context)` returns batch i, as in EvaluationBatches; if it prepares
 /// batches in its own memory, its `provide_slots` is called with the number of devices. `weights` selects the trained
-/// parameters or their moving averages.
+/// parameters or their moving averages. Throws DataError where there are no samples, and InvalidArgument where the data
+/// state more classes than the loss distinguishes.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights = Weights::trained) {
+    static_cast<void>(impl::check_classes(training, batches));
     if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
     return training.evaluate(batches, batches.count(), weights);
 }
@@ -66,6 +69,7 @@ namespace impl {
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate_with(Training& training, Batches& batches, Weights weights, const Metrics& metrics) {
     if (metrics.empty()) return evaluate(training, batches, weights);
+    static_cast<void>(check_classes(training, batches));
     if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
     if constexpr (requires { training.required_columns(); })
         metrics.begin(Training::NetworkType::layers, training.required_columns());

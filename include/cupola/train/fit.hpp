@@ -35,7 +35,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
@@ -46,6 +48,7 @@
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
+#include <cupola/train/impl/batches_description.hpp>
 #include <cupola/train/impl/batches_fingerprint.hpp>
 #include <cupola/train/impl/fit_loop.hpp>
 #include <cupola/train/impl/fit_plan.hpp>
@@ -176,6 +179,7 @@ template <class Training, class Batches, class... Callbacks>
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
+    std::string warning = check_classes(training, batches);
     FitTask task{.plan = {.steps = options.steps,
                           .epochs = options.epochs,
                           .every = options.every,
@@ -189,7 +193,8 @@ template <class Training, class Batches, class... Callbacks>
                  .restore_best = &options.restore_best.calls(),
                  .weights = options.weights,
                  .metrics = &options.metrics.all(),
-                 .resume = resume};
+                 .resume = resume,
+                 .warning = std::move(warning)};
     if constexpr (requires { training.required_columns(); }) {
         task.layers = Training::NetworkType::layers;
         task.columns = training.required_columns();
@@ -234,7 +239,8 @@ template <class Training, class Batches, class... Callbacks>
 /// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
 /// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
 /// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
-/// batches, of the training or the validation, that do not fit the training.
+/// batches, of the training or the validation, that do not fit the training: other columns, or more classes than the loss
+/// distinguishes.
 template <class Training, class Batches, class... Callbacks>
 History fit(Training& training, Batches&& batches,  // misspelt? FitOptions<Training>{...} names it
             const FitOptions<Training>& options,    // misspelt? FitOptions<Training>{...} names it

@@ -79,6 +79,7 @@ public:
             calls_.require_fitting = [](const void* training, const void* of, Weights weights) -> std::int64_t {
                 const Type& given = *static_cast<const Type*>(of);
                 static_cast<const Training*>(training)->require_evaluable(given, given.count(), weights);
+                static_cast<void>(impl::check_classes(*static_cast<const Training*>(training), given));
                 return given.count();
             };
         }

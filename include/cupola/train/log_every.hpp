@@ -61,7 +61,8 @@ public:
     /// The smoothed losses of the lines; a resumed run sets them, so that they continue too.
     [[nodiscard]] LossAverages& losses() { return averages_; }
 
-    void on_begin(Run& run) { last_ = run.started; }
+    /// Writes the warning of the run, if there is one.
+    void on_begin(Run& run);
 
     void on_step(const StepReport& report, Run&);
     /// Writes a line if the record has a validation, whatever `every` is.
@@ -99,6 +100,12 @@ private:
 
 CUPOLA_INLINE LogEvery::LogEvery(const LogOptions& options) : options_(options), averages_(options.averages) {
     require(options.every >= 0, "a line must be logged every 0 (never) or more steps, not ", options.every);
+}
+
+CUPOLA_INLINE void LogEvery::on_begin(Run& run) {
+    if (!run.warning.empty())
+        StandardOutput(options_.json, options_.file).print_message(text("warning: ", run.warning));
+    last_ = run.started;
 }
 
 CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {

@@ -87,6 +87,8 @@ struct FitTask {
     std::span<const RequiredColumn> columns{};
     /// Called before on_begin; nothing for a run that begins at the step of the training.
     ResumeRun resume{};
+    /// As in Run.
+    std::string warning{};
 };
 
 /// Runs `task` on `training`; see fit().
@@ -102,7 +104,9 @@ public:
         : task_(task),
           training_(training),
           callbacks_(callbacks),
-          recorder_(plan_of(task, metrics), task.epochs, task.resume ? 0 : step(), task.source) {}
+          recorder_(plan_of(task, metrics), task.epochs, task.resume ? 0 : step(), task.source) {
+        run_.warning = task.warning;
+    }
 
     [[nodiscard]] History run() {
         if (task_.resume) in_all(begins, [&] { best_ = task_.resume(recorder_); });
