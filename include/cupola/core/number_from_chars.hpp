@@ -40,8 +40,6 @@ template <class Number>
         return std::from_chars(begin, end, value);
 }
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
 [[nodiscard]] inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -107,15 +105,13 @@ template <class Number>
     return {at, std::errc()};
 }
 
-CUPOLA_INLINE std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, float& value) {
+inline std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, float& value) {
     return from_chars_by<float>(&strtof_l, begin, end, value);
 }
-CUPOLA_INLINE std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, double& value) {
+inline std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, double& value) {
     return from_chars_by<double>(&strtod_l, begin, end, value);
 }
 
 }  // namespace impl
-
-#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

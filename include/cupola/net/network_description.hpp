@@ -13,19 +13,15 @@
 // those of parameters are the names of tensors. A layer of one's own without a description appears by its type's name.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
-
-#include <cupola/net/table.hpp>
-
-#ifndef CUPOLA_OPS
-#include <cstddef>
 #include <vector>
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
-#endif
+#include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -34,15 +30,13 @@ namespace cupola::inline CUPOLA_ABI {
 /// The lines of a description that count in prediction: without those of layers that do nothing in evaluation.
 [[nodiscard, gnu::cold]] std::string description_in_prediction(std::string_view description);
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
 inline constexpr std::string_view training_mark = " (in training)";
 
 }  // namespace impl
 
-CUPOLA_INLINE std::string network_description(std::span<const LayerInfo> layers) {
+inline std::string network_description(std::span<const LayerInfo> layers) {
     const auto typed = [](ElementType type) {
         return type == ElementType::float32 ? std::string() : text(' ', to_string(type));
     };
@@ -70,7 +64,7 @@ CUPOLA_INLINE std::string network_description(std::span<const LayerInfo> layers)
     return result;
 }
 
-CUPOLA_INLINE std::string description_in_prediction(std::string_view description) {
+inline std::string description_in_prediction(std::string_view description) {
     std::string result;
     while (!description.empty()) {
         const std::string_view line = description.substr(0, description.find('\n'));
@@ -79,7 +73,5 @@ CUPOLA_INLINE std::string description_in_prediction(std::string_view description
     }
     return result;
 }
-
-#endif
 
 }  // namespace cupola::inline CUPOLA_ABI
