@@ -190,6 +190,40 @@ TEST_CASE("a replica's report and gradient are of the mean by weights") {
     }
 }
 
+TEST_CASE(
+    "the loss of a step counts the samples of a replica whose labels all have the weight 0, as one replica does") {
+    struct Classes : Sequential<Input<3>, Named<"out", Linear<2>>> {};
+    using Loss = LossCollection<WeightedCrossEntropy<2>, WeightDecay<0.1, "out">>;
+    const Samples samples;
+    const std::vector<std::int32_t> labels{0, 0, 0, 0, 1, 0};  // of two replicas; class 0 has no weight
+    const auto view = [&](std::int64_t first, std::int64_t size) {
+        return BatchView{samples.inputs.data() + first * 3, labels.data() + first, size, {3}};
+    };
+    // Label smoothing gives each sample a loss of class 1.
+    const Loss loss{.data = {.label_smoothing = 0.1F, .class_weights = {0, 2}}};
+    DataParallel<Classes, Loss, Sgd, ConcatMean, Host> one({.batch_size = 6, .seed = 2, .loss = loss}),
+        two({.replicas = 2, .batch_size = 3, .seed = 2, .loss = loss});
+    const BatchView all[] = {view(0, 6)}, halves[] = {view(0, 3), view(3, 3)};
+    const StepReport at_once = one.step(all), report = two.step(halves);
+    CHECK(report.loss == doctest::Approx(at_once.loss));
+    REQUIRE(report.parts.size() == 2);
+    double sum = 0;
+    for (std::size_t p = 0; p < 2; ++p) {
+        CHECK(report.parts[p].name == at_once.replicas[0].parts[p].name);
+        CHECK(report.parts[p].value == doctest::Approx(at_once.replicas[0].parts[p].value));
+        CHECK(at_once.parts[p].value == doctest::Approx(at_once.replicas[0].parts[p].value));
+        sum += report.parts[p].value;
+    }
+    CHECK(report.loss == doctest::Approx(sum));
+    CHECK(report.replicas[0].weight == 0);
+    CHECK(report.replicas[0].parts[0].value > 0);
+    CHECK(report.replicas[0].parts[1].value == doctest::Approx(at_once.replicas[0].parts[1].value));
+    // The mean over all samples, whose weights add up to those of one of class 1.
+    CHECK(report.weight == 2);
+    CHECK(report.parts[0].value ==
+          doctest::Approx((3 * report.replicas[0].parts[0].value + 2 * report.replicas[1].parts[0].value) / 2));
+}
+
 TEST_CASE("an evaluation's loss is the mean by weights") {
     const Samples samples;
     TrainingOf<Net, true, ConcatMean, Host> training({.batch_size = replicas * batch, .seed = 2});

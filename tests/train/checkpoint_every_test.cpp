@@ -31,7 +31,8 @@ struct Training {
         std::int64_t batch_size = 8;
         int replicas = 2, gradient_accumulation_steps = 3;
     };
-    StepReport report{.replicas = {{.samples = 8, .weight = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
+    StepReport report{.replicas = {{.samples = 8, .weight = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}},
+                      .parts = {{"cross_entropy", 1.5}}};
     Options options{};
     bool whole = true;
     std::int64_t diverges_at = -1;
@@ -223,7 +224,7 @@ TEST_CASE("smoothed losses are restored from a checkpoint with every digit") {
     training.report.weight = 8;
     LossAverages losses;
     for (const double loss : {1.0 / 3, 2.0 / 7, 1e-300, 5e9}) {
-        training.report.loss = training.report.replicas[0].parts[0].value = loss;
+        training.report.loss = training.report.parts[0].value = loss;
         losses.update(training.report);
     }
     Directory directory;

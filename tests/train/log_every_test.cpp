@@ -33,7 +33,8 @@ StepReport report_of(std::int64_t step, double first = 1.5) {
             .weight = 16,
             .learning_rate = 0.0125,
             .loss = (first + 3.5) / 2 + 0.5,
-            .replicas = {replica(first), replica(3.5)}};
+            .replicas = {replica(first), replica(3.5)},
+            .parts = {{"cross_entropy", (first + 3.5) / 2}, {"weight_decay/local3", 0.5}}};
 }
 
 /// The output of a log with these options for the steps from 0, with T for every date and time.
@@ -155,12 +156,12 @@ TEST_CASE("losses below 1 have three significant digits") {
     LogEvery log(options);
     Run run{.started = monotonic_seconds() - 1};
     log.on_begin(run);
-    log.on_step(
-        {.samples = 8,
-         .weight = 8,
-         .loss = 0.000123,
-         .replicas = {{.samples = 8, .weight = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}}},
-        run);
+    log.on_step({.samples = 8,
+                 .weight = 8,
+                 .loss = 0.000123,
+                 .replicas = {{.samples = 8, .weight = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}},
+                 .parts = {{"mean_squared_error", 0.00001}}},
+                run);
     std::string line(4096, ' ');
     std::rewind(options.file);
     line.resize(std::fread(line.data(), 1, line.size(), options.file));
@@ -223,7 +224,7 @@ TEST_CASE("a long name is written whole, and JSON escapes its quotes") {
         Run run{.started = monotonic_seconds() - 1};
         log.on_begin(run);
         StepReport report = report_of(0);
-        for (ReplicaReport& replica : report.replicas) replica.parts[1].name = name;
+        report.parts[1].name = name;
         log.on_step(report, run);
         log.on_record({.step = 1, .validation_loss = 2, .metrics = {{.name = name, .value = 0.25}}}, run);
         std::string lines(8192, ' ');

@@ -87,7 +87,8 @@ StepReport report_of(std::int64_t step, double cross_entropy, int replicas = 1) 
                       .weight = 4.0 * replicas,
                       .learning_rate = 0.1,
                       .loss = cross_entropy + 0.5,
-                      .replicas = {}};
+                      .replicas = {},
+                      .parts = {{"cross_entropy", cross_entropy}, {"weight_decay/local3", 0.5}}};
     for (int r = 0; r < replicas; ++r) {
         const double own = cross_entropy + r;  // so that the replicas differ
         report.replicas.push_back({.samples = 4,
@@ -245,15 +246,14 @@ TEST_CASE("each part of the loss is shown raw and smoothed over all steps, from 
     CHECK(kept.scalars[0]["Precision @ 1 (training batch)"] == 0.75);
 }
 
-TEST_CASE("with several replicas the parts are means over them by their weights, and each one's total is shown") {
+TEST_CASE("with several replicas the parts are those of the step, and each one's total is shown") {
     Kept kept;
     SummaryWriter writer(kept, Small::layers);
     Run run{};
     StepReport report = report_of(0, 2.0, 2);
-    report.replicas[1].weight = 12;
-    report.weight = 16;
+    report.parts[0].value = 2.75;
     writer.on_step(report, run);
-    CHECK(kept.scalars[0]["cross_entropy (raw)"] == doctest::Approx(0.25 * 2 + 0.75 * 3));
+    CHECK(kept.scalars[0]["cross_entropy (raw)"] == 2.75);
     CHECK(kept.scalars[0]["total_loss (raw)"] == 2.5);
     CHECK(kept.scalars[0]["total_loss (replica 0)"] == 2.5);
     CHECK(kept.scalars[0]["total_loss (replica 1)"] == 3.5);

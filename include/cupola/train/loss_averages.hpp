@@ -87,11 +87,7 @@ CUPOLA_INLINE LossAverages::~LossAverages() = default;
 CUPOLA_INLINE void LossAverages::update(const StepReport& report) {
     if (report.skipped) return;
     for (Entry& entry : entries_) entry.raw = 0;
-    for (const ReplicaReport& replica : report.replicas) {
-        if (replica.weight == 0) continue;
-        const double weight = replica.weight / report.weight;
-        for (const LossPart& part : replica.parts) find(part.name).raw += weight * part.value;
-    }
+    for (const LossPart& part : report.parts) find(part.name).raw += part.value;
     total_.raw = report.loss;
     weight_ = options_.decay * weight_ + (1 - options_.decay);
     for (Entry& entry : entries_) smooth(entry);

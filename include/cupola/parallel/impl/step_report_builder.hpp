@@ -3,6 +3,7 @@
 // StepReportBuilder: the report of a step while it is summed up, replica by replica.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,8 @@ public:
             for (std::size_t i = 0; i < part_of_.size(); ++i) replica.parts[part_of_[i]].name = regularized[i].name;
             for (std::size_t k = 0; k < losses_; ++k) replica.parts[k].name = losses[k].entry.name;
         }
+        report_.parts = report_.replicas[0].parts;
+        sums_ = FixedArray<double>(report_.replicas.size() * parts);
     }
 
     [[nodiscard]] const StepReport& report() const { return report_; }
@@ -51,17 +54,22 @@ public:
         report.samples = report.correct = report.predictions = 0;
         report.total = report.weight = 0;
         for (LossPart& part : report.parts) part.value = 0;
+        std::ranges::fill(sums_of(replica), 0.0);
     }
 
-    /// Divides a replica's sums by its weight, and adds the loss of each regularised parameter.
+    /// Divides a replica's sums by its weight, and adds the loss of each regularised parameter. The sums are kept for the step's
+    /// loss: the samples of a replica may have a loss although their labels have no weight, as label smoothing gives them one.
     void complete(int replica, std::int64_t samples, std::span<const double> regularization) {
         ReplicaReport& report = of(replica);
         report.samples = samples;
+        const std::span<double> sums = sums_of(replica);
         for (std::size_t k = 0; k < losses_; ++k) {
-            if (report.weight > 0) report.parts[k].value /= report.weight;
+            sums[k] = report.parts[k].value;
+            report.parts[k].value /= report.weight > 0 ? report.weight : static_cast<double>(samples);
             report.total += report.parts[k].value;
         }
         for (std::size_t i = 0; i < part_of_.size(); ++i) {
+            sums[part_of_[i]] += report.weight * regularization[i];
             report.parts[part_of_[i]].value += regularization[i];
             report.total += regularization[i];
         }
@@ -79,14 +87,25 @@ public:
         for (const ReplicaReport& replica : report_.replicas) {
             report_.samples += replica.samples;
             report_.weight += replica.weight;
-            report_.loss += replica.total * replica.weight;
         }
-        // If there are no samples here, all of them may be in another process.
-        if (report_.weight > 0) report_.loss /= report_.weight;
+        for (std::size_t p = 0; p < report_.parts.size(); ++p) {
+            double sum = 0;
+            for (std::size_t r = 0; r < report_.replicas.size(); ++r) sum += sums_[r * report_.parts.size() + p];
+            // If there are no samples here, all of them may be in another process.
+            report_.parts[p].value = report_.weight > 0 ? sum / report_.weight : 0;
+            report_.loss += report_.parts[p].value;
+        }
     }
 
 private:
+    [[nodiscard]] std::span<double> sums_of(int replica) {
+        const std::size_t parts = report_.parts.size();
+        return std::span(sums_.data(), sums_.size()).subspan(static_cast<std::size_t>(replica) * parts, parts);
+    }
+
     StepReport report_;
+    /// For each replica and part, the sum of its samples' losses; of a regulariser its loss times the replica's weight.
+    FixedArray<double> sums_;
     /// The parts of the data.
     std::size_t losses_ = 0;
     /// For each regularised parameter, the part of the loss that it is added to.
