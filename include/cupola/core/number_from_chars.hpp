@@ -4,10 +4,8 @@
 #pragma once
 
 #include <charconv>
-#include <cmath>
 #include <concepts>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -16,6 +14,7 @@
 #include <locale.h>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -69,12 +68,11 @@ namespace impl {
 template <class Number>
 [[nodiscard]] std::from_chars_result from_chars_by(Number (*convert)(const char*, char**, locale_t), const char* begin,
                                                    const char* end, Number& value) {
-    const bool negative = begin != end && *begin == '-';
-    const char* const first = begin + (negative ? 1 : 0);
+    static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
+    const char* const first = begin + (begin != end && *begin == '-' ? 1 : 0);
     if (const char* const stop = end_of_word(first, end); stop != first) {
-        const Number word =
-            (*first | 0x20) == 'i' ? std::numeric_limits<Number>::infinity() : std::numeric_limits<Number>::quiet_NaN();
-        value = negative ? -word : word;
+        // Not the whole word: glibc makes a NaN's bits from what is in its parentheses.
+        value = convert(std::string(begin, first + 3).c_str(), nullptr, c_locale);
         return {stop, std::errc()};
     }
     const char* at = first;
@@ -96,11 +94,8 @@ template <class Number>
             at = exponent;
         }
     }
-    static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
     const Number found = convert(std::string(begin, at).c_str(), nullptr, c_locale);
-    const Number size = found < 0 ? -found : found;
-    if (size > std::numeric_limits<Number>::max() || (size == 0 && !is_zero))
-        return {at, std::errc::result_out_of_range};
+    if (!is_finite(found) || (found == 0 && !is_zero)) return {at, std::errc::result_out_of_range};
     value = found;
     return {at, std::errc()};
 }
