@@ -95,7 +95,7 @@ template <class Number>
         }
     }
     const Number found = convert(std::string(begin, at).c_str(), nullptr, c_locale);
-    if (!is_finite(found) || (found == 0 && !is_zero)) return {at, std::errc::result_out_of_range};
+    if (!is_finite(found) || (magnitude_bits(found) == 0 && !is_zero)) return {at, std::errc::result_out_of_range};
     value = found;
     return {at, std::errc()};
 }
