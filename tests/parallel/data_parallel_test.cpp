@@ -4,6 +4,8 @@
 
 #include <limits>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -152,6 +154,52 @@ TEST_CASE("a training whose update was aborted on one device is not healthy unti
     training.restore(state);
     CHECK(training.healthy());
     CHECK(training.parameters(1) == state.parameters);
+}
+
+TEST_CASE("a learning rate that is no rate, and a schedule that throws, end no training: the step is not made") {
+    struct Line : Sequential<Input<2>, Named<"out", Linear<2>>> {};
+    using LineTraining = DataParallel<Line, CrossEntropy<2>, Sgd, ConcatMean, Host>;
+    const std::vector<float> inputs{1, 2, -1, 0.5F, 3, -2, 0, 1};
+    const std::vector<std::int32_t> labels{0, 1, 1, 0};
+    const BatchView batches[] = {{inputs.data(), labels.data(), 2, {2}},
+                                 {inputs.data() + 4, labels.data() + 2, 2, {2}}};
+    double rate = 0.1;
+    bool throws = false;
+    const auto function = [&](std::int64_t) {
+        require<DataError>(!throws, "the file of rates ends");
+        return rate;
+    };
+    const auto options = [](const Schedule& schedule) {
+        return LineTraining::Options{
+            .replicas = 2, .devices = 2, .batch_size = 2, .optimizer = {.learning_rate = schedule, .momentum = 0.9}};
+    };
+    LineTraining undisturbed(options(0.1)), training(options(Schedule(function, "from a file")));
+    for (int s = 0; s < 2; ++s) {
+        undisturbed.step(batches);
+        training.step(batches);
+    }
+    const std::vector<float> before = training.parameters();
+    constexpr double largest = std::numeric_limits<float>::max();
+    for (const auto& [bad, words] : {std::pair{std::numeric_limits<double>::quiet_NaN(), "nan"},
+                                     std::pair{std::numeric_limits<double>::infinity(), "inf"},
+                                     std::pair{-0.001, "-0.001"}, std::pair{2 * largest, "6.80565e+38"}}) {
+        rate = bad;
+        CHECK(
+            message_of<InvalidArgument>([&] { training.step(batches); }) ==
+            text(
+                "the learning rate of step 2 is ", words,
+                ", from the schedule 'from a file'; it must be at least 0 and finite as a float; the step is not made"));
+        CHECK(training.healthy());
+        CHECK(training.step() == 2);
+        CHECK(training.parameters() == before);
+    }
+    rate = 0.1;
+    throws = true;
+    CHECK(message_of<DataError>([&] { training.step(batches); }) == "the file of rates ends");
+    CHECK(training.healthy());
+    throws = false;
+    CHECK(training.step(batches).loss == undisturbed.step(batches).loss);
+    CHECK(training.parameters() == undisturbed.parameters());
 }
 
 TEST_CASE("an inspector's exception that another error of its step has hidden is not thrown after a later step") {

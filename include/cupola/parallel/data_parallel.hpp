@@ -97,7 +97,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// called on the thread of that device. The memory must not change until the step's report has been read or, where the
     /// device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws InvalidArgument for a
     /// batch that lacks a column of required_columns() or whose size no plan was made for, and for a step without
-    /// samples; also throws the error of an earlier step. A report that was not read in time is dropped.
+    /// samples, and for a learning rate that is negative or not finite, before anything is queued; also throws the error of an
+    /// earlier step and what a schedule throws. A report that was not read in time is dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     void queue(Batches&& batches) {

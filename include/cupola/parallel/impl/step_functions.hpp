@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
@@ -78,6 +80,8 @@ public:
                                              const BatchView& batch) const = 0;
 
     [[nodiscard]] virtual double learning_rate_at(std::int64_t step) const = 0;
+    /// Throws InvalidArgument for a learning rate that is negative, or not finite as a float, and what a schedule throws.
+    virtual void require_learning_rate_at(std::int64_t step) const = 0;
     virtual void update(const Update<Kernels>& u) const = 0;
     /// Writes the constants that update(u) uses, in its order; only where `repeats_update`.
     virtual void write_constants(const Update<Kernels>& u, ConstantsWriter& to) const = 0;
@@ -163,6 +167,15 @@ public:
 
     [[nodiscard]] double learning_rate_at(std::int64_t step) const override {
         return options_.optimizer.learning_rate_at(step);
+    }
+    void require_learning_rate_at(std::int64_t step) const override {
+        const double rate = learning_rate_at(step);
+        constexpr double largest = std::numeric_limits<float>::max();
+        if (is_finite(rate) && rate >= 0 && rate <= largest) [[likely]]
+            return;
+        throw_joined<InvalidArgument>({"the learning rate of step ", step, " is ", rate, ", from the schedule '",
+                                       learning_rate_description_of(options_.optimizer),
+                                       "'; it must be at least 0 and finite as a float; the step is not made"});
     }
     void update(const Update<Kernels>& u) const override { update_parameters(options_.optimizer, u); }
     void write_constants([[maybe_unused]] const Update<Kernels>& u,
