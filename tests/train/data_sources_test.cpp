@@ -272,9 +272,10 @@ TEST_CASE(
     std::vector<float> values(24, 0.5F);
     std::vector<std::int32_t> labels;
     for (std::int32_t i = 0; i < 12; ++i) labels.push_back(i % 3);  // the fourth class is rare
+    const std::vector<std::int32_t> zeros(12);
     const InMemory four(Net::input_shape, values, labels, 4, "rare"),
         three(Net::input_shape, values, labels, 3, "frequent"),
-        two(Net::input_shape, values, std::vector<std::int32_t>(12), 2, "few");
+        two(Net::input_shape, values, zeros, 2, "few");
     struct Wider : Sequential<Input<2>, Linear<3>> {};
     using OfThree = DataParallel<Wider, CrossEntropy<3>, Sgd, ConcatMean, Host>;
     OfThree training({.batch_size = 4, .seed = 1});
