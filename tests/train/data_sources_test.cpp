@@ -274,8 +274,7 @@ TEST_CASE(
     for (std::int32_t i = 0; i < 12; ++i) labels.push_back(i % 3);  // the fourth class is rare
     const std::vector<std::int32_t> zeros(12);
     const InMemory four(Net::input_shape, values, labels, 4, "rare"),
-        three(Net::input_shape, values, labels, 3, "frequent"),
-        two(Net::input_shape, values, zeros, 2, "few");
+        three(Net::input_shape, values, labels, 3, "frequent"), two(Net::input_shape, values, zeros, 2, "few");
     struct Wider : Sequential<Input<2>, Linear<3>> {};
     using OfThree = DataParallel<Wider, CrossEntropy<3>, Sgd, ConcatMean, Host>;
     OfThree training({.batch_size = 4, .seed = 1});
