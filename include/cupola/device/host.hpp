@@ -228,7 +228,8 @@ CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
         const int end = each_has_one ? thread + 1 : each_has_part ? count * (ordinal_ + 1) / devices : count;
         cpu_set_t own;
         CPU_ZERO(&own);
-        for (int cpu = 0, place = 0; cpu < CPU_SETSIZE; ++cpu) {
+        int place = 0;
+        for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
             if (!CPU_ISSET(cpu, &processors.set)) continue;
             if (place >= first && place < end) CPU_SET(cpu, &own);
             ++place;
