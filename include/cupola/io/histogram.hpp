@@ -55,8 +55,8 @@ public:
         }
         if (result.count == 0) return result;
         result.zeros = moments.zeros;
-        result.minimum = moments.minimum;
-        result.maximum = moments.maximum;
+        result.minimum = static_cast<double>(moments.minimum);
+        result.maximum = static_cast<double>(moments.maximum);
         result.sum = moments.sum;
         result.sum_of_squares = moments.sum_of_squares;
         write_buckets(result);

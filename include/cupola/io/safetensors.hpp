@@ -59,8 +59,8 @@ public:
         require<DataError>(length <= file_.size - sizeof length, path_,
                            " is truncated or is not a safetensors file: its header has ", length, " bytes, and ",
                            file_.size - sizeof length, " follow");
-        data_ = sizeof length + static_cast<std::size_t>(length);
-        const std::string_view header(characters() + sizeof length, static_cast<std::size_t>(length));
+        data_ = sizeof length + length;
+        const std::string_view header(characters() + sizeof length, length);
         impl::SafetensorsHeader content(header, path_);
         tensors_ = std::move(content.tensors);
         metadata_ = std::move(content.metadata);
@@ -79,7 +79,7 @@ public:
         return place != tensors_.end() && place->name == name ? &*place : nullptr;
     }
     [[nodiscard]] std::span<const std::byte> bytes(const SafeTensor& tensor) const {
-        return {file_.bytes.get() + data_ + tensor.begin, static_cast<std::size_t>(tensor.end - tensor.begin)};
+        return {file_.bytes.get() + data_ + tensor.begin, tensor.end - tensor.begin};
     }
     /// The texts of `__metadata__`, in the file's order.
     [[nodiscard]] const Metadata& metadata() const { return metadata_; }

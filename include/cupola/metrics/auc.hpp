@@ -85,10 +85,12 @@ CUPOLA_INLINE void Auc::add(const MetricBatch& batch) {
             add_score(static_cast<double>(logits[own]) - (largest + std::log(sum)), label == own);
         });
     } else if (target == nullptr || target->type == ElementType::float32) {
-        impl::for_each_binary(batch, [&](float output, bool is_positive) { add_score(output, is_positive); });
+        impl::for_each_binary(
+            batch, [&](float output, bool is_positive) { add_score(static_cast<double>(output), is_positive); });
     } else {
         const std::span<const std::int32_t> labels = batch.target<std::int32_t>();
-        for (std::size_t i = 0; i < labels.size(); ++i) add_score(batch.outputs[i], impl::target_is_one(labels[i], i));
+        for (std::size_t i = 0; i < labels.size(); ++i)
+            add_score(static_cast<double>(batch.outputs[i]), impl::target_is_one(labels[i], i));
     }
 }
 

@@ -74,7 +74,7 @@ struct LayerInfo {
     /// The number of its parameters that are trained.
     [[nodiscard]] constexpr std::size_t trained_parameters() const {
         std::size_t count = 0;
-        for (std::size_t p = 0; p < parameters.count; ++p) count += frozen[p] ? 0 : 1;
+        for (std::size_t p = 0; p < parameters.count; ++p) count += frozen[p] ? 0U : 1U;
         return count;
     }
 };
@@ -144,7 +144,7 @@ struct LayerInfo {
 /// The number of columns that a network reads: that of its Input, and one per FromInput.
 [[nodiscard]] constexpr std::size_t count_inputs(std::span<const LayerInfo> layers) {
     std::size_t count = 1;
-    for (const LayerInfo& layer : layers) count += layer.column.empty() ? 0 : 1;
+    for (const LayerInfo& layer : layers) count += layer.column.empty() ? 0U : 1U;
     return count;
 }
 

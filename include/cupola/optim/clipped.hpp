@@ -91,7 +91,7 @@ struct Clipped {
 private:
     [[gnu::cold]] static void check_limit(std::string_view what, double limit) {
         impl::require_not_negative(what, limit);
-        constexpr double smallest = std::numeric_limits<float>::min();
+        constexpr double smallest = static_cast<double>(std::numeric_limits<float>::min());
         require(limit == 0 || limit >= smallest, what, " must be 0 (no clipping) or at least ", smallest, ", not ",
                 limit);
     }

@@ -256,7 +256,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         std::vector<float> result = parts_.set_.copied(Net::trained_elements, device, [&](auto&) { return row; });
         const double factor = parts_.engine_.factor_of_row(replica);
         if (factor != 1) {
-            for (float& value : result) value = static_cast<float>(value * factor);
+            for (float& value : result) value = static_cast<float>(static_cast<double>(value) * factor);
         }
         return result;
     }

@@ -141,7 +141,7 @@ private:
         for (int p = 0; p < processes_.count(); ++p) {
             Block block;
             std::memcpy(&block, blocks_.of(p), sizeof block);
-            largest = std::max(largest, static_cast<int>(block.value));
+            largest = std::max(largest, int{block.value});
             left = left || block.leaves != 0;
             if (block.error.kind == impl::SentError::Kind::none || failed >= 0) continue;
             failed = p;

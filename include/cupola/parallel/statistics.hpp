@@ -41,8 +41,8 @@ struct StatisticsUpdate {
     void take(std::size_t r) const noexcept {
         for (const RunningStatistics& layer : layers) {
             for (std::int64_t c = 0; c < layer.channels; ++c) {
-                take(layer, c, rows[r][layer.mean + c], rows[r][layer.variance + c],
-                     samples[r] * layer.elements_per_sample);
+                take(layer, c, static_cast<double>(rows[r][layer.mean + c]),
+                     static_cast<double>(rows[r][layer.variance + c]), samples[r] * layer.elements_per_sample);
             }
         }
     }

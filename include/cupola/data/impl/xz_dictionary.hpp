@@ -55,7 +55,7 @@ private:
         const std::uint64_t left = at_ < file_.size() ? file_.size() - at_ : 0;
         ended_ = ended_ || count > left;
         count = std::min(count, left);
-        file_.skip(static_cast<std::size_t>(count));
+        file_.skip(std::size_t{count});
         at_ += count;
     }
     void skip_to_multiple_of_4(std::uint64_t since) { skip((4 - (at_ - since) % 4) % 4); }

@@ -28,7 +28,7 @@ inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 /// The first number for a new file's name: now, or one more than the last in the folder. TensorBoard reads a folder's
 /// files in the order of their names, and two runs may begin within a second.
 [[nodiscard]] inline std::int64_t next_event_file_time(const std::string& folder) {
-    std::int64_t time = static_cast<std::int64_t>(std::time(nullptr));
+    std::int64_t time = std::time(nullptr);
     for (const std::string& entry : names_in_folder(folder)) {
         std::string_view name = entry;
         if (!name.starts_with(event_file_prefix)) continue;

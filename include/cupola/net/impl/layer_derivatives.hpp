@@ -84,7 +84,8 @@ private:
         const Floats below = output_at(tensor, low), above = output_at(tensor, high);
         Difference result{0, 0, c_.weighting};
         for (std::size_t i = 0; i < c_.output.size(); ++i) {
-            const double y0 = c_.output[i], y1 = below[i], y2 = above[i];
+            const auto y0 = static_cast<double>(c_.output[i]), y1 = static_cast<double>(below[i]),
+                       y2 = static_cast<double>(above[i]);
             // Where the function is smooth, the ratio of the second difference to the first is of the order of the
             // step.
             constexpr double bend = 0.01, rounding = 4e-6;

@@ -33,7 +33,7 @@ CUPOLA_INLINE void require_not_negative(std::string_view what, double value) {
 
 CUPOLA_INLINE void require_positive(std::string_view what, double value) {
     require(is_finite(value) && value > 0, what, " must be more than 0, not ", value);
-    constexpr double smallest = std::numeric_limits<float>::min();
+    constexpr double smallest = static_cast<double>(std::numeric_limits<float>::min());
     require(value >= smallest, what, " must be at least ", smallest, ", not ", value);
 }
 

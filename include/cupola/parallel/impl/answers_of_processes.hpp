@@ -27,7 +27,7 @@ public:
     /// Both must outlive the object.
     AnswersOfProcesses(ProcessGroup& processes, const ReplicaPlacement& placement)
         : processes_(processes), placement_(placement) {}
-    ~AnswersOfProcesses() = default;
+    virtual ~AnswersOfProcesses() = default;
 
     [[gnu::cold]] void compare(std::int64_t step, const ComparedHashes& hashes,
                                const std::exception_ptr& error) override {

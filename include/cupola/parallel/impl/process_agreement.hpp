@@ -245,7 +245,7 @@ void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, Row
         set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
     auto& context = set_.context(device);
-    const double scale = *StatusBlock::divisor(set_.at(device).queue->status());
+    const auto scale = static_cast<double>(*StatusBlock::divisor(set_.at(device).queue->status()));
     const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
     using Step = ops::TrainingStep<Kernels>;
     Step::mean(context, part, &divisor, part, &finite_[index], {}, set_.scale_on_device(device));

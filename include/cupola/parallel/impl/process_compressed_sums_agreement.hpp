@@ -34,7 +34,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class A, class D, class T>
-class ProcessCompressedSumsAgreement : public ProcessAgreement<D, T> {
+class ProcessCompressedSumsAgreement final : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
     using Base::average_in_all;
     using Base::processes_;

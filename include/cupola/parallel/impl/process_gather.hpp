@@ -55,7 +55,7 @@ template <class V>
                                                                         const ExchangeName& name,
                                                                         std::string_view text) {
     std::vector<std::string> all;
-    const auto sizes = gathered(processes, name, static_cast<std::uint64_t>(text.size()));
+    const auto sizes = gathered(processes, name, std::uint64_t{text.size()});
     ProcessGather gather(processes, static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end())));
     std::copy(text.begin(), text.end(), reinterpret_cast<char*>(gather.mine()));
     gather.run(name);

@@ -32,7 +32,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class A, class D, class T>
-class ProcessRowsAgreement : public ProcessAgreement<D, T> {
+class ProcessRowsAgreement final : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
     using Base::average_in_all;
     using Base::processes_;

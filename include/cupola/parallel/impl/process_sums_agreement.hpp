@@ -36,7 +36,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class A, class D, class T>
-class ProcessSumsAgreement : public ProcessAgreement<D, T> {
+class ProcessSumsAgreement final : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
     using Base::average_in_all;
     using Base::processes_;

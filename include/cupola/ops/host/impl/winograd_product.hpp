@@ -38,7 +38,7 @@ inline void product_block(const float* a, std::int64_t a_stride, const float* b,
         constexpr auto column = [](std::size_t sum) { return static_cast<std::int64_t>(sum) % Vectors * lane_count; };
         ((sums[Sum] = Lanes{}), ...);
         for (std::int64_t k = 0; k < depth; ++k) {
-            Lanes right[Vectors];
+            Lanes right[static_cast<std::size_t>(Vectors)];
             for (std::int64_t v = 0; v < Vectors; ++v) right[v] = load_lanes(b + k * b_stride + v * lane_count);
             if constexpr (Left == LeftOperand::plain) {
                 ((sums[Sum] += a[row(Sum) * a_stride + k] * right[Sum % Vectors]), ...);
