@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <string>
 
 #include <cupola/train/loss_text.hpp>
 #include <cupola/train/progress_line.hpp>
@@ -21,8 +20,9 @@ public:
     Progress(bool shown, std::FILE* file) : line_(shown, file) {}
 
     void on_step(const StepReport& report, Run& run) {
-        const std::string what = "steps, loss " + loss_text(report.loss, 3);
-        line_.show(report.step + 1 - run.first_step, run.last_step - run.first_step, what.c_str(), run.started);
+        char what[64];
+        std::snprintf(what, sizeof what, "steps, loss %s", loss_text(report.loss, 3).c_str());
+        line_.show(report.step + 1 - run.first_step, run.last_step - run.first_step, what, run.started);
     }
 
     void on_end(Run&) { line_.clear(); }
