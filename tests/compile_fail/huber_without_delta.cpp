@@ -2,7 +2,7 @@
 //
 // A Huber loss that is nowhere quadratic.
 //
-// expect: the delta of Huber must be positive
+// expect: the delta of Huber must be positive and finite
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

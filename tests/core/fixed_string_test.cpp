@@ -31,6 +31,8 @@ static_assert(Scaled<0.1>::value == 0.1 && Scaled<-1e-300>::value == -1e-300 && 
 static_assert(std::same_as<Scaled<0.5>, Scaled<1.0 / 2.0>>);
 static_assert(!std::same_as<Scaled<0.1>, Scaled<0.1000000000000001>>);
 static_assert(Number() == Number(0.0));
+static_assert(Number(-3e38).is_finite_float() && Number(1e-300).is_finite_float() && !Number(4e38).is_finite_float() &&
+              !Number(-__builtin_inf()).is_finite_float() && !Number(__builtin_nan("")).is_finite_float());
 
 TEST_CASE("fixed strings convert to string views at run time") {
     const FixedString name("conv2");

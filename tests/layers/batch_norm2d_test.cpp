@@ -33,7 +33,8 @@ static_assert(traits_of<Norm>().absorbs_relu && traits_of<Norm>().backward_reads
 static_assert(ReducesStatistics<OperationOf<Norm, AnyDevice>>);
 
 static_assert(std::string_view(Norm::output(Shape{20}).error) == "expects height x width x channels");
-static_assert(std::string_view(BatchNorm2d<0>::output(image).error) == "has an epsilon that is not positive");
+static_assert(std::string_view(BatchNorm2d<0>::output(image).error) ==
+              "has an epsilon that is not positive and finite");
 static_assert(std::string_view(BatchNorm2d<1e-5, 1>::output(image).error) == "has a decay outside [0, 1)");
 static_assert(std::string_view(BatchNorm2d<1e-5, -0.1>::output(image).error) == "has a decay outside [0, 1)");
 

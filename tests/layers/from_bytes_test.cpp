@@ -62,6 +62,11 @@ TEST_CASE_TEMPLATE_DEFINE("FromBytes shifts and scales every byte", D, from_byte
 }
 TEST_CASE_TEMPLATE_APPLY(from_bytes_computes, DevicesAndElements);
 
+static_assert(FromBytes<means(__builtin_nan(""))>::output(Shape{2, 2, 3}).error != nullptr &&
+              FromBytes<deviations(__builtin_inf())>::output(Shape{2, 2, 3}).error != nullptr &&
+              FromBytes<deviations(1e-60)>::output(Shape{2, 2, 3}).error != nullptr &&
+              FromBytes<means(1), means(2)>::output(Shape{2, 2, 3}).error != nullptr);
+
 #ifndef CUPOLA_TEST_CUDA
 TEST_CASE("FromBytes follows the rules of an operation, and has no gradient") {
     const GradientCheck check = check_gradients<FromBytes<means(3, 4, 5)>, Host>({4, 5, 3});

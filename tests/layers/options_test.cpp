@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of layers: found by their type, in any order; the last of a kind is used.
+// Options of layers: found by their type, in any order, each once.
 #include <doctest/doctest.h>
 #include <cupola/layers/options.hpp>
 
@@ -15,6 +15,9 @@ static_assert(impl::option_or(WeightsOption{constant(1.0)}, biases(constant(2.0)
               "initialisers of weights and of biases are not mistaken for each other");
 static_assert(impl::option_or(BiasesOption{}, biases(constant(2.0))).value == constant(2.0));
 static_assert(impl::one_of<StrideOption, BiasOption, StrideOption> && !impl::one_of<int, BiasOption, StrideOption>);
+
+static_assert(impl::given_once() && impl::given_once(no_bias, stride(2), valid));
+static_assert(!impl::given_once(weights(constant(1)), no_bias, weights(constant(1))));
 
 TEST_CASE("options are values that can be named before they are used") {
     constexpr auto small = weights(truncated_normal(0.05));

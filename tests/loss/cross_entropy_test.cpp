@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <cupola/loss/binary_cross_entropy.hpp>
 #include <cupola/loss/soft_cross_entropy.hpp>
 #include <cupola/loss/weighted_cross_entropy.hpp>
 
@@ -108,7 +109,8 @@ void soft_targets_agree() {
                 INFO(to_string(output), ", batch ", batch, ", smoothing ", smoothing, ", seed ", seed);
                 reference::Random random(seed);
                 const Floats z = random.normal(batch * output.size(), 3.0);
-                Floats soft = random.ties(batch * output.size());  // they need not sum to 1
+                Floats soft = random.ties(batch * output.size());
+                for (float& target : soft) target *= 0.25F;  // they need not sum to 1
                 const auto weights = some_weights<count>();
                 for (const int threads : thread_counts<D>()) {
                     agrees<D>(SoftCrossEntropy<classes>{smoothing}, {.classes = count, .smoothing = smoothing}, output,
@@ -235,12 +237,14 @@ TEST_CASE_TEMPLATE_DEFINE("a target that is not one is reported with its sample,
     CHECK(message(WeightedCrossEntropy<3>{}, {3}, Labels{255}) ==
           "sample 0 of the batch has label 255, but the loss has classes 0 to 2");
     CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, 0, 1, 0, not_a_number, 1, -1, 0, 0}) ==
-          "sample 1 of the batch has target nan for class 1, but a target must be finite and not negative");
-    CHECK(
-        message(SoftCrossEntropy<3>{}, {2, 3}, Floats{0, 0, 1, 0, 1, -0.5F}) ==
-        "sample 0 of the batch has target -0.5 for class 2 at position 1, but a target must be finite and not negative");
+          "sample 1 of the batch has target nan for class 1, but a target must be from 0 to 1");
+    CHECK(message(SoftCrossEntropy<3>{}, {2, 3}, Floats{0, 0, 1, 0, 1, -0.5F}) ==
+          "sample 0 of the batch has target -0.5 for class 2 at position 1, but a target must be from 0 to 1");
+    CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, 1, 0, 100, 100, 100}) ==
+          "sample 1 of the batch has target 100 for class 0, but a target must be from 0 to 1");
+    CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, 1.0000001F, 0}) == "(no exception)");
     CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, infinity, 1}) ==
-          "sample 0 of the batch has target inf for class 1, but a target must be finite and not negative");
+          "sample 0 of the batch has target inf for class 1, but a target must be from 0 to 1");
 }
 TEST_CASE_TEMPLATE_APPLY(cross_entropy_targets, Devices);
 
@@ -262,5 +266,8 @@ TEST_CASE_TEMPLATE_APPLY(cross_entropy_weights, Devices);
 
 static_assert(CrossEntropy<10>::target({10}) == Shape{1} && CrossEntropy<10>::target({6, 4, 10}) == Shape{6, 4});
 static_assert(SoftCrossEntropy<10>::target({6, 4, 10}) == Shape{6, 4, 10});
+static_assert(!CrossEntropy<1>::diagnostic({1}).empty() && !WeightedCrossEntropy<1>::diagnostic({1}).empty() &&
+              !SoftCrossEntropy<1>::diagnostic({4, 4, 1}).empty() &&
+              WeightedBinaryCrossEntropy<1>::diagnostic({1}).empty());
 static_assert(CrossEntropy<10>::diagnostic({6, 4, 10}).empty() && !CrossEntropy<10>::diagnostic({10, 4}).empty());
 static_assert(!WeightedCrossEntropy<3>::diagnostic({4}).empty() && !SoftCrossEntropy<3>::diagnostic({4}).empty());

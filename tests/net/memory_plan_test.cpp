@@ -85,14 +85,15 @@ TEST_CASE("views share memory, and the gradient of the batch is planned only on 
 }
 
 TEST_CASE("a batch whose activations would be counted beyond 64 bits is an OutOfMemory with the true number") {
-    struct Large : Sequential<Input<1, 1, 1 << 12>, Upsample2d<1 << 12>, Conv2d<1, 1>, GlobalAvgPool2d> {};
+    struct Large : Sequential<Input<1, 1, 1 << 12>, Upsample2d<1 << 12>, Conv2d<2, 1>, GlobalAvgPool2d> {};
     constexpr std::int64_t most = std::int64_t{1} << 36;
-    // The upsampled sample is 2^36 floats; that of the convolution is 2^24, as is its gradient, which takes its place; the mean and its gradient are 4 bytes each.
-    constexpr std::size_t sample = (std::size_t{1} << 38) + (std::size_t{1} << 26) + 8;
+    // The upsampled sample is 2^36 floats; that of the convolution is 2^25, as is its gradient, which takes its place; the
+    // means and their gradients are 8 bytes each.
+    constexpr std::size_t sample = (std::size_t{1} << 38) + (std::size_t{1} << 27) + 16;
     CHECK(activation_bytes<Large>(1 << 12) == sample << 12);
     const std::string expected =
-        "the activations of a batch of 68719476736 samples need 18894077618046.8 GB, more than any computer has";
+        "the activations of a batch of 68719476736 samples need 18898689304614.9 GB, more than any computer has";
     CHECK(message_of<OutOfMemory>([] { static_cast<void>(activation_bytes<Large>(most)); }) == expected);
     CHECK(message_of<OutOfMemory>(
-              [] { DataParallel<Large, CrossEntropy<1>, Sgd, ConcatMean, Host>({.batch_size = most}); }) == expected);
+              [] { DataParallel<Large, CrossEntropy<2>, Sgd, ConcatMean, Host>({.batch_size = most}); }) == expected);
 }

@@ -228,6 +228,7 @@ TEST_CASE("invalid settings are rejected") {
     CHECK(refusal(Sgd{.weight_decay = -1}) == "sgd's weight decay must be at least 0, not -1");
     CHECK(refusal(Adam{.beta1 = 1.5}) == "adam's beta1 must be at least 0 and less than 1, not 1.5");
     CHECK(refusal(Adam{.epsilon = -1e-8}) == "adam's epsilon must be at least 0, not -1e-08");
+    CHECK(refusal(Sgd{.weight_decay = 1e39}) == "sgd's weight decay must be at least 0, not 1e+39");  // not a float
     CHECK(refusal(Adam{.weight_decay = nan}) == "adam's weight decay must be at least 0, not nan");
     CHECK(refusal(AdamW{.beta2 = nan}) == "adamw's beta2 must be at least 0 and less than 1, not nan");
     CHECK(refusal(AdamW{.weight_decay = -0.1}) == "adamw's weight decay must be at least 0, not -0.1");

@@ -70,6 +70,12 @@ TEST_CASE("invalid training options are rejected with their numbers") {
     CHECK(message({.device = {.threads = 0}}) == "a host device must have 1 to 4096 threads, not 0");
     CHECK(message({.initializers = {{"conv9.weight", constant(0)}}}) ==
           "there is an initialiser for conv9.weight, which the network does not have");
+    CHECK(message({.initializers = {{"conv1.weight", normal(-1)}}}) ==
+          "the parameter conv1.weight has an initialiser with a deviation or a limit below 0");
+    CHECK(message({.initializers = {{"conv1.bias", constant(NAN)}}}) ==
+          "the parameter conv1.bias has an initialiser with a value that is not a finite float");
+    CHECK(message({.initializers = {{"conv1.bias", constant(1)}, {"conv1.bias", constant(2)}}}) ==
+          "there are two initialisers for conv1.bias");
 }
 
 TEST_CASE("more replicas than fit in memory are rejected before any allocation, with the needed memory") {

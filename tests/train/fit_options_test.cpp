@@ -308,6 +308,8 @@ TEST_CASE("options of a run that do not fit together are rejected before it begi
           ".patience must be 0 (the run is not ended early) or more records, not -1");
     CHECK(refusal({.epochs = 1, .min_delta = -0.5}) == ".min_delta must be 0 or more, not -0.5");
     CHECK(refusal({.epochs = 1, .min_delta = std::nan("")}) == ".min_delta must be 0 or more, not nan");
+    CHECK(refusal({.epochs = 1, .patience = 1, .min_delta = std::numeric_limits<double>::infinity()}) ==
+          ".min_delta must be 0 or more, not inf");
     CHECK(refusal({.epochs = 1, .min_delta = 0.5}) ==
           ".min_delta is 0.5 and needs .patience, the records without a better value that end the run");
     CHECK(refusal({.epochs = 1, .weights = Weights::averages}) ==

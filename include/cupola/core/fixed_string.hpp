@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
@@ -44,6 +45,11 @@ struct Number {
     constexpr Number(Bits value) : bits(static_cast<std::uint64_t>(value)) {}  // NOLINT
 #endif
     constexpr operator double() const { return std::bit_cast<double>(bits); }  // NOLINT
+    /// Whether it is finite, as a float too; also with -ffast-math (core/finite.hpp).
+    [[nodiscard]] constexpr bool is_finite_float() const {
+        constexpr double largest = static_cast<double>(std::numeric_limits<float>::max());
+        return (bits & 0x7FFF'FFFF'FFFF'FFFFU) <= std::bit_cast<std::uint64_t>(largest);
+    }
     bool operator==(const Number&) const = default;
 };
 

@@ -70,8 +70,9 @@ public:
         : source_(&source), options_(options), batch_size_(source.batch_size()), columns_(source.columns()) {
         require(options.ahead >= 1 && options.ahead <= max_ahead, "PinnedUploader's ahead must be 1 to ", max_ahead,
                 " batches, not ", options.ahead);
-        require(!impl::is_nan(options.timeout_seconds) && options.timeout_seconds > 0,
-                "PinnedUploader's timeout_seconds must be more than 0, not ", options.timeout_seconds);
+        require(
+            impl::is_finite(options.timeout_seconds) && options.timeout_seconds > 0 && options.timeout_seconds <= 1e9,
+            "PinnedUploader's timeout_seconds must be more than 0, not ", options.timeout_seconds);
         rings_.resize(static_cast<std::size_t>(replicas()));
     }
     explicit PinnedUploader(const Source&&, PinnedUploaderOptions = {}) = delete;  // a temporary dies at once

@@ -213,7 +213,7 @@ public:
     CudaContext(int ordinal, const CudaOptions& options)
         : ordinal_(ordinal), gpu_(checked(ordinal, options)), options_(options) {
         const impl::OnCudaDevice scope(gpu_);
-        require(!impl::is_nan(options.plan_seconds) && options.plan_seconds >= 0,
+        require(impl::is_finite(options.plan_seconds) && options.plan_seconds >= 0 && options.plan_seconds <= 1e9,
                 "plan_seconds must be at least 0, not ", options.plan_seconds);
         if (options_.plan_choices == nullptr) options_.plan_choices = std::make_shared<PlanChoices>();
         cudaDeviceProp properties{};

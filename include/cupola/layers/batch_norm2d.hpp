@@ -28,7 +28,8 @@ struct BatchNorm2d {
     static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (impl::is_nan(epsilon) || epsilon <= 0.0) return ShapeError{"has an epsilon that is not positive"};
+        if (!epsilon.is_finite_float() || epsilon <= 0.0)
+            return ShapeError{"has an epsilon that is not positive and finite"};
         if (!impl::is_finite(decay) || decay < 0.0 || decay >= 1.0) return ShapeError{"has a decay outside [0, 1)"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;

@@ -55,6 +55,7 @@ struct Conv2d {
                 "accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
         }
         if (paddings > 1) return ShapeError{"accepts only one of same, valid and pad(n)"};
+        if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
         if (has_pad && pad_each < 0) return ShapeError{"has a negative padding"};
         if (pad_each >= kernel)
             return ShapeError{"has a padding as large as its kernel: some outputs would not depend on the input"};

@@ -41,6 +41,7 @@ struct Embedding {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) return ShapeError{"accepts only the options padding_id(...) and weights(...)"};
+        if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
         if (count < 1 || width < 1) return ShapeError{"has a size of zero"};
         if (count > std::numeric_limits<std::int32_t>::max()) return ShapeError{"has more ids than int32 has numbers"};
         if (has_padding && (shape.padding < 0 || shape.padding >= count))

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <type_traits>
 
 #include <cupola/core/element_type.hpp>
@@ -49,10 +50,16 @@ struct FromBytes {
     static constexpr ShapeResult output(const Shape& input) {
         if constexpr (!options_known) {
             return ShapeError{"accepts only the options means(...) and deviations(...)"};
+        } else if constexpr (!impl::given_once(options...)) {
+            return ShapeError{"is given an option twice"};
         } else {
             for (std::size_t c = 0; c < constants; ++c) {
                 if (impl::is_nan(deviation.at(c)) || deviation.at(c) <= 0)
                     return ShapeError{"has a deviation that is not above 0"};
+                const double scale = 1 / deviation.at(c);
+                if (!Number(mean.at(c)).is_finite_float() || !Number(scale).is_finite_float() ||
+                    scale < static_cast<double>(std::numeric_limits<float>::min()))
+                    return ShapeError{"has a mean, a deviation or its reciprocal that is not a finite float"};
             }
             for (const impl::NumbersOption& each : {mean, deviation}) {
                 if (each.count > 1 && static_cast<std::int64_t>(each.count) != input.channels())

@@ -38,6 +38,15 @@ struct Initializer {
 /// Normal with standard deviation sqrt(2 / fan in) (He et al. 2015).
 [[nodiscard]] constexpr Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
 
+/// What is wrong with an initialiser, completing "layer 3 (Linear<10>) ..."; null if nothing is.
+[[nodiscard]] constexpr const char* problem_of(const Initializer& initializer) {
+    const double value = initializer.value;
+    if (!Number(value).is_finite_float()) return "has an initialiser with a value that is not a finite float";
+    if (initializer.distribution != Distribution::constant && value < 0)
+        return "has an initialiser with a deviation or a limit below 0";
+    return nullptr;
+}
+
 /// Writes the initial values of parameter number `parameter` of the network.
 void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
                 std::uint64_t seed, std::uint32_t parameter);

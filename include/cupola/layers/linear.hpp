@@ -31,6 +31,7 @@ struct Linear {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) return ShapeError{"accepts only the options no_bias, weights(...) and biases(...)"};
+        if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
         if (features < 1) return ShapeError{"has a size of zero"};
         if (input.rank != 1) return ShapeError{"expects one extent, the features: put Flatten before it"};
         return Shape{features};

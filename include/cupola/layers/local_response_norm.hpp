@@ -5,6 +5,8 @@
 // of TensorFlow's CIFAR-10 tutorial.
 #pragma once
 
+#include <initializer_list>
+
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
@@ -27,6 +29,11 @@ struct LocalResponseNorm {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (radius < 0) return ShapeError{"has a negative radius"};
+        if (radius > max_elements) return ShapeError{"has a radius of more than 2^40"};
+        for (const Number each : {alpha, beta, bias}) {
+            if (!each.is_finite_float() || each < 0.0)
+                return ShapeError{"has an alpha, a beta or a bias that is not a finite number of at least 0"};
+        }
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
     }

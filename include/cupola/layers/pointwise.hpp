@@ -28,7 +28,10 @@ struct Pointwise {
     static constexpr LayerTraits traits{.backward_reads_input = !HasGradientFromOutput<Formula>,
                                         .backward_reads_output = HasGradientFromOutput<Formula>};
 
-    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!(constants.is_finite_float() && ...)) return ShapeError{"has a constant that is not a finite float"};
+        return input;
+    }
 
     template <class BuildContext>
         requires ComputesElements<typename BuildContext::DeviceType, typename BuildContext::Element>

@@ -93,13 +93,14 @@ struct WeightedBinaryCrossEntropy {
     using Target = float;
 
     /// The weights of the targets that are 1 relative to those that are 0, positive; all 1 by default.
-    impl::WeightPerClass<static_cast<std::size_t>(channels)> positive_weights{};
+    impl::WeightPerClass<static_cast<std::size_t>(channels)> positive_weights =
+        impl::WeightPerClass<static_cast<std::size_t>(channels)>::ones();
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }
     /// What is wrong with a network of this output, or nothing.
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
-        return impl::classes_diagnostic("WeightedBinaryCrossEntropy", channels, output);
+        return impl::classes_diagnostic("WeightedBinaryCrossEntropy", channels, output, 1);
     }
 
     /// Throws InvalidArgument if an option is invalid.

@@ -86,6 +86,9 @@ struct ElementwiseLoss {
             message << short_type_name<Formula>() << " cannot be made of the "
                     << static_cast<std::int64_t>(sizeof...(constants))
                     << " constants of its ElementwiseLoss: they are its members, as floats, in their order";
+        } else if constexpr (!(constants.is_finite_float() && ...)) {
+            message << short_type_name<Formula>()
+                    << " has a constant in its ElementwiseLoss that is not a finite float";
         } else if constexpr (leaves_a_member_out) {
             message << short_type_name<Formula>() << " has a member without a value: its ElementwiseLoss has "
                     << static_cast<std::int64_t>(sizeof...(constants))

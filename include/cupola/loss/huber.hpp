@@ -35,8 +35,8 @@ struct Huber : ElementwiseLoss<impl::HuberFormula, delta> {
 
     static constexpr CompileTimeMessage diagnostic(const Shape&) {
         CompileTimeMessage message;
-        if (impl::is_nan(static_cast<double>(delta)) || static_cast<double>(delta) <= 0.0)
-            message << "the delta of Huber must be positive";
+        if (!delta.is_finite_float() || static_cast<double>(delta) <= 0.0)
+            message << "the delta of Huber must be positive and finite";
         return message;
     }
 };

@@ -22,7 +22,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A loss times `factor`, in its value and its gradient.
+/// A loss times `factor`, in its value and its gradient; the factor is finite and more than 0.
 template <Number factor, class L>
 struct Weighted {
     using WeightedLoss = L;
@@ -69,6 +69,8 @@ struct LossEntry {
     std::string_view output{};
     std::string_view column = "target";
     double factor = 1;
+    /// Whether each Weighted around the loss has a factor that is finite and more than 0, and so has their product.
+    bool has_valid_factor = true;
 };
 
 namespace impl {
@@ -80,6 +82,7 @@ template <class L>
 struct Factored {
     using Type = L;
     static constexpr double factor = 1;
+    static constexpr bool is_valid = true;
     static const Type& get(const L& loss) { return loss; }
 };
 template <class L>
@@ -88,6 +91,8 @@ struct Factored<L> {
     using Of = Factored<typename L::WeightedLoss>;
     using Type = typename Of::Type;
     static constexpr double factor = L::factor_of_loss * Of::factor;
+    static constexpr bool is_valid = Of::is_valid && L::factor_of_loss > 0 && factor > 0 &&
+                                     Number(factor).is_finite_float();
     static const Type& get(const L& loss) { return Of::get(loss.loss); }
 };
 
@@ -95,7 +100,7 @@ struct Factored<L> {
 template <class End>
 struct AtOutput {
     using Loss = Factored<typename End::LossOfOutput>;
-    static constexpr LossEntry entry{End::output, End::output, End::column, Loss::factor};
+    static constexpr LossEntry entry{End::output, End::output, End::column, Loss::factor, Loss::is_valid};
     static const typename Loss::Type& get(const End& end) { return Loss::get(end.loss); }
 };
 
@@ -113,8 +118,9 @@ template <class Data>
 struct DataLosses {
     static constexpr bool by_output = false;
     using Types = std::tuple<typename Factored<Data>::Type>;
-    static constexpr std::array<LossEntry, 1> entries{
-        LossEntry{.name = loss_name<typename Factored<Data>::Type>(), .factor = Factored<Data>::factor}};
+    static constexpr std::array<LossEntry, 1> entries{LossEntry{.name = loss_name<typename Factored<Data>::Type>(),
+                                                                .factor = Factored<Data>::factor,
+                                                                .has_valid_factor = Factored<Data>::is_valid}};
     template <std::size_t k>
     static const auto& get(const Data& data) {
         return Factored<Data>::get(data);
@@ -188,6 +194,11 @@ private:
 [[nodiscard]] constexpr CompileTimeMessage outputs_diagnostic(std::span<const LossEntry> entries, bool by_output,
                                                               const NetworkOutputs& outputs) {
     CompileTimeMessage message;
+    for (const LossEntry& each : entries) {
+        if (each.has_valid_factor) continue;
+        message << "the factor of a Weighted loss must be finite and more than 0; that of " << each.name << " is not";
+        return message;
+    }
     if (outputs.size() > max_outputs) {
         message << "the network has " << static_cast<std::int64_t>(outputs.size()) << " outputs, and at most "
                 << static_cast<std::int64_t>(max_outputs) << " can be trained";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SoftCrossEntropy<classes>: softmax and cross-entropy with targets that are not one class: a float per class, not
-// negative, which usually sum to 1, of the output's extents. The mean over a replica's batch and the positions, whatever the
+// SoftCrossEntropy<classes>: softmax and cross-entropy with targets that are not one class: a float per class, from
+// 0 to 1, which usually sum to 1, of the output's extents. The mean over a replica's batch and the positions, whatever the
 // weights of the classes are (PyTorch's CrossEntropyLoss with targets of probabilities). The prediction is correct if its
 // largest logit is that of the largest target.
 #pragma once
@@ -23,7 +23,8 @@ struct SoftCrossEntropy {
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
     /// The weights of the classes: finite, not negative, and not all 0.
-    impl::WeightPerClass<static_cast<std::size_t>(classes)> class_weights{};
+    impl::WeightPerClass<static_cast<std::size_t>(classes)> class_weights =
+        impl::WeightPerClass<static_cast<std::size_t>(classes)>::ones();
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }

@@ -19,14 +19,26 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// What is wrong with the coefficient of a weight decay, or nothing.
+[[nodiscard]] constexpr CompileTimeMessage coefficient_diagnostic(std::string_view type, double coefficient) {
+    CompileTimeMessage message;
+    if (!Number(coefficient).is_finite_float() || coefficient < 0)
+        message << "the coefficient of " << type << " must be finite and at least 0";
+    return message;
+}
+
+}  // namespace impl
+
 template <Number coefficient, FixedString... layer_names>
 struct WeightDecay {
     static constexpr double value = coefficient;
     static constexpr std::array<std::string_view, sizeof...(layer_names)> names{layer_names.view()...};
 
     static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo> layers) {
-        CompileTimeMessage message;
-        if (names.empty())
+        CompileTimeMessage message = impl::coefficient_diagnostic("WeightDecay", coefficient);
+        if (names.empty() && message.empty())
             message << "WeightDecay names no layer; name at least one, as in WeightDecay<0.004, 'local3'>";
         for (const std::string_view name : names) {
             bool found = false, frozen = false;
@@ -55,8 +67,9 @@ struct WeightDecayAll {
     static constexpr bool of_every_parameter = true;
 
     static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo> layers) {
-        CompileTimeMessage message;
-        if (arena_elements(layers) == 0) message << "WeightDecayAll is given for a network without parameters";
+        CompileTimeMessage message = impl::coefficient_diagnostic("WeightDecayAll", coefficient);
+        if (arena_elements(layers) == 0 && message.empty())
+            message << "WeightDecayAll is given for a network without parameters";
         return message;
     }
 };

@@ -25,7 +25,8 @@ struct WeightedCrossEntropy {
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
     /// The weights of the classes: finite, not negative, and not all 0.
-    impl::WeightPerClass<static_cast<std::size_t>(classes)> class_weights{};
+    impl::WeightPerClass<static_cast<std::size_t>(classes)> class_weights =
+        impl::WeightPerClass<static_cast<std::size_t>(classes)>::ones();
     /// The label of samples or positions that do not count; it may be a class.
     std::optional<std::int32_t> ignored_label{};
 

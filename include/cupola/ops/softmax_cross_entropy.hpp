@@ -167,15 +167,16 @@ struct SoftTargets {
         return top;
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE bool valid(std::int64_t n) const { return bad_class(n) == classes; }
-    /// The first class whose target is negative or not finite; `classes` if there is none.
+    /// The first class whose target is not from 0 to 1; `classes` if there is none.
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t bad_class(std::int64_t n) const {
         const Target* const q = row(n);
         std::int64_t c = 0;
         while (c < classes && accepts(q[c])) ++c;
         return c;
     }
+    /// The sum of two fractions of a whole may be rounded to more than 1.
     [[nodiscard]] CUPOLA_HOST_DEVICE static bool accepts(const Target& q) {
-        return is_finite_in_memory(q) && q >= 0.0F;
+        return is_finite_in_memory(q) && q >= 0.0F && q <= 1.001F;
     }
     /// NaN for an invalid one.
     [[nodiscard]] CUPOLA_HOST_DEVICE double target(std::int64_t n, std::int64_t c) const {
@@ -212,9 +213,9 @@ template <class Targets>
     const std::int64_t row = report.bad_target / (Targets::sums_targets ? s.classes : 1);
     const std::string at = s.positions == 1 ? std::string() : text(" at position ", row % s.positions);
     if constexpr (Targets::sums_targets) {
-        throw_joined<InvalidArgument>(
-            {"sample ", row / s.positions, " of the batch has target ", __builtin_bit_cast(float, report.bad_value),
-             " for class ", report.bad_target % s.classes, at, ", but a target must be finite and not negative"});
+        throw_joined<InvalidArgument>({"sample ", row / s.positions, " of the batch has target ",
+                                       __builtin_bit_cast(float, report.bad_value), " for class ",
+                                       report.bad_target % s.classes, at, ", but a target must be from 0 to 1"});
     } else {
         throw_joined<InvalidArgument>({"sample ", row / s.positions, " of the batch has label ", report.bad_value, at,
                                        ", but the loss has classes 0 to ", s.classes - 1,

@@ -32,9 +32,13 @@ namespace cupola::inline CUPOLA_ABI::impl {
 
 /// What is wrong with an output whose last extent is not the number of classes, or nothing.
 [[nodiscard]] constexpr CompileTimeMessage classes_diagnostic(std::string_view loss, std::int64_t classes,
-                                                              const Shape& output) {
+                                                              const Shape& output, std::int64_t least = 2) {
     CompileTimeMessage message;
-    if (output.rank == 0 || output.channels() != classes) {
+    if (classes < least) {
+        message << loss << "<" << classes
+                << "> has too few classes: with one alone every prediction is certain, and with "
+                << "none there is none";
+    } else if (output.rank == 0 || output.channels() != classes) {
         message << loss << "<" << classes << "> expects an output of " << classes << ", or of " << classes
                 << " channels at each position, but the network's is " << output;
     }
@@ -45,7 +49,12 @@ namespace cupola::inline CUPOLA_ABI::impl {
 template <std::size_t count>
 class WeightPerClass {
 public:
-    constexpr WeightPerClass() { values_.fill(1.0F); }
+    /// Without a default constructor, so that `{}` is a list of no weights.
+    [[nodiscard]] static constexpr WeightPerClass ones() {
+        std::array<float, count> values{};
+        values.fill(1.0F);
+        return values;
+    }
     /// Throws InvalidArgument for another number of weights: a std::array would take those that are missing for 0.
     constexpr WeightPerClass(std::initializer_list<float> weights)  // NOLINT: assigned from a list
         : WeightPerClass(std::span(weights.begin(), weights.size())) {}

@@ -105,6 +105,11 @@ constexpr const char* fill_layer(LayerInfo& layer) {
         const Parameters parameters = parameters_of<L>(layer.input), buffers = buffers_of<L>(layer.input);
         if (!have_at_most_max_elements(parameters) || !have_at_most_max_elements(buffers))
             return "has a parameter of more than 2^40 elements";
+        for (const Parameters& each : {parameters, buffers}) {
+            for (std::size_t p = 0; p < each.count; ++p) {
+                if (const char* const problem = problem_of(each.list[p].initializer)) return problem;
+            }
+        }
         layer.parameters = parameters;
         layer.buffers = buffers;
         layer.kind = kind_of<L>();

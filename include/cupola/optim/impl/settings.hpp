@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/finite.hpp>
+#include <cupola/core/fixed_string.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -28,11 +28,11 @@ namespace impl {
 namespace impl {
 
 CUPOLA_INLINE void require_not_negative(std::string_view what, double value) {
-    require(is_finite(value) && value >= 0, what, " must be at least 0, not ", value);
+    require(Number(value).is_finite_float() && value >= 0, what, " must be at least 0, not ", value);
 }
 
 CUPOLA_INLINE void require_positive(std::string_view what, double value) {
-    require(is_finite(value) && value > 0, what, " must be more than 0, not ", value);
+    require(Number(value).is_finite_float() && value > 0, what, " must be more than 0, not ", value);
     constexpr double smallest = static_cast<double>(std::numeric_limits<float>::min());
     require(value >= smallest, what, " must be at least ", smallest, ", not ", value);
 }

@@ -93,6 +93,10 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
             }
         }
         require(found, "there is an initialiser for ", named.parameter, ", which the network does not have");
+        const char* const wrong = problem_of(named.initializer);
+        require(wrong == nullptr, "the parameter ", named.parameter, " ", wrong == nullptr ? "" : wrong);
+        for (const NamedInitializer* other = o.initializers.data(); other != &named; ++other)
+            require(other->parameter != named.parameter, "there are two initialisers for ", named.parameter);
     }
     require_several_values_per_channel(o, layers);
     require_valid_groups(o.groups, layers);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cupola/core/finite.hpp>
+#include <cupola/core/fixed_string.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/history.hpp>
@@ -123,7 +124,8 @@ private:
     require(plan.every >= 0, ".every must be 0 or more ", plan.steps ? "steps" : "epochs", ", not ", plan.every);
     require(plan.patience >= 0, ".patience must be 0 (the run is not ended early) or more records, not ",
             plan.patience);
-    require(!is_nan(plan.min_delta) && plan.min_delta >= 0, ".min_delta must be 0 or more, not ", plan.min_delta);
+    require(Number(plan.min_delta).is_finite_float() && plan.min_delta >= 0, ".min_delta must be 0 or more, not ",
+            plan.min_delta);
     require(plan.patience == 0 || plan.epochs || plan.every > 0,
             ".patience of a run by steps needs .every, the steps between two records");
     require(!plan.restores || plan.epochs || plan.every > 0,
