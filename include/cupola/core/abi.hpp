@@ -10,12 +10,17 @@
 // that a file catches what a file with other flags throws (core/error.hpp).
 #pragma once
 
+#include <version>  // for the macros of the standard library
+
 // What these headers need of a compiler. Without it there would be thousands of errors; a header that does not exist ends the compilation.
 #if __cplusplus < 202002L
 #error "Cupola needs C++20: compile with -std=c++20"
 #define CUPOLA_CANNOT_BE_COMPILED
 #elif defined(__clang__) ? __clang_major__ < 16 : defined(__GNUC__) && __GNUC__ < 12
 #error "Cupola needs g++ 12 or clang 16, or a later version of them"
+#define CUPOLA_CANNOT_BE_COMPILED
+#elif defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 190000
+#error "Cupola needs libc++ 19 or later, or libstdc++"
 #define CUPOLA_CANNOT_BE_COMPILED
 #elif !defined(__cpp_exceptions)
 #error "Cupola needs exceptions: compile without -fno-exceptions"
