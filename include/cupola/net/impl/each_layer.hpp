@@ -8,8 +8,11 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <string_view>
+#include <type_traits>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/layers/make_node.hpp>
 #include <cupola/net/impl/fused_node.hpp>
 #include <cupola/net/impl/walk.hpp>
@@ -82,6 +85,14 @@ struct CollectMakers {
     }
 };
 
+/// `operation` returns a class that is declared only, by value: a program that links to cupola::ops has to include its header. A factory
+/// needs none.
+template <class L, class Device, class T>
+concept HasUndefinedOperation = requires {
+    requires std::is_class_v<ReturnedBy<L, Device, T>>;
+    requires !requires { sizeof(ReturnedBy<L, Device, T>); };
+};
+
 /// Finds the first layer that cannot be trained on a device in a precision or, without `backward`, cannot be run.
 template <class Device, class Precision, bool backward = true>
 struct RequireTrainable {
@@ -94,7 +105,12 @@ struct RequireTrainable {
     constexpr void layer() {
         ++place;
         if (!message.empty()) return;
-        if constexpr (!HasOperation<L, Device, T>) {
+        if constexpr (HasUndefinedOperation<L, Device, T>) {
+            describe(message, place, layers[place - 1]);
+            constexpr std::string_view name = type_name<OperationOf<L, Device, T>>();
+            message << " computes with " << name.substr(0, name.find('<'))
+                    << ", whose header is not included: cupola/host_operations.hpp has the operations of Host";
+        } else if constexpr (!HasOperation<L, Device, T>) {
             describe(message, place, layers[place - 1]);
             message << " has no `static auto operation(const BuildContext&)` for " << Device::name;
             if constexpr (!std::same_as<T, float>) message << " in " << Precision::name;
