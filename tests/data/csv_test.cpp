@@ -385,12 +385,18 @@ TEST_CASE("a first line that is a row, and would be lost as names, is rejected u
     CHECK(folder.refusal("5,setosa\n6,setosa\n7,other\n", {.label = "setosa"}) == message("\"5\", \"setosa\""));
     CHECK(folder.refusal("5.1,3.5,setosa\n4.9,3.0,other\n6,2.2,iris\n", {.label = "setosa"}) ==
           message("\"5.1\", \"3.5\", \"setosa\""));
-    CHECK(folder.refusal("-1e3,y\n1,2\n") == message("\"-1e3\", \"y\""));
+    CHECK(folder.refusal("-1e3,y\n1,a\n2,b\n", {.label = "y"}) == message("\"-1e3\", \"y\""));
     CHECK(folder.refusal("4,7,2\n1,2,3\n", {.targets = {"2"}}) == message("\"4\", \"7\", \"2\""));
     // Names that are whole and ascend: pixels, years.
     CHECK(read_csv(folder.file("y,0,1,2\n1,2,3,4\n"), {.targets = {"y"}}).size() == 1);
     CHECK(read_csv(folder.file("2019,2020,2021\n1,2,3\n"), {.targets = {"2021"}}).size() == 1);
     CHECK(read_csv(folder.file("1.2.3,.,-,1e,y\n1,2,3,4,5\n"), {.targets = {"y"}}).size() == 1);
+    // A line that has a word where a row needs a number is no row, whatever else is in it.
+    CHECK(inputs_of(read_csv(folder.file("mean,0.5,0.25,y\n1,2,3,4\n"), {.targets = {"y"}})) ==
+          std::vector<float>{1, 2, 3});
+    CHECK(read_csv(folder.file("0.5,0.25,y\n1,2,3\n"), {.targets = {"y"}}).size() == 1);
+    CHECK(read_csv(folder.file("words,2020,spam\n1,2,spam\n1,2,ham\n"), {.label = "spam"}).classes() ==
+          std::vector<std::string>{"ham", "spam"});
     // A column that is not used may have any name.
     CHECK(read_csv(folder.file("a,y,0.5\n1,2,x\n"), {.inputs = {"a"}, .targets = {"y"}}).size() == 1);
     // The wavelengths of a spectrum, and a class that is called as its column is.

@@ -115,6 +115,7 @@ private:
     }
     void require_columns_of(const Table& training);
     void choose_columns(const Table* training);
+    [[nodiscard]] bool first_line_may_be_row() const;
     void require_names() const;
     [[noreturn]] void throw_row_as_header() const;
     void read_rows(impl::CsvRecords& records, const Table* training);
@@ -278,8 +279,19 @@ inline void Table::choose_columns(const Table* training) {
                        " has no column beside its targets: ", impl::quoted_list(header()));
 }
 
+/// Whether the first line has a number in each column that needs one. Otherwise it can only be names.
+inline bool Table::first_line_may_be_row() const {
+    bool numbers = std::ranges::all_of(options_.inputs, impl::looks_like_number);
+    for (const CsvTarget& target : options_.named_targets) {
+        if (has_targets_ && !target.classes)
+            numbers = numbers && std::ranges::all_of(target.columns, impl::looks_like_number);
+    }
+    return numbers;
+}
+
 /// Numbers can be names: the pixels 0 to 783, years. They are whole and ascend then, unlike those of a row.
 inline void Table::require_names() const {
+    if (!first_line_may_be_row()) return;
     std::vector<bool> used(header().size());
     for (const std::string& column : options_.inputs) used[place_of(column)] = true;
     for (const CsvTarget& target : options_.named_targets) {
@@ -347,7 +359,7 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
         // The first row of a file without a header, whose class was taken for the name of the column.
         const bool is_class =
             training == nullptr && std::ranges::find(targets_[t].classes, columns[0]) != targets_[t].classes.end();
-        if (is_class && !options_.header) throw_row_as_header();
+        if (is_class && !options_.header && first_line_may_be_row()) throw_row_as_header();
     }
 }
 
