@@ -18,6 +18,11 @@ static_assert(std::is_constructible_v<BorrowedSpan<float>, std::vector<float>&>)
 static_assert(!std::is_constructible_v<BorrowedSpan<float>, std::vector<double>&>);
 static_assert(!std::is_constructible_v<BorrowedString, std::vector<float>&>);
 static_assert(BorrowedString("box").size() == 3);
+// A FunctionRef refers to the pointer, not to what that points to.
+using Function = void (*)();
+static_assert(impl::outlives_expression<Function&, FunctionRef<void()>>);
+static_assert(!impl::outlives_expression<Function, FunctionRef<void()>>);
+static_assert(impl::outlives_expression<const char*, std::string_view>);
 
 TEST_CASE("variables, literals and views are referred to") {
     const std::string name = "a name that is too long to be stored in place";

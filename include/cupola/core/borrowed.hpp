@@ -16,10 +16,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
+/// Not to a function: a FunctionRef refers to the pointer itself.
+template <class Source>
+inline constexpr bool is_pointer_to_object =
+    std::is_pointer_v<Source> && !std::is_function_v<std::remove_pointer_t<Source>>;
+
 /// Whether what a view of `Source` refers to can outlive the expression that it is in.
 template <class Source, class View>
 inline constexpr bool outlives_expression =
-    std::is_lvalue_reference_v<Source> || std::is_pointer_v<Source> ||
+    std::is_lvalue_reference_v<Source> || is_pointer_to_object<Source> ||
     std::ranges::enable_borrowed_range<std::remove_cv_t<Source>> || std::derived_from<Source, View>;
 
 }  // namespace impl
