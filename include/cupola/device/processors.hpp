@@ -78,7 +78,7 @@ CUPOLA_INLINE ProcessorSet processor_set() {
         numbers.resize(static_cast<std::size_t>(std::max(0, openmp_processors_of_place(place))));
         openmp_numbers_of_place(place, numbers.data());
         for (const int number : numbers) {
-            if (number >= 0 && number < CPU_SETSIZE) CPU_SET(number, &result.set);
+            if (number >= 0 && number < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(number), &result.set);
         }
     }
     result.bound = CPU_COUNT(&result.set) > 0;

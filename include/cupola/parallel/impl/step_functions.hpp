@@ -170,7 +170,7 @@ public:
     }
     void require_learning_rate_at(std::int64_t step) const override {
         const double rate = learning_rate_at(step);
-        constexpr double largest = std::numeric_limits<float>::max();
+        constexpr double largest = static_cast<double>(std::numeric_limits<float>::max());
         if (is_finite(rate) && rate >= 0 && rate <= largest) [[likely]]
             return;
         throw_joined<InvalidArgument>({"the learning rate of step ", step, " is ", rate, ", from the schedule '",
