@@ -3,9 +3,9 @@
 // Temporaries as samples, labels, names and functions that are kept and not copied.
 //
 // expect: a temporary is gone before it is read here, because nothing is copied: keep it in a variable
-// expect: [with Source = std::vector<float>; View = std::span<const float
-// expect: [with Source = std::vector<int>; View = std::span<const int
-// expect: [with Source = std::vector<unsigned char>; View = std::span<const unsigned char
+// expect: [with Source = std::vector<float
+// expect: [with Source = std::vector<int
+// expect: [with Source = std::vector<unsigned char
 // expect: [with Source = std::__cxx11::basic_string<char>; View = std::basic_string_view<char>]
 // expect: CheckpointInfo&)>]
 // expect: Columns&&)'
