@@ -67,7 +67,7 @@ refuses_to_go_on "$folder has checkpoints, the newest of step 4: --resume contin
 # Other settings: the message names each that has changed, and those that may change.
 goes_on=("${base[@]}" --train-dir "$folder" --max-steps 6 --resume)
 other='is of a run with other settings: '
-refuses_to_go_on "$other""seed was 1 and is 2; --max-steps (but for a cosine), --num-devices " "${goes_on[@]}" --seed 2
+refuses_to_go_on "$other""seed was 1 and is 2; order was shuffled, seed 1 and is shuffled, seed 2; --max-steps (but for a cosine), --num-devices " "${goes_on[@]}" --seed 2
 refuses_to_go_on "$other""batch_size was 8 and is 16; " "${base[@]:0:2}" --threads-per-device 1 --batch-size 16 --train-dir "$folder" --max-steps 6 --resume
 refuses_to_go_on "replicas was 1 and is 2; " "${goes_on[@]}" --num-replicas 2
 refuses_to_go_on "accumulation was 1 and is 3; " "${goes_on[@]}" --accumulation 3
@@ -106,7 +106,7 @@ refuses "cannot be resumed from: this optimiser keeps momentum_buffer, and the s
     "${base[@]}" --train-dir "$work/squares" --max-steps 4 --resume-anyway --optimizer momentum
 cp -r "$folder" "$work/anyway"
 trains "${base[@]}" --train-dir "$work/anyway" --max-steps 6 --resume-anyway --seed 2
-grep -q "^warning: continuing from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2$" "$work/output" ||
+grep -q "^warning: continuing from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2; order was shuffled, seed 1 and is shuffled, seed 2$" "$work/output" ||
     fail "--resume-anyway does not say what differs"
 [ "$(checkpoints "$work/anyway")" = '2 4 6' ] || fail "--resume-anyway does not go on"
 
@@ -122,10 +122,10 @@ refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of anoth
 trains "${best[@]}" --train-dir "$work/seed" --max-steps 2 --seed 2
 folder=$work/seed
 cp "$work/best/model-best.safetensors" "$folder"
-refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of a run with other settings: seed was 1 and is 2; rename it, or --resume-anyway" \
+refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of a run with other settings: seed was 1 and is 2; order was shuffled, seed 1 and is shuffled, seed 2; rename it, or --resume-anyway" \
     "${best[@]}" --train-dir "$folder" --max-steps 4 --seed 2 --resume
 trains "${best[@]}" --train-dir "$folder" --max-steps 4 --seed 2 --resume-anyway
-grep -q "^warning: $folder/model-best.safetensors is the best checkpoint of a run with other settings: seed was 1 and is 2$" "$work/output" ||
+grep -q "^warning: $folder/model-best.safetensors is the best checkpoint of a run with other settings: seed was 1 and is 2; order was shuffled, seed 1 and is shuffled, seed 2$" "$work/output" ||
     fail "--resume-anyway does not say that the best checkpoint is of another run"
 folder=$work/best
 cp "$work/run/model-4.safetensors" "$folder/model-best.safetensors"

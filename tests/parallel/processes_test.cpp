@@ -328,31 +328,30 @@ TEST_CASE("processes whose losses have different options are rejected") {
     };
     const auto both = [](const std::string& message) { return std::vector<std::string>(2, message); };
     CHECK(errors_of([](int p) { return CrossEntropy<2>{.label_smoothing = p == 0 ? 0.1F : 0.2F}; }) ==
-          both("process 1 has another loss's settings than process 0: cross_entropy: label_smoothing 0.2, not "
-               "cross_entropy: label_smoothing 0.1"));
+          both("process 1 has another loss's settings than process 0: "
+               "cross_entropy: CrossEntropy<2>, label_smoothing 0.2, not "
+               "cross_entropy: CrossEntropy<2>, label_smoothing 0.1"));
     CHECK(errors_of([](int p) {
               return WeightedCrossEntropy<2>{.class_weights = {1, p == 0 ? 0.5F : 0.25F}, .ignored_label = 1};
-          }) ==
-          both("process 1 has another loss's settings than process 0: weighted_cross_entropy: label_smoothing 0, "
-               "class_weights 1 0.25, ignored_label 1, not weighted_cross_entropy: label_smoothing 0, class_weights "
-               "1 0.5, ignored_label 1"));
-    CHECK(
-        errors_of([](int p) {
-            return SoftCrossEntropy<2>{.class_weights = {1, p == 0 ? 1.0F : 3.0F}};
-        }) ==
-        both(
-            "process 1 has another loss's settings than process 0: soft_cross_entropy: label_smoothing 0, class_weights "
-            "1 3, not soft_cross_entropy: label_smoothing 0, class_weights 1 1"));
+          }) == both("process 1 has another loss's settings than process 0: "
+                     "weighted_cross_entropy: WeightedCrossEntropy<2>, label_smoothing 0, "
+                     "class_weights 1 0.25, ignored_label 1, not "
+                     "weighted_cross_entropy: WeightedCrossEntropy<2>, label_smoothing 0, class_weights "
+                     "1 0.5, ignored_label 1"));
+    CHECK(errors_of([](int p) {
+              return SoftCrossEntropy<2>{.class_weights = {1, p == 0 ? 1.0F : 3.0F}};
+          }) == both("process 1 has another loss's settings than process 0: "
+                     "soft_cross_entropy: SoftCrossEntropy<2>, label_smoothing 0, class_weights "
+                     "1 3, not soft_cross_entropy: SoftCrossEntropy<2>, label_smoothing 0, class_weights 1 1"));
     CHECK(errors_of([](int p) { return BinaryCrossEntropy{.positive_weight = p == 0 ? 1.0F : 2.0F}; }) ==
-          both("process 1 has another loss's settings than process 0: binary_cross_entropy: positive_weight 2, not "
-               "binary_cross_entropy: positive_weight 1"));
-    CHECK(
-        errors_of([](int p) {
-            return WeightedBinaryCrossEntropy<2>{.positive_weights = {1, p == 0 ? 1.0F : 2.0F}};
-        }) ==
-        both(
-            "process 1 has another loss's settings than process 0: weighted_binary_cross_entropy: positive_weights 1 2, "
-            "not weighted_binary_cross_entropy: positive_weights 1 1"));
+          both("process 1 has another loss's settings than process 0: "
+               "binary_cross_entropy: BinaryCrossEntropy, positive_weight 2, not "
+               "binary_cross_entropy: BinaryCrossEntropy, positive_weight 1"));
+    CHECK(errors_of([](int p) {
+              return WeightedBinaryCrossEntropy<2>{.positive_weights = {1, p == 0 ? 1.0F : 2.0F}};
+          }) == both("process 1 has another loss's settings than process 0: "
+                     "weighted_binary_cross_entropy: WeightedBinaryCrossEntropy<2>, positive_weights 1 2, "
+                     "not weighted_binary_cross_entropy: WeightedBinaryCrossEntropy<2>, positive_weights 1 1"));
 }
 
 TEST_CASE("processes that make different steps are told so") {

@@ -169,8 +169,9 @@ TEST_CASE("a state of another network is rejected with the first parameter that 
     CHECK(
         refusal(DataParallel<Wider, CrossEntropy<2>, Sgd, ConcatMean, Host>(wider).state()) ==
         "the state belongs to another network: its conv1.weight is 4 x 1 x 1 x 2, and this network's conv1.weight is 3 x 1 x 1 x 2");
-    CHECK(refusal(state_of(MoreClasses::layers)) ==
-          "the state belongs to another network: its last.weight is 3 x 12, and this network's fc.weight is 2 x 12");
+    CHECK(
+        refusal(state_of(MoreClasses::layers)) ==
+        "the state belongs to another network: its first.weight is where this network has conv1.weight, of the same extents");
     CHECK(refusal(state_of(Shorter::layers)) ==
           "the state belongs to another network: its fc.weight is 2 x 12, and this network's 1.weight is 3");
     // Running statistics come last.
