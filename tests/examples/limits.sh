@@ -13,8 +13,8 @@ grep -Eq '[0-9]\.[0-9] GB are available' "$work/errors" || fail "the memory avai
 
 # With stacks of 1 GB there is no memory for those of all 8 devices.
 through="$one_processor prlimit --as=6000000000 --stack=1000000000"
-refuses 'of 8 devices could be started: ' --num-replicas 8 --num-devices 8 --batch-size 1
-grep -Eq 'the threads of only [1-7] of 8 devices could be started' "$work/errors" || fail "the threads given are not named"
+refuses 'of 8 threads for devices could be started: ' --num-replicas 8 --num-devices 8 --batch-size 1
+grep -Eq 'only [1-7] of 8 threads for devices could be started' "$work/errors" || fail "the threads given are not named"
 through=
 
 for rate in 1e6 1e30; do
