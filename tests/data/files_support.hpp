@@ -148,15 +148,14 @@ inline Bytes with_bytes_before_end(Bytes jpeg) {
 }
 
 inline Bytes png_chunk(const std::string& kind, const Bytes& data) {
-    const auto number = [](std::size_t value) {
-        return Bytes{static_cast<std::uint8_t>(value >> 24U), static_cast<std::uint8_t>(value >> 16U),
-                     static_cast<std::uint8_t>(value >> 8U), static_cast<std::uint8_t>(value)};
+    Bytes result;
+    const auto add_number = [&](std::size_t value) {
+        for (const unsigned shift : {24U, 16U, 8U, 0U}) result.push_back(static_cast<std::uint8_t>(value >> shift));
     };
-    Bytes result = number(data.size());
+    add_number(data.size());
     result.insert(result.end(), kind.begin(), kind.end());
     result.insert(result.end(), data.begin(), data.end());
-    const Bytes checksum = number(crc32(0, result.data() + 4, static_cast<uInt>(result.size() - 4)));
-    result.insert(result.end(), checksum.begin(), checksum.end());
+    add_number(crc32(0, result.data() + 4, static_cast<uInt>(result.size() - 4)));
     return result;
 }
 
