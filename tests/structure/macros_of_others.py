@@ -17,7 +17,7 @@ from pathlib import Path
 source, compiler, flags = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 include = source / "include"
 INCLUDE = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
-COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\])\'', re.DOTALL)
+COMMENT_OR_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])'""", re.DOTALL)
 
 
 def names_of_others():
