@@ -373,6 +373,19 @@ TEST_CASE("an empty class folder is rejected by name") {
     write_archive(folder.path("set.tar.gz"), packed, Packing::tar_gz);
     CHECK(refusal(folder.path("set.tar.gz")) ==
           folder.path("set.tar.gz") + " has no image in the class folder train/ant");
+    // An option that splits reads the class folders themselves, and an archive may have more folders around them.
+    const ImageFolderOptions splits{.split = {.validation = 0.5}};
+    for (const std::string root : {"", "train/", "pets/", "pets/train/"}) {
+        CAPTURE(root);
+        std::map<std::string, Bytes> classes{{root, {}}, {root + "eel/", {}}};
+        if (root.empty()) classes.erase(root);
+        for (const std::string name : {"ant/0.jpg", "ant/1.jpg", "dog/0.jpg", "dog/1.jpg"})
+            classes[root + name] = jpeg(8, 6, 1, 2, 3);
+        write_archive(folder.path("classes.zip"), classes, Packing::zip);
+        CHECK(refusal(folder.path("classes.zip"), 1, splits) == folder.path("classes.zip") +
+                                                                    " has no image in the class folder " +
+                                                                    (root.ends_with("train/") ? "train/eel" : "eel"));
+    }
 }
 
 TEST_CASE("a file of another type in a class folder is rejected, not skipped") {

@@ -144,7 +144,8 @@ public:
             if (part.starts_with('.') || part == "__MACOSX") return;
             parts.push_back(part);
         }
-        if (archive_entry_filetype(entry) == AE_IFDIR || parts.size() < 2) return;
+        if (archive_entry_filetype(entry) == AE_IFDIR) return add_folder(list, parts, limits);
+        if (parts.size() < 2) return;
         const std::string& name = parts.back();
         const std::string& class_name = parts[parts.size() - 2];
         std::string root;
@@ -167,6 +168,9 @@ public:
     }
 
     void finish(ImageList& list) const {
+        for (const auto& [root, name] : folders_) {
+            if (root == root_) list.splits[0].classes.push_back(name);
+        }
         for (const auto& [root, path] : others_) {
             require<DataError>(root != root_ || list.splits[0].files.empty(), list.path, ": ", path, " is not a ",
                                image_endings_text(), " file; a class folder may contain nothing else");
@@ -178,8 +182,18 @@ public:
     }
 
 private:
-    std::string root_;                                         ///< of the class folders
-    std::vector<std::pair<std::string, std::string>> others_;  ///< what is no image: where, and its path
+    /// A folder may be that of a class, also of one without images, which is an error as in a folder that is not packed.
+    void add_folder(const ImageList& list, const std::vector<std::string>& parts, const ImageFolderOptions& limits) {
+        if (parts.empty()) return;
+        std::string root;
+        for (std::size_t i = 0; i + 1 < parts.size(); ++i) root += parts[i] + "/";
+        folders_.emplace_back(root, parts.back());
+        require<DataError>(folders_.size() <= limits.files, list.path, " has more than ", limits.files, " folders");
+    }
+
+    std::string root_;                                          ///< of the class folders
+    std::vector<std::pair<std::string, std::string>> folders_,  ///< where, and the name
+        others_;                                                ///< what is no image: where, and its path
 };
 
 /// A tar that is not packed has nothing to show that its end is missing but the two blocks of zeros that end it.
