@@ -301,4 +301,6 @@ TEST_CASE("the description has the options") {
     CHECK(TutorialAugmentation{
               .height = 8, .crop = false, .flip = false, .brightness = false, .contrast = false, .standardize = false}
               .description() == "TutorialAugmentation 8 x 24, no crop, no flip, not standardized");
+    CHECK(CenterCrop{}.description() == "CenterCrop 24 x 24");
+    CHECK(CenterCrop{.width = 32, .standardize = false}.description() == "CenterCrop 24 x 32, not standardized");
 }

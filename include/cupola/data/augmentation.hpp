@@ -21,7 +21,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>
@@ -113,6 +115,10 @@ struct CenterCrop {
     std::int64_t height = 24, width = 24;
     bool standardize = true;
 
+    /// For what compares two runs.
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return text("CenterCrop ", height, " x ", width, standardize ? "" : ", not standardized");
+    }
     [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
