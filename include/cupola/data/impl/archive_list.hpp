@@ -63,7 +63,7 @@ struct ArchivePath {
     const char* raw = archive_entry_pathname(entry);
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
     require<DataError>(raw != nullptr, list.path, " contains a file whose name cannot be read");
-    const std::string path(raw);
+    std::string path(raw);
     // A message that contains the name stays one line of bounded length.
     constexpr std::size_t longest_name = 1024;
     require<DataError>(path.size() <= longest_name, list.path, " contains a file with a name of ", path.size(),
