@@ -203,6 +203,18 @@ TEST_CASE("parameter groups are part of a run's description, and a run with othe
     CHECK(contains(f.refusal({.folder = folder.path(), .resume = Resume::yes, .max_steps = 2}), "parameter_groups"));
 }
 
+TEST_CASE("an entry of the program that is called network is compared beside the network itself") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.entries = {{"network", "wide"}};
+    f.run({.folder = folder.path(), .max_steps = 2});
+    f.entries = {{"network", "narrow"}};
+    const TrainingRunOptions on{.folder = folder.path(), .resume = Resume::yes, .max_steps = 3};
+    CHECK(contains(f.refusal(on), "other settings: network was wide and is narrow;"));
+    f.entries = {{"network", "wide"}};
+    CHECK(f.run(on) == 0);
+}
+
 TEST_CASE("a folder with checkpoints is rejected unless the run resumes from them") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
