@@ -152,11 +152,11 @@ TEST_CASE("the loss is the sum of the outputs' losses by their factors, each rep
 
 TEST_CASE("the gradient is linear in the factors") {
     const Samples samples;
-    const std::vector<float> both = gradient_of<TrainingOf<Both<2, 0.25>>>(samples),
-                             kind = gradient_of<TrainingOf<Both<1, 0>>>(samples),
-                             box = gradient_of<TrainingOf<Both<0, 1>>>(samples);
+    const std::vector<float> both = gradient_of<TrainingOf<Both<3, 1.5>>>(samples),
+                             first = gradient_of<TrainingOf<Both<1, 0.25>>>(samples),
+                             second = gradient_of<TrainingOf<Both<1, 1>>>(samples);
     std::vector<float> sum(both.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = 2.0F * kind[i] + 0.25F * box[i];
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = 2.0F * first[i] + second[i];
     CHECK(largest_difference(both, sum) < 1e-5);
 }
 
