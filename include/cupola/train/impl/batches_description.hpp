@@ -187,9 +187,14 @@ template <class Batches>
     };
     if constexpr (requires { batches.describe(add); }) {
         batches.describe(add);
+    } else if constexpr (HasSource<Batches>) {
+        describe_batches(batches.source(), info);
     } else if constexpr (HasDataset<Batches>) {
         if (info.find("data") == nullptr) info.set("data", description_of_data(batches.data()));
-        if constexpr (requires { batches.order(); })
+        if constexpr (requires {
+                          batches.order();
+                          batches.seed();
+                      })
             add("order", description_of_order(batches.order(), batches.seed()));
         if constexpr (requires { batches.transform(); })
             add("transform", description_of_transform(batches.transform()));
@@ -199,8 +204,6 @@ template <class Batches>
             add(column.name == target_column ? std::string(classes_key) : text(classes_key, '.', column.name),
                 list_text(stated.names));
         }
-    } else if constexpr (HasSource<Batches>) {
-        describe_batches(batches.source(), info);
     }
 }
 
