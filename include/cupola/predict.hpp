@@ -54,6 +54,10 @@ struct PredictorOptions {
     /// Whether the checkpoint may be of a network that computes something else with the same parameters, such as one without a
     /// Sigmoid at its end.
     NetworkInFile network = NetworkInFile::equal;
+    /// For a file of PyTorch: the beginning of the names in it, such as "module.", and patterns of the names of tensors that are
+    /// left out because this network does not have them (ReadOptions in io/checkpoint.hpp).
+    std::string file_prefix{};
+    std::vector<std::string> ignored{};
 };
 
 /// The place of the values of an output, by its name.
@@ -74,7 +78,12 @@ public:
     /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`. Layers
     /// that do nothing in evaluation, frozen parameters and the precision may be others than in the training.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
-        : Predictor(read_checkpoint(path, Net::layers, FrozenInFile::any, options.network), path, options) {}
+        : Predictor(read_checkpoint(path, Net::layers,
+                                    ReadOptions{.frozen = FrozenInFile::any,
+                                                .network = options.network,
+                                                .file_prefix = options.file_prefix,
+                                                .ignored = options.ignored}),
+                    path, options) {}
 
     /// Takes a checkpoint that was read, or the state of a training; `name` is its name in errors. Throws as the other
     /// constructor does. A state without `tensors` is in the layout of Net.

@@ -473,13 +473,47 @@ TEST_CASE("A checkpoint of another activation is refused, although its parameter
               path +
                   " is a checkpoint of another network: layer[2] was ReLU: 2 x 2 x 3 and is Sigmoid: 2 x 2 x 3; "
                   "NetworkInFile::of_same_parameters reads it all the same");
-        CHECK(read_checkpoint(path, Squashed::layers, frozen, NetworkInFile::of_same_parameters).state.step == 1000);
+        CHECK(read_checkpoint(path, Squashed::layers, {.frozen = frozen, .network = NetworkInFile::of_same_parameters})
+                  .state.step == 1000);
     }
     // Files of PyTorch, and of trainings before this entry, do not say it.
     write_zeros(path, tensors_of_net());
     CHECK(read_checkpoint(path, Squashed::layers).network.empty());
     write_zeros(path, tensors_of_net(), own);
     CHECK(read_checkpoint(path, Squashed::layers).network.empty());
+}
+
+TEST_CASE(
+    "A file of PyTorch whose names have a beginning, or that has more tensors, is read by an option that the error names") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("x"), other = path + " is a checkpoint of another network: ";
+    for (const std::string prefix : {"module.", "_orig_mod.", "_orig_mod.module."}) {
+        std::vector<TensorHeader> tensors = tensors_of_net();
+        for (TensorHeader& tensor : tensors) tensor.name.insert(0, prefix);
+        write_zeros(path, tensors);
+        CHECK(refusal(path) == other + "it has no tensor conv1.weight; its names begin with " + prefix +
+                                   ", and .file_prefix = \"" + prefix + "\" leaves that out");
+        CHECK(read_checkpoint(path, Net::layers, {.file_prefix = prefix}).state.parameters ==
+              std::vector<float>(Net::parameter_elements));
+        tensors.pop_back();
+        write_zeros(path, tensors);
+        CHECK(refusal(path) == other + "it has no tensor conv1.weight");  // these are others
+        CHECK(message_of<DataError>([&] { (void)read_checkpoint(path, Net::layers, {.file_prefix = prefix}); }) ==
+              other + "it has no tensor " + prefix + "6.weight");
+    }
+    std::vector<TensorHeader> tensors = tensors_of_net();
+    tensors.push_back({"head.weight", "F32", {2}});
+    tensors.push_back({"n_averaged", "I64", {}});
+    write_zeros(path, tensors);
+    CHECK(refusal(path) == other +
+                               "it has a tensor head.weight, which this network does not have; .ignored = "
+                               "{\"head.weight\"} leaves it out");
+    CHECK(contains(message_of<DataError>([&] { (void)read_checkpoint(path, Net::layers, {.ignored = {"head.*"}}); }),
+                   "it has a tensor n_averaged"));
+    CHECK_FALSE(read_checkpoint(path, Net::layers, {.ignored = {"head.*", "n_averaged"}}).resumable);
+    // A checkpoint of a training has what its network has.
+    write_zeros(path, tensors, own);
+    CHECK(refusal(path) == other + "it has a tensor head.weight, which this network does not have");
 }
 
 TEST_CASE("A state that is not of the network is not written") {

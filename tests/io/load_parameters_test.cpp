@@ -200,3 +200,20 @@ TEST_CASE("a training goes on from what is loaded, on every replica, with its ow
     CHECK(training.step() == 0);
     CHECK(message_of<UnreadableFile>([&] { (void)load_parameters(training, f.path + ".none"); }).starts_with(f.path));
 }
+
+TEST_CASE("names with a beginning that PyTorch's wrappers put there are named with the option that leaves it out") {
+    Fixture f;
+    const std::vector<float> bias(6, 1.0F);
+    SafetensorsWriter file(f.path, std::vector<TensorHeader>{{"module.body.fc.bias", "F32", {6}}}, {});
+    file.write(std::as_bytes(std::span(bias)));
+    file.commit();
+    const std::string hint = "; its names begin with module., and .file_prefix = \"module.\" leaves that out";
+    CHECK(message_of<DataError>([&] {
+              f.load({});
+          }).ends_with("head.bias, body.norm.running_mean, body.norm.running_var" + hint));
+    CHECK(message_of<DataError>([&] { f.load({.patterns = {"body.fc.bias"}}); }) ==
+          "nothing could be loaded from " + f.path + ": not in the file: body.fc.bias" + hint);
+    CHECK(f.load({.patterns = {"body.fc.bias"}, .file_prefix = "module."}).loaded == Names{"body.fc.bias"});
+    CHECK(message_of<DataError>([&] { f.load({.file_prefix = "module.", .require_all = true}); }).find("begin with") ==
+          std::string::npos);
+}

@@ -318,3 +318,41 @@ TEST_CASE("A writer of safetensors rejects files that no reader would accept") {
     CHECK(contains(refused(std::vector<cupola::TensorHeader>(14'001), {}), "cannot have 14001 tensors; at most 14000"));
     CHECK(folder.names().empty());
 }
+
+TEST_CASE("A file of another format is named by its first bytes, and the message says what to do") {
+    const std::string rest(200, 'x');
+    CHECK(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 44990\n") ==
+          "f is a Git LFS pointer and not the file itself, which `git lfs pull` fetches");
+    const std::string page = "f is an HTML page and not the file itself: the download has returned a page";
+    CHECK(refusal("<!DOCTYPE html>\n<html lang=\"en\">" + rest) == page);
+    CHECK(refusal("\xEF\xBB\xBF\r\n <HTML><head>" + rest) == page);
+    CHECK(
+        refusal("<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>").starts_with("f is an XML document"));
+    const std::string of_pytorch =
+        "such as those of torch.save, and not in the safetensors format: in Python, "
+        "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path) writes its tensors so";
+    using namespace std::string_literals;
+    CHECK(refusal("PK\x03\x04\0\0\x08\x08\0\0"s + rest) == "f is a zip archive, " + of_pytorch);
+    // The first eight bytes as a length: a number that the file may have.
+    CHECK(refusal("PK\x03\x04\0\0\0\0"s + std::string(0x0403'4B50, 'x')) == "f is a zip archive, " + of_pytorch);
+    CHECK(refusal("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19."s + rest) == "f is a pickle of Python, " + of_pytorch);
+    CHECK(refusal("GGUF\x03\0\0\0\x23\x01\0\0"s + rest) == "f is a GGUF file, and not in the safetensors format");
+    CHECK(refusal("\x89HDF\r\n\x1a\n"s + rest).starts_with("f is an HDF5 file, as Keras writes them"));
+    CHECK(refusal("\x93NUMPY\x01\0v\0"s + rest) == "f is a NumPy file, and not in the safetensors format");
+    CHECK(refusal("\x1F\x8B\x08\0\0\0\0\0"s + rest) == "f is packed by gzip, which `gzip -d` unpacks");
+    CHECK(refusal(R"({
+  "metadata": {"total_size": 32},
+  "weight_map": {
+    "lm_head.weight": "model-00002-of-00002.safetensors"
+  }
+})") == "f is an index of several safetensors files, of which one can be read at a time, such as "
+        "model-00002-of-00002.safetensors");
+    for (const char* const map : {"{\"weight_map\"", "{\"weight_map\":{",
+                                  "{\"weight_map\":{\"a\":", "{\"weight_map\":{\"a\":\"", "{\"weight_map\":{}}"})
+        CHECK(refusal(map) == "f is an index of several safetensors files, of which one can be read at a time");
+    CHECK(refusal("{\"hidden_size\": 768}") == "f is a JSON text, and not in the safetensors format");
+    // A header of 640 bytes begins as a pickle does, and is one.
+    std::string header = "{}";
+    header.resize(0x280, ' ');
+    CHECK(parse(safetensors(header, "")).tensors().empty());
+}

@@ -399,3 +399,23 @@ TEST_CASE("a checkpoint of another activation is refused; other dropout and othe
         outputs(Predictor<Ended>(file.path, {.network = NetworkInFile::of_same_parameters}));
     CHECK(squashed[0] == doctest::Approx(1 / (1 + std::exp(-expected[0]))));
 }
+
+TEST_CASE("a file of PyTorch whose names have a beginning, or that has more tensors, is used by options") {
+    struct Small : Sequential<Input<2>, Named<"fc", Linear<1>>> {};
+    const TemporaryFile file;
+    const float values[] = {2, 3, 4, 5};
+    const std::vector<TensorHeader> tensors{
+        {"module.fc.weight", "F32", {1, 2}}, {"module.fc.bias", "F32", {1}}, {"n_averaged", "F32", {}}};
+    SafetensorsWriter writer(file.path, tensors, {});
+    writer.write(std::as_bytes(std::span(values)));
+    writer.commit();
+    const std::string other = file.path + " is a checkpoint of another network: it has ";
+    CHECK(message_of<DataError>([&] { (void)Predictor<Small>(file.path); }) ==
+          other + "no tensor fc.weight; its names begin with module., and .file_prefix = \"module.\" leaves that out");
+    CHECK(message_of<DataError>([&] { (void)Predictor<Small>(file.path, {.file_prefix = "module."}); }) ==
+          other + "a tensor n_averaged, which this network does not have; .ignored = {\"n_averaged\"} leaves it out");
+    const Predictor<Small> predictor(file.path, {.file_prefix = "module.", .ignored = {"n_averaged"}});
+    std::vector<float> output(1);
+    predictor.predict(std::vector<float>{1, 10}, output);
+    CHECK(output[0] == 36);
+}

@@ -84,20 +84,29 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
 /// as a training needs that continues from it; or any, as prediction and evaluation allow.
 enum class FrozenInFile : std::uint8_t { as_in_network, any };
 
+struct ReadOptions {
+    FrozenInFile frozen = FrozenInFile::as_in_network;
+    /// Whether the network is compared by its description; with FrozenInFile::any by what counts in prediction.
+    NetworkInFile network = NetworkInFile::equal;
+    /// The beginning of the names in the file, such as "module." where PyTorch's DataParallel saved it, or "_orig_mod." of
+    /// torch.compile.
+    std::string file_prefix{};
+    /// Patterns (core/glob.hpp) of the names of tensors in the file that the network does not have and that are left out.
+    std::vector<std::string> ignored{};
+};
+
 /// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a running
 /// variance is below 0. With FrozenInFile::any the arenas have the layout of the training that wrote them, whose frozen
-/// parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`. The network is compared
-/// too, by its description and unless `network` says otherwise; with FrozenInFile::any by what counts in prediction.
+/// parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`.
 [[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
-                                                FrozenInFile frozen = FrozenInFile::as_in_network,
-                                                NetworkInFile network = NetworkInFile::equal) {
+                                                const ReadOptions& options = {}) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
-    const bool in_prediction = frozen == FrozenInFile::any;
+    const bool in_prediction = options.frozen == FrozenInFile::any;
     const std::span<const LayerInfo> own_layers = layers;
     if (checkpoint.resumable) impl::check_inputs(file, layers);
     std::vector<LayerInfo> layers_of_file;
-    if (checkpoint.resumable && frozen == FrozenInFile::any) {
+    if (checkpoint.resumable && in_prediction) {
         layers_of_file = impl::frozen_as_in(file, layers);
         layers = layers_of_file;
     } else if (checkpoint.resumable) {
@@ -105,19 +114,21 @@ enum class FrozenInFile : std::uint8_t { as_in_network, any };
     }
     checkpoint.state.tensors = state_tensors(layers);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
-    const bool averages = checkpoint.resumable && !tensors.trained.empty() &&
-                          file.find(text(impl::averages_prefix, tensors.trained.front().name)) != nullptr;
+    const bool averages =
+        checkpoint.resumable && !tensors.trained.empty() &&
+        file.find(text(impl::averages_prefix, options.file_prefix, tensors.trained.front().name)) != nullptr;
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1,
                       tensors_each = tensors.parameters.size() +
                                      tensors.trained.size() * (checkpoint.state.optimizer.size() + (averages ? 1 : 0));
     require<DataError>(replicas == 1 || replicas * tensors_each <= file.tensors().size(), file.path(), " declares ",
                        replicas, " replicas and has ", file.tensors().size(), " tensors, not ", tensors_each,
                        " per replica");
-    const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer, replicas);
+    auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer, replicas);
+    for (impl::StoredArena& arena : arenas) arena.prefix += options.file_prefix;
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
-    impl::check_no_more(file, arenas);
+    impl::check_no_more(file, arenas, options.ignored, !checkpoint.resumable);
     // After the tensors, whose names and extents say more.
-    if (network == NetworkInFile::equal)
+    if (options.network == NetworkInFile::equal)
         impl::require_network(file.path(), checkpoint.network, own_layers, in_prediction);
     std::vector<float> piece;
     for (ReplicaState& other : checkpoint.state.other_replicas) other.optimizer = checkpoint.state.optimizer;
@@ -137,9 +148,17 @@ enum class FrozenInFile : std::uint8_t { as_in_network, any };
 }
 
 [[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers,
-                                                FrozenInFile frozen = FrozenInFile::as_in_network,
-                                                NetworkInFile network = NetworkInFile::equal) {
-    return read_checkpoint(SafetensorsFile(path), layers, frozen, network);
+                                                const ReadOptions& options = {}) {
+    return read_checkpoint(SafetensorsFile(path), layers, options);
+}
+
+[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
+                                                FrozenInFile frozen) {
+    return read_checkpoint(file, layers, ReadOptions{.frozen = frozen});
+}
+[[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers,
+                                                FrozenInFile frozen) {
+    return read_checkpoint(path, layers, ReadOptions{.frozen = frozen});
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -78,7 +78,7 @@ public:
         if (!best_ || best_compared_) return;
         try {
             static_cast<void>(
-                read_checkpoint(best_path(), layers, FrozenInFile::as_in_network, NetworkInFile::of_same_parameters));
+                read_checkpoint(best_path(), layers, ReadOptions{.network = NetworkInFile::of_same_parameters}));
         } catch (const DataError& error) {
             throw DataError(text(error.what(), "; rename it, or train in another folder"));
         }

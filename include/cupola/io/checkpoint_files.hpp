@@ -79,11 +79,10 @@ inline constexpr std::string_view history_file_name = "history.csv";
 }
 
 /// The newest checkpoint in `folder` that is not damaged. One that is valid but of another network or version throws,
-/// and so does one that cannot be read: an older one was not requested. `frozen` and `network` as in read_checkpoint.
+/// and so does one that cannot be read: an older one was not requested. `options` as in read_checkpoint.
 [[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
                                                              std::span<const LayerInfo> layers,
-                                                             FrozenInFile frozen = FrozenInFile::as_in_network,
-                                                             NetworkInFile network = NetworkInFile::equal) {
+                                                             const ReadOptions& options = {}) {
     FoundCheckpoint found;
     const std::vector<CheckpointFile> files = list_checkpoints(folder);
     for (const CheckpointFile& candidate : files) {
@@ -94,18 +93,23 @@ inline constexpr std::string_view history_file_name = "history.csv";
         } catch (const UnreadableFile& error) {
             if (error.code != ENOENT && error.code != ESTALE) throw;
             // A training has removed it since the folder was listed and written a newer one, or it is a dangling link.
-            if (list_checkpoints(folder) != files) return newest_valid_checkpoint(folder, layers, frozen, network);
+            if (list_checkpoints(folder) != files) return newest_valid_checkpoint(folder, layers, options);
             found.damaged.emplace_back(error.what());
             continue;
         } catch (const DataError& error) {
             found.damaged.emplace_back(error.what());
             continue;
         }
-        found.checkpoint = read_checkpoint(*file, layers, frozen, network);
+        found.checkpoint = read_checkpoint(*file, layers, options);
         found.path = candidate.path;
         break;
     }
     return found;
+}
+
+[[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
+                                                             std::span<const LayerInfo> layers, FrozenInFile frozen) {
+    return newest_valid_checkpoint(folder, layers, ReadOptions{.frozen = frozen});
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -194,10 +194,16 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
                        prefix, "; it has ", file.tensors().size(), " tensors",
                        file.tensors().empty() ? "" : ", the first is ",
                        file.tensors().empty() ? "" : impl::shown(file.tensors().front().name));
-    require<DataError>(!report.loaded.empty(), "nothing could be loaded from ", file.path(), ": ",
-                       impl::shown_lacks(report));
-    require<DataError>(!options.require_all || report.complete(), file.path(),
-                       " lacks a part of what was to be loaded: ", impl::shown_lacks(report));
+    if (report.loaded.empty() || (options.require_all && !report.complete())) {
+        std::string hint;
+        for (std::size_t i = 0; prefix.empty() && hint.empty() && i < tensors.parameters.size(); ++i) {
+            if (std::ranges::find(report.missing, tensors.parameters[i].name) != report.missing.end())
+                hint = impl::hint_of_prefix(file, std::span(tensors.parameters).subspan(i, 1));
+        }
+        const std::string lacks = impl::shown_lacks(report) + hint;
+        require<DataError>(!report.loaded.empty(), "nothing could be loaded from ", file.path(), ": ", lacks);
+        throw DataError(text(file.path(), " lacks a part of what was to be loaded: ", lacks));
+    }
     if (const std::string found = non_finite_part(layers, next); !found.empty())
         throw DataError(text(file.path(), " cannot be used: its ", found));
     state = std::move(next);

@@ -35,6 +35,51 @@ namespace impl {
 inline constexpr std::string_view checksum_key = "crc32c";
 inline constexpr std::size_t checksum_digits = 8;
 
+/// What a file of another format is, which its first bytes tell, and what to do: "a Git LFS pointer and not the file itself, ...".
+/// Empty where they tell nothing.
+[[nodiscard, gnu::cold]] inline std::string other_format(std::string_view bytes) {
+    struct Format {
+        std::string_view begin, what;
+    };
+    using namespace std::string_view_literals;
+    static constexpr std::string_view of_pytorch =
+        "of torch.save, and not in the safetensors format: in Python, "
+        "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path) writes its tensors so";
+    static constexpr std::array<Format, 9> formats{
+        {{"version https://git-lfs", "a Git LFS pointer and not the file itself, which `git lfs pull` fetches"},
+         {"PK\x03\x04"sv, ""},
+         {"GGUF", "a GGUF file, and not in the safetensors format"},
+         {"\x89HDF"sv, "an HDF5 file, as Keras writes them, and not in the safetensors format"},
+         {"\x93NUMPY"sv, "a NumPy file, and not in the safetensors format"},
+         {"\x1F\x8B"sv, "packed by gzip, which `gzip -d` unpacks"},
+         {"<!doctype html", "an HTML page and not the file itself: the download has returned a page"},
+         {"<html", "an HTML page and not the file itself: the download has returned a page"},
+         {"<?xml", "an XML document and not the file itself: the download has returned a message"}}};
+    const auto begins = [&](std::string_view with) {
+        return bytes.size() >= with.size() &&
+               std::equal(with.begin(), with.end(), bytes.begin(), [](char wanted, char c) {
+                   return wanted == c || (wanted >= 'a' && wanted <= 'z' && wanted - 'a' == c - 'A');
+               });
+    };
+    if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);  // the byte order mark of UTF-8
+    bytes.remove_prefix(std::min(bytes.size(), bytes.find_first_not_of(" \t\r\n")));
+    for (const Format& format : formats) {
+        if (!begins(format.begin)) continue;
+        return format.what.empty() ? text("a zip archive, such as those ", of_pytorch) : std::string(format.what);
+    }
+    if (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5)
+        return text("a pickle of Python, such as those ", of_pytorch);
+    if (!bytes.starts_with('{')) return {};
+    const std::size_t map = bytes.find("\"weight_map\"");
+    if (map == bytes.npos) return "a JSON text, and not in the safetensors format";
+    // The first file that the index names.
+    const std::size_t colon = std::min(bytes.size(), bytes.find(':', std::min(bytes.size(), bytes.find('{', map))));
+    const std::size_t open = std::min(bytes.size(), bytes.find('"', colon));
+    const std::string_view first = bytes.substr(open, bytes.find('"', std::min(bytes.size(), open + 1)) - open);
+    return text("an index of several safetensors files, of which one can be read at a time",
+                first.size() > 1 ? text(", such as ", shown(first.substr(1))) : std::string());
+}
+
 /// The checksum as its digits.
 [[nodiscard]] inline std::string checksum_text(std::uint32_t checksum) {
     std::string digits(checksum_digits, '0');
@@ -53,9 +98,15 @@ public:
     /// From bytes in memory; `path` is for messages.
     SafetensorsFile(std::string path, impl::FileBytes file) : path_(std::move(path)), file_(std::move(file)) {
         std::uint64_t length = 0;
+        if (file_.size >= sizeof length) std::memcpy(&length, file_.bytes.get(), sizeof length);
+        // A header begins with a brace; the first eight bytes of another format are hardly its length.
+        if (length > file_.size - std::min(file_.size, sizeof length) ||
+            (length > 0 && characters()[sizeof length] != '{')) {
+            const std::string other = impl::other_format({characters(), file_.size});
+            if (!other.empty()) throw DataError(text(path_, " is ", other));
+        }
         require<DataError>(file_.size >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
                            file_.size, " bytes, and the length of the header takes 8");
-        std::memcpy(&length, file_.bytes.get(), sizeof length);
         require<DataError>(length <= file_.size - sizeof length, path_,
                            " is truncated or is not a safetensors file: its header has ", length, " bytes, and ",
                            file_.size - sizeof length, " follow");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/glob.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/safetensors.hpp>
@@ -74,12 +75,33 @@ template <class State>
     throw DataError(text(path, " is a checkpoint of another network: ", difference));
 }
 
+/// Where the file has all of these tensors with one beginning before their names, as PyTorch's wrappers of networks save
+/// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
+[[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const SafetensorsFile& file,
+                                                           std::span<const StoredTensor> tensors) {
+    if (tensors.empty()) return {};
+    const std::string& first = tensors.front().name;
+    for (const SafeTensor& tensor : file.tensors()) {
+        const std::string_view name = tensor.name;
+        if (name.size() <= first.size() + 1 || !name.ends_with(first) || name[name.size() - first.size() - 1] != '.')
+            continue;
+        const std::string prefix(name.substr(0, name.size() - first.size()));
+        const bool all = std::ranges::all_of(
+            tensors, [&](const StoredTensor& each) { return file.find(prefix + each.name) != nullptr; });
+        if (all)
+            return text("; its names begin with ", shown(prefix), ", and .file_prefix = \"", shown(prefix),
+                        "\" leaves that out");
+    }
+    return {};
+}
+
 /// Whether the file has all tensors of the arena as the network has them; says what is wrong if not.
 inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena) {
     for (const StoredTensor& tensor : arena.tensors) {
         const std::string name = arena.prefix + tensor.name;
         const SafeTensor* stored = file.find(name);
-        if (stored == nullptr) refuse_network(file.path(), text("it has no tensor ", name));
+        if (stored == nullptr)
+            refuse_network(file.path(), text("it has no tensor ", name, hint_of_prefix(file, arena.tensors)));
         const std::vector<std::int64_t> shape = stored->shape();
         bool same = shape.size() == tensor.shape.rank;
         for (std::size_t i = 0; same && i < shape.size(); ++i) same = shape[i] == tensor.shape[i];
@@ -92,8 +114,10 @@ inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena)
     }
 }
 
-/// A tensor of the file that no arena has, by the file's order; PyTorch counts batches beside the running statistics.
-inline void check_no_more(const SafetensorsFile& file, std::span<const StoredArena> arenas) {
+/// Refuses a tensor of the file that no arena has and no pattern of `ignored` matches, by the file's order; PyTorch counts
+/// batches beside the running statistics. With `may_ignore` the message says how to leave it out.
+inline void check_no_more(const SafetensorsFile& file, std::span<const StoredArena> arenas,
+                          std::span<const std::string> ignored, bool may_ignore) {
     std::vector<std::string> known;
     for (const StoredArena& arena : arenas) {
         for (const StoredTensor& tensor : arena.tensors) known.push_back(arena.prefix + tensor.name);
@@ -101,9 +125,14 @@ inline void check_no_more(const SafetensorsFile& file, std::span<const StoredAre
     std::ranges::sort(known);
     for (const SafeTensor& tensor : file.tensors()) {
         if (std::ranges::binary_search(known, tensor.name, std::less<>()) ||
-            tensor.name.ends_with(".num_batches_tracked"))
+            tensor.name.ends_with(".num_batches_tracked") ||
+            std::ranges::any_of(ignored,
+                                [&](const std::string& pattern) { return glob_matches(pattern, tensor.name); }))
             continue;
-        refuse_network(file.path(), text("it has a tensor ", shown(tensor.name), ", which this network does not have"));
+        const std::string name = shown(tensor.name);
+        refuse_network(file.path(),
+                       text("it has a tensor ", name, ", which this network does not have",
+                            may_ignore ? text("; .ignored = {\"", name, "\"} leaves it out") : std::string()));
     }
 }
 
