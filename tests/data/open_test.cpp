@@ -49,7 +49,7 @@ TEST_CASE("a path without a data set is rejected, and the message names what was
         refusal(folder.path()) ==
         folder.path() +
             " is not a data set: expected CIFAR-10's data_batch_1.bin to "
-            "data_batch_5.bin and test_batch.bin, MNIST's train-images-idx3-ubyte and its other three files, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
+            "data_batch_5.bin and test_batch.bin, MNIST's train-images-idx3-ubyte and its other three files, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images; without test/, read_image_folder splits them by its option .split");
     const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
     const std::string message = refusal(file);
     CHECK(message.starts_with(file + " is truncated or is not an archive: "));

@@ -30,7 +30,8 @@ namespace cupola::inline CUPOLA_ABI {
         require<DataError>(image_folder, path,
                            " is not a data set: expected CIFAR-10's data_batch_1.bin to data_batch_5.bin "
                            "and test_batch.bin, MNIST's train-images-idx3-ubyte and its other three files, "
-                           "or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
+                           "or the folders train/<class>/ and test/<class>/ of JPEG or PNG images; without test/, "
+                           "read_image_folder splits them by its option .split");
     }
     return read_image_folder(path, workers);
 }
