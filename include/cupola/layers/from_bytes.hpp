@@ -52,6 +52,8 @@ struct FromBytes {
             return ShapeError{"accepts only the options means(...) and deviations(...)"};
         } else if constexpr (!impl::given_once(options...)) {
             return ShapeError{"is given an option twice"};
+        } else if constexpr (mean.count == 0 || deviation.count == 0) {
+            return ShapeError{"takes 1 to 4 means and deviations, one for all channels or one per channel"};
         } else {
             for (std::size_t c = 0; c < constants; ++c) {
                 if (impl::is_nan(deviation.at(c)) || deviation.at(c) <= 0)

@@ -42,7 +42,7 @@ struct PaddingIdOption {
 
 namespace impl {
 
-/// One to four numbers, one for all channels or one per channel.
+/// One to four numbers, one for all channels or one per channel; a count of 0 if there were none or more.
 struct NumbersOption {
     static constexpr std::size_t capacity = 4;
     Number value[capacity]{};
@@ -51,9 +51,14 @@ struct NumbersOption {
     [[nodiscard]] constexpr double at(std::size_t channel) const { return value[count == 1 ? 0 : channel]; }
     bool operator==(const NumbersOption&) const = default;
 };
-template <class... N>
-concept OneToFourNumbers =
-    sizeof...(N) >= 1 && sizeof...(N) <= NumbersOption::capacity && (std::convertible_to<N, double> && ...);
+template <std::convertible_to<double>... N>
+[[nodiscard]] constexpr NumbersOption numbers_option(N... numbers) {
+    if constexpr (sizeof...(N) > NumbersOption::capacity) {
+        return {};
+    } else {
+        return {{Number(static_cast<double>(numbers))...}, sizeof...(N)};
+    }
+}
 
 }  // namespace impl
 
@@ -74,15 +79,13 @@ struct DeviationsOption {
 /// The id of Embedding whose positions are zeros.
 [[nodiscard]] constexpr PaddingIdOption padding_id(std::int64_t id) { return {id}; }
 /// The constants of FromBytes.
-template <class... N>
-    requires impl::OneToFourNumbers<N...>
+template <std::convertible_to<double>... N>
 [[nodiscard]] constexpr MeansOption means(N... numbers) {
-    return {{{Number(static_cast<double>(numbers))...}, sizeof...(N)}};
+    return {impl::numbers_option(numbers...)};
 }
-template <class... N>
-    requires impl::OneToFourNumbers<N...>
+template <std::convertible_to<double>... N>
 [[nodiscard]] constexpr DeviationsOption deviations(N... numbers) {
-    return {{{Number(static_cast<double>(numbers))...}, sizeof...(N)}};
+    return {impl::numbers_option(numbers...)};
 }
 inline constexpr BiasOption no_bias{false};
 inline constexpr Padding same = Padding::same;
