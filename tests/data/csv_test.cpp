@@ -367,6 +367,14 @@ TEST_CASE("a file without a header has the columns 1, 2 and on, and its first li
     CHECK(inputs_of(table) == std::vector<float>{5.1F, 3.5F, 4.9F, 3, 6, 2.2F});
     CHECK(targets_of<std::int32_t>(table) == std::vector<std::int32_t>{1, 1, 0});
     CHECK(inputs_of(read_csv(folder.file("7,8\n"), table)) == std::vector<float>{7, 8});
+    // Its targets are missing, and not the ignored column, which is the last one by its number.
+    const Table last_ignored =
+        read_csv(folder.file("1,2,9\n3,4,9\n", "last.csv"), {.targets = {"2"}, .header = false, .ignored = {"3"}});
+    CHECK(folder.without_folder(message_of<DataError>([&] { (void)read_csv(folder.file("5,9\n"), last_ignored); })) ==
+          "a.csv has no column \"3\", which last.csv has; its columns are \"1\", \"2\"");
+    const Table first_ignored =
+        read_csv(folder.file("9,1,2\n9,3,4\n", "first.csv"), {.targets = {"3"}, .header = false, .ignored = {"1"}});
+    CHECK(inputs_of(read_csv(folder.file("9,5\n"), first_ignored)) == std::vector<float>{5});
     CHECK(folder.refusal("1,2\n3\n", {.targets = {"2"}, .header = false}) ==
           "a.csv, line 2 has 1 field; the first line has 2");
     CHECK(folder.refusal("a,2\n", {.targets = {"2"}, .header = false}) ==

@@ -216,7 +216,8 @@ inline std::size_t Table::place_of(const std::string& column) const {
     return place;
 }
 
-/// Ignored columns may be there or not, and the targets all or none.
+/// Ignored columns may be there or not, and the targets all or none. Without a header a column that is missing is always the last
+/// one, so it must be a target.
 inline void Table::require_columns_of(const Table& training) {
     const auto is_here = [this](const std::string& name) { return header_.find(name) != impl::CsvHeader::none; };
     std::vector<std::string> targets;
@@ -224,8 +225,8 @@ inline void Table::require_columns_of(const Table& training) {
         targets.insert(targets.end(), target.columns.begin(), target.columns.end());
     has_targets_ = std::ranges::any_of(targets, is_here);
     for (const std::string& name : training.header()) {
-        const bool may_be_missing =
-            ignores(name) || (!has_targets_ && std::ranges::find(targets, name) != targets.end());
+        const bool may_be_missing = (ignores(name) && options_.header.value_or(true)) ||
+                                    (!has_targets_ && std::ranges::find(targets, name) != targets.end());
         if (is_here(name) || may_be_missing) continue;
         throw DataError(text(path_, " has no column ", impl::in_quotes(name), ", which ", training.path_,
                              " has; its columns are ", impl::quoted_list(header())));
