@@ -150,6 +150,22 @@ float tanh_of(float x) { return std::tanh(x); }
 float tanh_derivative(float x) { return 1 - std::tanh(x) * std::tanh(x); }
 float wrong_tanh_derivative(float x) { return 1 - std::tanh(x); }
 float rounded(float x) { return std::round(8 * x) / 8; }
+/// Eight steps of a recurrent layer of one unit, h = sin(2.2 h + x), from h = 0: its derivative changes within 0.003.
+float recurrent(float x) {
+    double h = 0;
+    for (int t = 0; t < 8; ++t) h = std::sin(2.2 * h + static_cast<double>(x));
+    return static_cast<float>(h);
+}
+float recurrent_derivative(float x) {
+    double h = 0, derivative = 0;
+    for (int t = 0; t < 8; ++t) {
+        const double sum = 2.2 * h + static_cast<double>(x);
+        h = std::sin(sum);
+        derivative = std::cos(sum) * (2.2 * derivative + 1);
+    }
+    return static_cast<float>(derivative);
+}
+float wrong_recurrent_derivative(float x) { return 1.01F * recurrent_derivative(x); }
 float zero(float) { return 0; }
 float one(float) { return 1; }
 float same_of(float x) { return x; }
@@ -325,6 +341,15 @@ TEST_CASE("smooth and piecewise linear functions pass, wrong derivatives and dis
                    "the gradient of the input is not zero, but the result does not depend on it"));
     CHECK(contains(check_gradients<Elementwise<rounded, zero>, Host>({100}, {.step = 0.1}).report(),
                    "most outputs change too abruptly with the input for a derivative at a step of 0."));
+}
+
+TEST_CASE("a function that bends within a step is checked with shorter steps, and one percent of error is found") {
+    const auto correct = check_gradients<Elementwise<recurrent, recurrent_derivative>, Host>({100});
+    INFO(correct.report());
+    CHECK(correct);
+    const std::string wrong = check_gradients<Elementwise<recurrent, wrong_recurrent_derivative>, Host>({100}).report();
+    CHECK(contains(wrong, "the gradient of the input is not the derivative (off by 0.011, allowed 0.003)"));
+    CHECK(contains(wrong, "; steps tried: 0.0029, 0.00086, 0.00029, 8.6e-05, 2.9e-05"));
 }
 
 TEST_CASE("a function with a gradient of zero passes if backward gives zero") {

@@ -11,7 +11,8 @@
 // weighted sum of the outputs (of the loss, for a network) is compared with the gradient's component along the
 // direction, in double. Outputs for which a step crosses a kink (of ReLU, of a maximum) are left out, so the error of a
 // layer in float is around 1e-5 of the norm. An input of ids or bytes has no gradient and is not moved. Where a gradient
-// is wrong, the report names the kind of error (sign, scale, zero) and the worst element.
+// is wrong with shorter steps too, the report names the kind of error (sign, scale, zero), the worst element and the
+// steps that were tried.
 //
 // Contract of a layer: forward and backward write every element, with the same bits each time; they leave the input,
 // the parameters and the output unchanged and touch no other memory; backward overwrites the parameters' gradients,

@@ -106,6 +106,22 @@ private:
     double numeric_ = 0, analytic_ = 0, product_ = 0, difference_ = 0, noise_ = 0;
 };
 
+/// The steps that were tried before a gradient is called wrong: where a function bends much within a step, as that of a
+/// recurrent layer does, the difference is not the derivative, and a shorter step is.
+class TriedSteps {
+public:
+    /// The shorter steps, of the first one; rounding is more than the derivative for still shorter ones.
+    static constexpr double fractions[] = {0.3, 0.1, 0.03, 0.01};
+
+    explicit TriedSteps(double first) : list_(text(DirectionalDerivatives::two_digits(first))) {}
+    void add(double step) { list_ += text(", ", DirectionalDerivatives::two_digits(step)); }
+    /// "; steps tried: 0.003, 0.0009".
+    [[nodiscard]] std::string description() const { return "; steps tried: " + list_; }
+
+private:
+    std::string list_;
+};
+
 /// The element with the largest disagreement, as "element 17 (1, 0, 2): backward gives ..., finite differences give ...".
 class WorstElement {
 public:

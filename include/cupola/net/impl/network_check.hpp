@@ -220,19 +220,23 @@ private:
             return m.along.agree(tolerance()) && m.across.agree(looser * tolerance());
         };
         Measured measured = measure(tensor, values, gradient, norm, step);
-        for (const double fraction : {0.3, 0.1, 0.03, 0.01}) {
+        TriedSteps tried(step);
+        for (const double fraction : TriedSteps::fractions) {
             if (agrees(measured) || norm == 0) break;
+            tried.add(fraction * step);
             const Measured shorter = measure(tensor, values, gradient, norm, fraction * step);
             if (agrees(shorter) && shorter.along.clear(5 * tolerance())) measured = shorter;
         }
         result_.add({tensor.input ? "input" : tensor.name, DirectionalDerivatives::two_digits(measured.along.error())});
         if (!measured.along.agree(tolerance())) {
-            result_.fail(text("the gradient of ", tensor.name, " ", measured.along.diagnosis(tolerance())));
+            result_.fail(
+                text("the gradient of ", tensor.name, " ", measured.along.diagnosis(tolerance()), tried.description()));
         } else if (!measured.across.agree(looser * tolerance())) {
             result_.fail(text(
                 "the gradient of ", tensor.name,
                 " is not the whole derivative: it is correct along itself, but along random directions it is off by ",
-                DirectionalDerivatives::two_digits(measured.across.error()), " of the derivative"));
+                DirectionalDerivatives::two_digits(measured.across.error()), " of the derivative",
+                tried.description()));
         }
     }
 
