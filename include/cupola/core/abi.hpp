@@ -12,7 +12,8 @@
 
 #include <version>  // for the macros of the standard library
 
-// What these headers need of a compiler. Without it there would be thousands of errors; a header that does not exist ends the compilation.
+// What these headers need of a compiler. Without it there would be thousands of errors; a header that does not exist
+// ends the compilation.
 #if __cplusplus < 202002L
 #error "Cupola needs C++20: compile with -std=c++20"
 #define CUPOLA_CANNOT_BE_COMPILED
@@ -30,8 +31,6 @@
 #define CUPOLA_REASON "see the error above"
 #include CUPOLA_REASON
 #endif
-
-#include <version>  // for the macros of the standard library
 
 #define CUPOLA_VERSION_MAJOR 0
 #define CUPOLA_VERSION_MINOR 1
