@@ -361,6 +361,23 @@ TEST_CASE("a best state that is missing or of another record is rejected before 
     CHECK(message_of<DataError>([&] { f.run(on, options); }).starts_with(path));
 }
 
+TEST_CASE("Resume::anyway continues with the best state of a network that computed something else") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.rate = spoiled_after(6);
+    TrainingRunOptions on{.folder = folder.path("run"), .resume = Resume::if_there};
+    f.run(on, {.epochs = 4, .restore_best = true});
+    REQUIRE(f.training->step() < 10);
+    std::vector<LayerInfo> other(Heads::layers.begin(), Heads::layers.end());
+    other[1].description = "Sigmoid";
+    for (const char* const name : {"run/model-10.safetensors", "run/model-best.safetensors"})
+        write_checkpoint(folder.path(name), other, read_checkpoint(folder.path(name), Heads::layers));
+    const std::string refused = message_of<InvalidArgument>([&] { f.run(on, {.epochs = 5, .restore_best = true}); });
+    CHECK(refused.find("network[2] was Sigmoid: 6 and is ReLU: 6") != std::string::npos);
+    on.resume = Resume::anyway;
+    CHECK(f.run(on, {.epochs = 5, .restore_best = true}) == 0);
+}
+
 TEST_CASE("options of records that do not fit a run are rejected before its folder is read") {
     const io_tests::TemporaryFolder folder;
     Fixture f;

@@ -156,13 +156,14 @@ template <class T>
     return text(quantity, " = ", loss_text(value, 3), ' ', after_steps(best.step));
 }
 
-/// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it is not there.
+/// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it is not there. What
+/// its network computes was compared before, with the other settings of the run.
 template <class State>
 [[nodiscard, gnu::cold]] std::shared_ptr<const void> state_of_best(const std::string& folder,
                                                                    std::span<const LayerInfo> layers,
                                                                    const FitRecorder& recorder) {
     const std::string path = checkpoint_path(folder, "best");
-    Checkpoint found = read_checkpoint(path, layers);
+    Checkpoint found = read_checkpoint(path, layers, FrozenInFile::as_in_network, NetworkInFile::of_same_parameters);
     const std::string* const metric = found.info.find(CheckpointDirectory::metric_key);
     const std::int64_t step = recorder.best()->step;
     require<DataError>(metric != nullptr && *metric == exact_text(recorder.best_value()) && found.state.step == step,
