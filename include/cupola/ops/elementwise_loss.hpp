@@ -60,7 +60,7 @@ namespace impl {
 template <class Formula>
 [[nodiscard]] CUPOLA_HOST_DEVICE bool accepts_target(const Formula& formula, const float& target) {
     if constexpr (requires { formula.accepts(target); }) {
-        return is_finite_in_memory(target) & formula.accepts(target);
+        return (static_cast<int>(is_finite_in_memory(target)) & static_cast<int>(formula.accepts(target))) != 0;
     } else {
         return is_finite_in_memory(target);
     }
