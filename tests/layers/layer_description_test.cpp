@@ -23,6 +23,8 @@ static_assert(description_of<Linear<384>>() == "Linear 384" &&
               description_of<Linear<7, no_bias>>() == "Linear 7, no bias");
 static_assert(description_of<MaxPool2d<3, 2>>() == "MaxPool2d 3 x 3, stride 2");
 static_assert(description_of<AvgPool2d<2, 2, Padding::valid>>() == "AvgPool2d 2 x 2, valid");
+static_assert(description_of<MaxPool2d<3, 2, pad(1)>>() == "MaxPool2d 3 x 3, stride 2, pad 1" &&
+              description_of<AvgPool2d<2, 2, pad(0)>>() == "AvgPool2d 2 x 2, pad 0");
 static_assert(description_of<LocalResponseNorm<4>>() == "LocalResponseNorm, radius 4");
 static_assert(description_of<LocalResponseNorm<1, 1e-4, 0.5, 2>>() ==
               "LocalResponseNorm, radius 1, alpha 0.0001, beta 0.5, bias 2");

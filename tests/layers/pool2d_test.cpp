@@ -21,6 +21,12 @@ static_assert(MaxPool2d<3, 2, valid>::output(Shape{24, 24, 64}).shape == Shape{1
 static_assert(MaxPool2d<2>::output(Shape{8, 6, 3}).shape == Shape{4, 3, 3}, "the stride is the window's unless named");
 static_assert(AvgPool2d<6>::output(Shape{6, 6, 10}).shape == Shape{1, 1, 10});
 static_assert(AvgPool2d<2, 2, valid>::output(Shape{7, 5, 3}).shape == Shape{3, 2, 3});
+static_assert(MaxPool2d<3, 2, pad(1)>::output(Shape{112, 112, 64}).shape == Shape{56, 56, 64}, "ResNet-18's");
+static_assert(MaxPool2d<3, 2, pad(1)>::output(Shape{7, 9, 5}).shape == Shape{4, 5, 5});
+static_assert(MaxPool2d<2, 2, pad(1)>::output(Shape{7, 8, 5}).shape == Shape{4, 5, 5}, "rounded down");
+static_assert(MaxPool2d<3, 2, pad(0)>::output(Shape{24, 24, 64}).shape == Shape{11, 11, 64}, "as valid");
+static_assert(MaxPool2d<3, 1, pad(1)>::output(Shape{1, 2, 3}).shape == Shape{1, 2, 3}, "the padded input counts");
+static_assert(AvgPool2d<5, 3, pad(2)>::output(Shape{8, 6, 3}).shape == Shape{3, 2, 3});
 
 static_assert(parameters_of<MaxPool2d<3, 2>>(Shape{24, 24, 64}).count == 0);
 static_assert(multiply_adds_of<MaxPool2d<3, 2>>(Shape{24, 24, 64}) == 0);
@@ -40,6 +46,21 @@ static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).error) 
               "has a window larger than its input");
 static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).error) ==
               "has a window larger than its input");
+static_assert(std::string_view(MaxPool2d<5, 2, pad(1)>::output(Shape{2, 24, 64}).error) ==
+              "has a window larger than its input");
+static_assert(std::string_view(MaxPool2d<3, 2, pad(2)>::output(Shape{24, 24, 64}).error) ==
+              "has a padding of more than half of its window");
+static_assert(std::string_view(AvgPool2d<2, 2, pad(2)>::output(Shape{24, 24, 64}).error) ==
+              "has a padding of more than half of its window");
+static_assert(std::string_view(MaxPool2d<3, 2, pad(std::int64_t{1} << 62)>::output(Shape{24, 24, 64}).error) ==
+              "has a padding of more than half of its window");
+static_assert(std::string_view(AvgPool2d<3, 2, pad(-1)>::output(Shape{24, 24, 64}).error) == "has a negative padding");
+static_assert(std::string_view(AvgPool2d<(std::int64_t{1} << 30), 2, pad(1 << 29)>::output(Shape{24, 24, 64}).error) ==
+              "has an input, a window or a stride of more than 2^29 rows or columns");
+static_assert(std::string_view(MaxPool2d<3, 2, 1>::output(Shape{24, 24, 64}).error) ==
+                  "accepts only one of same, valid and pad(n) after its stride" &&
+              std::string_view(MaxPool2d<3, 2, no_bias>::output(Shape{24, 24, 64}).error) ==
+                  "accepts only one of same, valid and pad(n) after its stride");
 
 template <class L, class D>
 void agrees(const Shape& input, const reference::Pooling& r) {
@@ -59,5 +80,14 @@ TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute the operations of the
     agrees<MaxPool2d<2, 1, valid>, D>({5, 8, 16}, {2, reference::valid(5, 2, 1), reference::valid(8, 2, 1), 16, true});
     agrees<AvgPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, false});
     agrees<AvgPool2d<2>, D>({7, 5, 16}, {2, reference::same(7, 2, 2), reference::same(5, 2, 2), 16, false});
+    agrees<MaxPool2d<3, 2, pad(1)>, D>({8, 7, 5},
+                                       {3, reference::padded(8, 3, 2, 1), reference::padded(7, 3, 2, 1), 5, true});
+    // A window whose offsets need more than a byte, in float.
+    agrees<MaxPool2d<17, 2, pad(8)>, DeviceOf<D>>(
+        {9, 20, 8}, {2, reference::padded(9, 17, 2, 8), reference::padded(20, 17, 2, 8), 8, true});
+    agrees<AvgPool2d<3, 2, pad(1)>, D>(
+        {8, 7, 5}, {3, reference::padded(8, 3, 2, 1), reference::padded(7, 3, 2, 1), 5, false, true});
+    agrees<AvgPool2d<2, 2, pad(1)>, D>(
+        {7, 8, 16}, {2, reference::padded(7, 2, 2, 1), reference::padded(8, 2, 2, 1), 16, false, true});
 }
 TEST_CASE_TEMPLATE_APPLY(pool2d_computes, DevicesAndElements);

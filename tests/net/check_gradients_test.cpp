@@ -232,6 +232,8 @@ TEST_CASE("every layer of Cupola has correct gradients and keeps to the contract
         passes(check_gradients<MaxPool2d<3, 2>, Host>({9, 8, 16}, {}, device));
         passes(check_gradients<MaxPool2d<2, 1, valid>, Host>({5, 5, 5}, {}, device));
         passes(check_gradients<AvgPool2d<3, 2>, Host>({9, 8, 16}, {}, device));
+        passes(check_gradients<MaxPool2d<3, 2, pad(1)>, Host>({8, 7, 5}, {}, device));
+        passes(check_gradients<AvgPool2d<3, 2, pad(1)>, Host>({8, 7, 5}, {}, device));
         passes(check_gradients<LocalResponseNorm<4>, Host>({5, 5, 64}, {}, device));
         passes(check_gradients<LocalResponseNorm<2, 0.5, 0.6>, Host>({5, 5, 5}, {}, device));
         passes(check_gradients<Flatten, Host>({5, 5, 16}, {}, device));

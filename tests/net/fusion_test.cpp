@@ -156,10 +156,16 @@ namespace {
 /// Both orders of pooling and normalisation, at odd sizes.
 struct BothOrders : Sequential<Input<13, 11, 3>, Conv2d<64, 3>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4, 0.1>,
                                Conv2d<20, 3>, ReLU, LocalResponseNorm<2, 0.1>, MaxPool2d<3, 2>, Flatten, Linear<5>> {};
+/// The same with the padding of PyTorch, and a pooling that is fused with the ReLU before it only.
+struct BothOrdersPadded
+    : Sequential<Input<12, 11, 3>, Conv2d<64, 3>, ReLU, MaxPool2d<3, 2, pad(1)>, LocalResponseNorm<4, 0.1>,
+                 Conv2d<20, 3>, ReLU, MaxPool2d<3, 1, pad(1)>, Conv2d<20, 3>, ReLU, LocalResponseNorm<2, 0.1>,
+                 MaxPool2d<3, 2, pad(1)>, Flatten, Linear<5>> {};
 
 }  // namespace
 
 TEST_CASE("pooling and normalisation as one node change no bit, in either order and precision") {
     check_bits<BothOrders>(3, 7);
+    check_bits<BothOrdersPadded>(3, 7);
     if (computes_bfloat16()) check_bits<InPrecision<MixedBFloat16, BothOrders>>(3, 7);
 }

@@ -63,6 +63,8 @@ TEST_CASE("whatever changes the values that a layer computes is in its descripti
     CHECK(of<LocalResponseNorm<1, 1e-4, 0.5, 2>>() != of<LocalResponseNorm<1, 1e-4, 0.5, 1>>());
     CHECK(of<OnDevice<Host, LocalResponseNorm<1>>>() == of<LocalResponseNorm<1>>());
     CHECK(of<MaxPool2d<2>>() != of<AvgPool2d<2>>());
+    CHECK(of<MaxPool2d<2>, Input<4, 4, 3>>() != of<MaxPool2d<2, 2, pad(0)>, Input<4, 4, 3>>());
+    CHECK(of<MaxPool2d<3, 2>, Input<4, 4, 3>>() != of<MaxPool2d<3, 2, pad(1)>, Input<4, 4, 3>>());
     CHECK(of<FromBytes<>>() != of<FromBytes<means(1), deviations(255)>>());
     CHECK(of<FromBytes<means(1, 2, 3)>>() != of<FromBytes<means(1, 2, 4)>>());
     CHECK(of<FromBytes<deviations(1, 2, 3)>>() != of<FromBytes<means(1, 2, 3)>>());

@@ -35,12 +35,13 @@ struct Case {
     std::int64_t batch, height, width, channels, window, stride, radius;
     float bias = 1.0F, alpha = 0.3F, beta = 0.75F;
     Padding padding = Padding::same;
+    std::int64_t pad = -1;  // on each side, instead of `padding`
 };
 
 std::string describe(const Case& c) {
     return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", window ", c.window,
-                ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", ", radius ", c.radius,
-                ", beta ", c.beta);
+                ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", ", pad ", c.pad, ", radius ",
+                c.radius, ", beta ", c.beta);
 }
 
 std::string describe(Order order) { return order == Order::pool_first ? "pool first, " : "norm first, "; }
@@ -54,8 +55,11 @@ struct Oracle {
     Order order;
 
     [[nodiscard]] reference::Pooling pool() const {
-        const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
-        return {c.batch, axis(c.height, c.window, c.stride), axis(c.width, c.window, c.stride), c.channels, true};
+        const auto axis = [&](std::int64_t size) {
+            if (c.pad >= 0) return reference::padded(size, c.window, c.stride, c.pad);
+            return (c.padding == Padding::same ? reference::same : reference::valid)(size, c.window, c.stride);
+        };
+        return {c.batch, axis(c.height), axis(c.width), c.channels, true};
     }
     [[nodiscard]] reference::LocalResponseNorm norm() const {
         return {c.channels, c.radius, static_cast<double>(c.bias), static_cast<double>(c.alpha),
@@ -92,8 +96,11 @@ Problem problem_of(const Case& c, Order order, std::uint64_t seed, int threads) 
 
 template <class D>
 Outcome run(const Case& c, Order order, const Problem& problem) {
-    const PoolingShape pool{window_axis(c.height, c.window, c.stride, c.padding),
-                            window_axis(c.width, c.window, c.stride, c.padding), c.channels, PoolingKind::max};
+    const auto axis = [&](std::int64_t size) {
+        return c.pad >= 0 ? window_axis(size, c.window, c.stride, c.pad)
+                          : window_axis(size, c.window, c.stride, c.padding);
+    };
+    const PoolingShape pool{axis(c.height), axis(c.width), c.channels, PoolingKind::max};
     const LocalResponseNormShape norm{c.channels, c.radius, c.bias, c.alpha, c.beta};
     if (order == Order::pool_first) {
         return operation_run::run<D>(
@@ -108,6 +115,7 @@ template <class D>
 Floats normalised(const Case& c, const Problem& problem) {
     Case alone = c;
     alone.window = alone.stride = 1;
+    alone.pad = -1;
     Problem same = problem;
     same.output = same.input;
     same.dy.assign(same.x.size(), 0.0F);
@@ -128,6 +136,9 @@ std::vector<Case> cases() {
         {2, 7, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.5F},
         {2, 7, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.75F, Padding::valid},
         {1, 16, 15, 17, 15, 1, 4, 1.0F, 0.3F, 0.75F, Padding::valid},  // the largest window
+        {2, 8, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.75F, Padding::same, 1},
+        {2, 6, 7, 20, 5, 1, 2, 1.0F, 0.3F, 0.75F, Padding::same, 2},
+        {2, 8, 8, 80, 2, 3, 4, 1.0F, 0.3F, 0.75F, Padding::same, 1},  // inputs in no window
         {1, 1, 1, 64, 1, 1, 4},
         {0, 6, 6, 64, 3, 2, 4},
     };

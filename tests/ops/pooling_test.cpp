@@ -33,18 +33,23 @@ struct Case {
     PoolingKind kind;
     std::int64_t batch, height, width, channels, window, stride;
     Padding padding = Padding::same;
+    std::int64_t pad = -1;  // on each side, instead of `padding`
+    bool counts_padding = false;
 };
 
 std::string describe(const Case& c) {
     return text(c.kind == PoolingKind::max ? "max" : "average", ", batch ", c.batch, ", ", c.height, " x ", c.width,
                 " x ", c.channels, ", window ", c.window, ", stride ", c.stride,
-                c.padding == Padding::same ? ", same" : ", valid");
+                c.pad >= 0 ? text(", pad ", c.pad, c.counts_padding ? ", counted" : "")
+                           : text(c.padding == Padding::same ? ", same" : ", valid"));
 }
 
 reference::Pooling oracle(const Case& c) {
-    const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
-    return {c.batch, axis(c.height, c.window, c.stride), axis(c.width, c.window, c.stride), c.channels,
-            c.kind == PoolingKind::max};
+    const auto axis = [&](std::int64_t size) {
+        if (c.pad >= 0) return reference::padded(size, c.window, c.stride, c.pad);
+        return (c.padding == Padding::same ? reference::same : reference::valid)(size, c.window, c.stride);
+    };
+    return {c.batch, axis(c.height), axis(c.width), c.channels, c.kind == PoolingKind::max, c.counts_padding};
 }
 
 template <class D>
@@ -63,8 +68,11 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads, bool ties = f
 
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    const PoolingShape shape{window_axis(c.height, c.window, c.stride, c.padding),
-                             window_axis(c.width, c.window, c.stride, c.padding), c.channels, c.kind};
+    const auto axis = [&](std::int64_t size) {
+        return c.pad >= 0 ? window_axis(size, c.window, c.stride, c.pad)
+                          : window_axis(size, c.window, c.stride, c.padding);
+    };
+    const PoolingShape shape{axis(c.height), axis(c.width), c.channels, c.kind, c.counts_padding};
     return operation_run::run<D>(
         problem, [&](const auto& build) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(build, shape); });
 }
@@ -102,6 +110,19 @@ std::vector<Case> cases() {
         result.push_back({kind, 2, 24, 24, 64, 3, 2});  // the tutorial's
         result.push_back({kind, 2, 6, 6, 10, 6, 6, Padding::valid});
         result.push_back({kind, 1, 1, 1, 3, 1, 1});
+        for (const std::int64_t window : {2, 3, 5}) {
+            for (const std::int64_t stride : {1, 2, 3}) {
+                for (std::int64_t pad = 1; pad <= window / 2; ++pad) {
+                    const auto [height, width] = sizes[i % sizes.size()];
+                    for (const bool counted : {true, false}) {
+                        if (counted && kind == PoolingKind::max) continue;
+                        result.push_back({kind, batches[i % 2], height, width, channels[i % 5], window, stride,
+                                          Padding::same, pad, counted});
+                    }
+                    ++i;
+                }
+            }
+        }
     }
     return result;
 }
@@ -153,13 +174,15 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum applies the mask of a ReLU before it", D, p
 TEST_CASE_TEMPLATE_APPLY(pooling_masks, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("padding is never the maximum, even of negative numbers", D, pooling_negative) {
-    const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2};
-    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
-    for (float& value : problem.x) value = -1.0F - std::abs(value);
-    problem.x = rounded<D>(problem.x);
-    const Outcome outcome = run<D>(c, problem);
-    CHECK(distance(outcome.output, oracle(c).forward(problem.x)) == 0);
-    for (const float value : outcome.output) CHECK(value <= -1.0F);
+    for (const std::int64_t pad : {-1, 1}) {
+        const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2, Padding::same, pad};
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
+        for (float& value : problem.x) value = -1.0F - std::abs(value);
+        problem.x = rounded<D>(problem.x);
+        const Outcome outcome = run<D>(c, problem);
+        CHECK(distance(outcome.output, oracle(c).forward(problem.x)) == 0);
+        for (const float value : outcome.output) CHECK(value <= -1.0F);
+    }
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_negative, DevicesAndElements);
 
@@ -170,6 +193,14 @@ TEST_CASE_TEMPLATE_DEFINE("padding is not part of a mean", D, pooling_ones) {
     for (const float value : run<D>(c, problem).output) CHECK(value == doctest::Approx(1.0));
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_ones, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("padding that counts is a part of each mean at the border", D, pooling_counted_ones) {
+    const Case c{PoolingKind::average, 1, 4, 4, 1, 3, 2, Padding::same, 1, true};
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
+    for (float& value : problem.x) value = 9.0F;
+    CHECK(run<D>(c, problem).output == Floats{4, 6, 6, 9});
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_counted_ones, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("pooling skips an input gradient that is not needed", D, pooling_null) {
     for (const PoolingKind kind : {PoolingKind::max, PoolingKind::average}) {

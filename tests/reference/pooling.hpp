@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling by plain loops in double: padding is never a maximum and is not counted in a mean, and the gradient of a
-// maximum goes to the first of equal values in row order.
+// Pooling by plain loops in double: padding is never a maximum, is not counted in a mean or counts as zeros, and the
+// gradient of a maximum goes to the first of equal values in row order.
 #pragma once
 
 #include <cstddef>
 #include <limits>
+#include <vector>
 
 #include "compare.hpp"
 #include "window.hpp"
@@ -17,6 +18,7 @@ struct Pooling {
     Axis height, width;
     std::int64_t channels;
     bool maximum;
+    bool counts_padding = false;
 
     [[nodiscard]] std::int64_t input_size() const { return batch * height.input * width.input * channels; }
     [[nodiscard]] std::int64_t output_size() const { return batch * height.output * width.output * channels; }
@@ -50,7 +52,7 @@ struct Pooling {
                 y[at] = static_cast<double>(x[first_largest(x, places)]);
             } else {
                 for (const std::size_t place : places) y[at] += static_cast<double>(x[place]);
-                y[at] /= static_cast<double>(places.size());
+                y[at] /= elements(places);
             }
         });
         return y;
@@ -63,13 +65,18 @@ struct Pooling {
             if (maximum) {
                 dx[first_largest(x, places)] += gradient;
             } else {
-                for (const std::size_t place : places) dx[place] += gradient / static_cast<double>(places.size());
+                for (const std::size_t place : places) dx[place] += gradient / elements(places);
             }
         });
         return dx;
     }
 
 private:
+    /// By how many a mean divides.
+    [[nodiscard]] double elements(const std::vector<std::size_t>& places) const {
+        return static_cast<double>(counts_padding ? height.kernel * width.kernel
+                                                  : static_cast<std::int64_t>(places.size()));
+    }
     [[nodiscard]] static std::size_t first_largest(std::span<const float> x, const std::vector<std::size_t>& places) {
         std::size_t best = places.front();
         for (const std::size_t place : places) {

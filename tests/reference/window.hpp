@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A window along one axis, by the formulas in TensorFlow's documentation of padding (tf.nn, "Notes on padding"), which
-// are written differently from Cupola's.
+// are written differently from Cupola's; and PyTorch's.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,13 @@ struct Axis {
 
 [[nodiscard]] constexpr Axis valid(std::int64_t input, std::int64_t kernel, std::int64_t stride) {
     return {input, kernel, stride, (input - kernel + 1 + stride - 1) / stride, 0, 0};
+}
+
+/// `pad` on each side, by PyTorch's definition: a window for each start in the padded axis that leaves room for it.
+[[nodiscard]] constexpr Axis padded(std::int64_t input, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+    std::int64_t output = 0;
+    while (output * stride + kernel <= input + 2 * pad) ++output;
+    return {input, kernel, stride, output, pad, pad};
 }
 
 }  // namespace reference

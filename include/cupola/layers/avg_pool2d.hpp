@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AvgPool2d<window, stride = window, padding = same>: the mean over each window, per channel. Padding is not counted
-// (as in TensorFlow).
+// AvgPool2d<window, stride = window, padding = same>: the mean over each window, per channel. The padding of `same` is
+// not counted (as in TensorFlow); the padding of pad(n) counts as zeros (as in PyTorch, count_include_pad=True).
 //
 //   input   height x width x channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; an odd padding is larger at the end
+//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`, whose padding, if odd, is larger at the
+//           end; (height - window) / stride + 1 rows, rounded down, and so many columns with `valid`; pad(n) is `valid`
+//           after n rows and columns on each side, at most half of the window
 #pragma once
 
 #include <cupola/layers/impl/pool2d.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <std::int64_t window, std::int64_t stride = window, Padding padding = Padding::same>
+template <std::int64_t window, std::int64_t stride = window, auto padding = Padding::same>
 struct AvgPool2d : impl::Pool2d<PoolingKind::average, window, stride, padding> {};
 
 }  // namespace cupola::inline CUPOLA_ABI

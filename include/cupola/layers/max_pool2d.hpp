@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MaxPool2d<window, stride = window, padding = same>: the maximum over each window, per channel.
+// MaxPool2d<window, stride = window, padding = same>: the maximum over each window, per channel. Padding is
+// never the maximum.
 //
 //   input   height x width x channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; an odd padding is larger at the end
+//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`, whose padding, if odd, is larger at the
+//           end; (height - window) / stride + 1 rows, rounded down, and so many columns with `valid`; pad(n) is `valid`
+//           after n rows and columns on each side, at most half of the window
 #pragma once
 
 #include <cupola/layers/impl/pool2d.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <std::int64_t window, std::int64_t stride = window, Padding padding = Padding::same>
+template <std::int64_t window, std::int64_t stride = window, auto padding = Padding::same>
 struct MaxPool2d : impl::Pool2d<PoolingKind::max, window, stride, padding> {};
 
 }  // namespace cupola::inline CUPOLA_ABI

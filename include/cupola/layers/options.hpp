@@ -72,7 +72,8 @@ struct DeviationsOption {
 };
 
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
-/// This number of zeros on each side, as PyTorch's padding; with an even input and a stride, `same` pads the end only.
+/// This number of zeros on each side (in a maximum: of elements that are never it), as PyTorch's padding; with an even
+/// input and a stride, `same` pads the end only.
 [[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling over windows of height and width, channels last. Padding never wins a maximum and is not counted in a mean
-// (as in TensorFlow). The gradient of a maximum goes to the first of equal values in scan order.
+// Pooling over windows of height and width, channels last. Padding never wins a maximum. In a mean it is not counted (as
+// in TensorFlow), or it counts as zeros (as in PyTorch): PoolingShape::counts_padding. The gradient of a maximum goes to
+// the first of equal values in scan order.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,8 @@ struct PoolingShape {
     WindowAxis height, width;
     std::int64_t channels = 0;
     PoolingKind kind = PoolingKind::max;
+    /// A mean divides by all elements of its window, those in the padding too, instead of by those inside the image.
+    bool counts_padding = false;
 };
 
 /// Whether a pooling can be fused with an adjacent normalisation: it must be a maximum whose window offset fits a byte.

@@ -116,15 +116,16 @@ private:
     }
     void means(const ForwardArgs<Cuda, T>& args) const {
         const bool packs = shape_.channels % n == 0 && impl::aligned_for_packs(args.input, args.output);
-        impl::launch_over_outputs<impl::MeanPoolForward, T>(args.context, shape_, batch_, packs, args.input,
-                                                            args.output);
+        impl::launch_over_outputs<impl::MeanPoolForward, T>(args.context, shape_, batch_, packs,
+                                                            impl::MeanDivisor(shape_), args.input, args.output);
     }
     void means_backward(const BackwardArgs<Cuda, T>& args) const {
         const T* const y = mask_ ? args.output : nullptr;
         const bool packs =
             shape_.channels % n == 0 && impl::aligned_for_packs(y, args.output_gradient, args.input_gradient);
-        impl::launch_over_inputs<impl::MeanPoolBackward, T>(args.context, shape_, batch_, packs, y,
-                                                            args.output_gradient, args.input_gradient);
+        impl::launch_over_inputs<impl::MeanPoolBackward, T>(args.context, shape_, batch_, packs,
+                                                            impl::MeanDivisor(shape_), y, args.output_gradient,
+                                                            args.input_gradient);
     }
 
     PoolingShape shape_;

@@ -34,7 +34,8 @@ public:
         const auto target = impl::dnnl_tensor({build.batch, shape.channels, h.output, w.output}, dnnl_nhwc, type);
         const dnnl_dims_t strides{h.stride, w.stride}, window{h.window, w.window}, dilation{0, 0},
             begin{h.pad_begin, w.pad_begin}, end{h.pad_end, w.pad_end};
-        const auto algorithm = shape.kind == PoolingKind::max ? dnnl_pooling_max : dnnl_pooling_avg_exclude_padding;
+        const auto mean = shape.counts_padding ? dnnl_pooling_avg_include_padding : dnnl_pooling_avg_exclude_padding;
+        const auto algorithm = shape.kind == PoolingKind::max ? dnnl_pooling_max : mean;
         const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
         const auto attributes = impl::dnnl_attributes();
 

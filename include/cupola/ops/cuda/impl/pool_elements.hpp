@@ -215,10 +215,23 @@ struct MaxPoolBackward {
     [[nodiscard]] CUPOLA_HOST_DEVICE static float stored(float value) { return as_stored<T>(value); }
 };
 
-/// The mean over the part of a window that is inside the image.
+/// The number by which a mean divides the sum of the elements inside the image.
+struct MeanDivisor {
+    explicit MeanDivisor(const PoolingShape& shape)
+        : all(shape.counts_padding ? static_cast<float>(shape.height.window * shape.width.window) : 0.0F) {}
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE float operator()(const PoolExtents& e, int row, int column) const {
+        return all > 0.0F ? all : static_cast<float>(window_inside(e.height, row) * window_inside(e.width, column));
+    }
+
+    float all;  // 0 where padding is not counted
+};
+
+/// The mean over a window.
 template <class T, int n>
 struct MeanPoolForward {
     PoolExtents extents;
+    MeanDivisor divisor;
     const T* x;
     T* y;
 
@@ -237,9 +250,9 @@ struct MeanPoolForward {
                 for (int k = 0; k < n; ++k) sum[k] += value[k];
             }
         }
-        const auto inside = static_cast<float>(window_inside(e.height, at.row) * window_inside(e.width, at.column));
+        const float elements = divisor(e, at.row, at.column);
         CUPOLA_UNROLL
-        for (int k = 0; k < n; ++k) sum[k] /= inside;
+        for (int k = 0; k < n; ++k) sum[k] /= elements;
         store_floats<n>(y + i * n, sum);
     }
 };
@@ -248,6 +261,7 @@ struct MeanPoolForward {
 template <class T, int n>
 struct MeanPoolBackward {
     PoolExtents extents;
+    MeanDivisor divisor;
     const T* y;
     const T* dy;
     T* dx;
@@ -261,12 +275,12 @@ struct MeanPoolBackward {
         for (int row = first_output(e.height, at.row); row <= last_row; ++row) {
             for (int column = first_column; column <= last_column; ++column) {
                 const std::int64_t from = e.output_pixel(at.image, row, column) * e.channels + at.channel;
-                const auto inside = static_cast<float>(window_inside(e.height, row) * window_inside(e.width, column));
+                const float elements = divisor(e, row, column);
                 float value[n], output[n] = {};
                 load_floats<n>(dy + from, value);
                 if (y != nullptr) load_floats<n>(y + from, output);
                 CUPOLA_UNROLL
-                for (int k = 0; k < n; ++k) sum[k] += y == nullptr || output[k] > 0.0F ? value[k] / inside : 0.0F;
+                for (int k = 0; k < n; ++k) sum[k] += y == nullptr || output[k] > 0.0F ? value[k] / elements : 0.0F;
             }
         }
         store_floats<n>(dx + i * n, sum);
