@@ -173,6 +173,18 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum applies the mask of a ReLU before it", D, p
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_masks, DevicesAndElements);
 
+TEST_CASE_TEMPLATE_DEFINE("a maximum of more than 15 rows is trained correctly, or refused", D, pooling_large) {
+    const Case c{PoolingKind::max, 1, 17, 19, 3, 16, 3};
+    const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
+    if constexpr (std::is_same_v<ElementOf<D>, BFloat16> && std::is_same_v<DeviceOf<D>, Host>) {
+        CHECK(contains(message_of<InvalidArgument>([&] { run<D>(c, problem); }),
+                       "can be trained with windows of at most 15 x 15, not 16 x 16"));
+    } else {
+        CHECK(gradient_distance<D>(c, problem, run<D>(c, problem)) < tolerance<D>);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_large, DevicesAndElements);
+
 TEST_CASE_TEMPLATE_DEFINE("padding is never the maximum, even of negative numbers", D, pooling_negative) {
     for (const std::int64_t pad : {-1, 1}) {
         const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2, Padding::same, pad};

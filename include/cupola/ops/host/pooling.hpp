@@ -49,6 +49,10 @@ public:
         saved_bytes_ = forward_.bytes(dnnl_query_workspace_md);
         if (saved_bytes_ != 0) forward_.add(DNNL_ARG_WORKSPACE, forward_.query(dnnl_query_workspace_md));
         if (!build.training || !build.input_gradient) return;
+        // oneDNN 3.2 gives another gradient than that of the maxima.
+        require(std::is_same_v<T, float> || shape.kind != PoolingKind::max,
+                "a maximum in bfloat16 on Host can be trained with windows of at most 15 x 15, not ", h.window, " x ",
+                w.window, ": train this network in float");
 
         impl::DnnlPrimitiveDesc backward_description;
         status = dnnl_pooling_backward_primitive_desc_create(backward_description.out(), context.engine(), algorithm,

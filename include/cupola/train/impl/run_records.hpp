@@ -163,7 +163,7 @@ template <class State>
                                                                    std::span<const LayerInfo> layers,
                                                                    const FitRecorder& recorder) {
     const std::string path = checkpoint_path(folder, "best");
-    Checkpoint found = read_checkpoint(path, layers, FrozenInFile::as_in_network, NetworkInFile::of_same_parameters);
+    Checkpoint found = read_checkpoint(path, layers, ReadOptions{.network = NetworkInFile::of_same_parameters});
     const std::string* const metric = found.info.find(CheckpointDirectory::metric_key);
     const std::int64_t step = recorder.best()->step;
     require<DataError>(metric != nullptr && *metric == exact_text(recorder.best_value()) && found.state.step == step,
