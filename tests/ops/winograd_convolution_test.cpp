@@ -221,6 +221,34 @@ ConvolutionShape same_shape(std::int64_t kernel, std::int64_t stride, std::int64
     return {axis, axis, in, out, true};
 }
 
+/// y, dx and dw of the convolution that a device with this option chooses.
+std::vector<Floats> outcome_of(const ConvolutionAlgorithm* algorithm, const ConvolutionShape& shape, const Floats& x,
+                               const Floats& w, const Floats& b, const Floats& dy) {
+    HostContext context(0, {.threads = 2, .convolution = algorithm});
+    ops::Convolution<Host, float> operation({.context = context,
+                                             .batch = 1,
+                                             .input = {shape.height.input, shape.width.input, shape.in_channels},
+                                             .output = {shape.height.output, shape.width.output, shape.out_channels}},
+                                            shape);
+    const MemoryNeeds needs = memory_needs(operation);
+    HostArena packed(needs.packed, "a test"), saved(needs.saved, "a test"), scratch(needs.scratch, "a test");
+    Floats y(dy.size()), dx(x.size()), dw(w.size()), db(b.size()), gradient = dy;
+    BackwardArgs<Host> args{{.context = context,
+                             .input = x.data(),
+                             .output = y.data(),
+                             .parameters = {w.data(), b.data()},
+                             .packed = packed.data(),
+                             .saved = saved.data(),
+                             .scratch = scratch.data()}};
+    args.output_gradient = gradient.data();
+    args.input_gradient = dx.data();
+    args.parameter_gradients = {dw.data(), db.data()};
+    operation.prepare(args);
+    operation.forward(args);
+    operation.backward(args);
+    return std::vector<Floats>{y, dx, dw};
+}
+
 }  // namespace
 
 TEST_CASE("Winograd's convolution supports which shapes it is for, and rejects the others") {
@@ -258,32 +286,34 @@ TEST_CASE("a device with the Winograd option uses it for the shapes that it supp
                      w = random.normal(asked.kernel * asked.kernel * asked.in * asked.out),
                      b = random.normal(asked.out), dy = random.normal(size * size * asked.out);
         const auto outcome = [&](const ConvolutionAlgorithm* algorithm) {
-            HostContext context(0, {.threads = 2, .convolution = algorithm});
-            ops::Convolution<Host, float> operation(
-                {.context = context, .batch = 1, .input = {12, 12, asked.in}, .output = {size, size, asked.out}},
-                shape);
-            const MemoryNeeds needs = memory_needs(operation);
-            HostArena packed(needs.packed, "a test"), saved(needs.saved, "a test"), scratch(needs.scratch, "a test");
-            Floats y(dy.size()), dx(x.size()), dw(w.size()), db(b.size()), gradient = dy;
-            BackwardArgs<Host> args{{.context = context,
-                                     .input = x.data(),
-                                     .output = y.data(),
-                                     .parameters = {w.data(), b.data()},
-                                     .packed = packed.data(),
-                                     .saved = saved.data(),
-                                     .scratch = scratch.data()}};
-            args.output_gradient = gradient.data();
-            args.input_gradient = dx.data();
-            args.parameter_gradients = {dw.data(), db.data()};
-            operation.prepare(args);
-            operation.forward(args);
-            operation.backward(args);
-            return std::vector<Floats>{y, dx, dw};
+            return outcome_of(algorithm, shape, x, w, b, dy);
         };
         const auto direct = outcome(nullptr), chosen = outcome(&winograd);
         for (std::size_t i = 0; i < direct.size(); ++i) {
             CHECK(reference::same_bits(direct[i], chosen[i]) != asked.taken);
             CHECK(distance(chosen[i], direct[i]) < 2 * reference::tolerance);
+        }
+    }
+}
+
+TEST_CASE("a device with the Winograd option has errors of at most 5e-6 in planes of any size") {
+    for (const std::int64_t kernel : {3, 5}) {
+        for (const auto& [height, width] : {std::pair{1, 1}, {3, 3}, {3, 9}, {9, 2}, {4, 4}, {4, 5}, {5, 7}, {6, 6}}) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(kernel, " taps, ", height, " x ", width, ", seed ", seed);
+            const reference::Convolution r{1, reference::same(height, kernel, 1), reference::same(width, kernel, 1), 16,
+                                           16};
+            const ConvolutionShape shape{window_axis(height, kernel, 1, Padding::same),
+                                         window_axis(width, kernel, 1, Padding::same), 16, 16, true};
+            reference::Random random(seed);
+            const Floats x = random.normal(height * width * 16), w = random.normal(kernel * kernel * 16 * 16),
+                         b = random.normal(16), dy = random.normal(height * width * 16);
+            const auto chosen = outcome_of(&winograd, shape, x, w, b, dy);
+            CHECK(distance(chosen[0], r.forward(x, w, b)) < 5e-6);
+            CHECK(distance(chosen[1], r.input_gradient(dy, w)) < 5e-6);
+            CHECK(distance(chosen[2], r.weight_gradient(dy, x)) < 5e-6);
+            const bool is_direct = reference::same_bits(chosen[1], outcome_of(nullptr, shape, x, w, b, dy)[1]);
+            CHECK(is_direct == (height < 4 || width < 4));
         }
     }
 }

@@ -7,8 +7,9 @@
 //   F(4x4, 3x3)   6 x 6 points: 36 instead of 144
 //
 // For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms lose accuracy: the error
-// is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. A NaN spreads over its tile. Results do not
-// depend on the number of threads. It is selected with
+// is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane smaller than a tile nothing averages the
+// rounding of single outputs, and most of a tile is discarded: there the direct convolution computes. A NaN spreads over its
+// tile. Results do not depend on the number of threads. It is selected with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 
 #include <cupola/ops/activation.hpp>
@@ -116,6 +118,10 @@ namespace impl {
 
 [[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const BuildContext<Host>& build,
                                                                     const ConvolutionShape& shape) {
+    constexpr std::int64_t tile = 4;
+    for (const WindowAxis& axis : {shape.height, shape.width}) {
+        if (axis.input < tile || axis.output < tile) return nullptr;
+    }
     if (ops::WinogradConvolution<4, 5>::supports(shape))
         return std::make_unique<ops::WinogradConvolution<4, 5>>(build, shape);
     if (ops::WinogradConvolution<4, 3>::supports(shape))
