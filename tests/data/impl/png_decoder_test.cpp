@@ -175,6 +175,11 @@ TEST_CASE("the orientation of the chunk eXIf is followed, before the pixels and 
     Bytes damaged = png_chunk("eXIf", exif(3));
     damaged.back() ^= 1U;
     CHECK(decoded(png_of(2, 3, 8, grey, values, damaged), 1) == upright[0]);
+    // What follows the end of the image is not of it.
+    Bytes more = png_of(2, 3, 8, grey, values);
+    const Bytes behind = png_chunk("eXIf", exif(3));
+    more.insert(more.end(), behind.begin(), behind.end());
+    CHECK(decoded(more, 1) == upright[0]);
 }
 
 TEST_CASE("a folder may contain PNG and JPEG images with any of the endings, also in grey") {

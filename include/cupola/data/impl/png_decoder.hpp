@@ -26,7 +26,7 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// The data of the last chunk of a kind with a right checksum, wherever it is: eXIf may come after the pixels.
+/// The data of the last chunk of a kind with a right checksum, anywhere up to the end of the image: eXIf may come after the pixels.
 [[nodiscard]] inline std::span<const std::uint8_t> png_chunk(std::span<const std::uint8_t> bytes,
                                                              std::string_view kind) {
     constexpr std::size_t signature_bytes = 8, frame_bytes = 12;  // length, kind, checksum
@@ -36,6 +36,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
         const std::size_t length = numbers.read(at, 4);
         if (!numbers.has(at + frame_bytes, length)) break;
         const auto named = bytes.subspan(at + 4, 4 + length);
+        if (begins_with(named, "IEND")) break;
         if (begins_with(named, kind)) {
             std::uint32_t crc = 0xFFFF'FFFF;
             for (const std::uint8_t byte : named) {
