@@ -216,8 +216,8 @@ inline std::size_t Table::place_of(const std::string& column) const {
     return place;
 }
 
-/// Ignored columns may be there or not, and the targets all or none. Without a header a column that is missing is always the last
-/// one, so it must be a target.
+/// Ignored columns may be there or not, and the targets all or none. Without a header a column that is missing is always
+/// the last one, so it must be a target.
 inline void Table::require_columns_of(const Table& training) {
     const auto is_here = [this](const std::string& name) { return header_.find(name) != impl::CsvHeader::none; };
     std::vector<std::string> targets;

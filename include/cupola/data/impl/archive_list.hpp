@@ -182,7 +182,7 @@ public:
     }
 
 private:
-    /// A folder may be that of a class, also of one without images, which is an error as in a folder that is not packed.
+    /// A folder may be that of a class, also of one without images, which is an error as where nothing is packed.
     void add_folder(const ImageList& list, const std::vector<std::string>& parts, const ImageFolderOptions& limits) {
         if (parts.empty()) return;
         std::string root;

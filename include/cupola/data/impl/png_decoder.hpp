@@ -26,7 +26,8 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// The data of the last chunk of a kind with a right checksum, anywhere up to the end of the image: eXIf may come after the pixels.
+/// The data of the last chunk of a kind with a right checksum, anywhere up to the end of the image: eXIf may come after
+/// the pixels.
 [[nodiscard]] inline std::span<const std::uint8_t> png_chunk(std::span<const std::uint8_t> bytes,
                                                              std::string_view kind) {
     constexpr std::size_t signature_bytes = 8, frame_bytes = 12;  // length, kind, checksum

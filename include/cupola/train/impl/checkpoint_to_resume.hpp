@@ -37,7 +37,8 @@ struct RunDifferences {
 inline constexpr std::string_view added_entries[] = {"network",   "loss",      "data",     "order",
                                                      "transform", classes_key, network_key};
 
-/// The description of a run with that of its network, which has its name in the file beside an entry "network" of the program.
+/// The description of a run with that of its network, which has its name in the file beside an entry "network" of the
+/// program.
 [[nodiscard, gnu::cold]] inline CheckpointInfo with_network(const CheckpointInfo& info, const std::string& network) {
     CheckpointInfo result = info;
     const std::string_view key = result.find("network") == nullptr ? std::string_view("network") : network_key;

@@ -156,8 +156,8 @@ template <class T>
     return text(quantity, " = ", loss_text(value, 3), ' ', after_steps(best.step));
 }
 
-/// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it is not there. What
-/// its network computes was compared before, with the other settings of the run.
+/// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it is not there.
+/// What its network computes was compared before, with the other settings of the run.
 template <class State>
 [[nodiscard, gnu::cold]] std::shared_ptr<const void> state_of_best(const std::string& folder,
                                                                    std::span<const LayerInfo> layers,
