@@ -79,6 +79,10 @@ TEST_CASE("a process without control groups has no limit") {
     system.group("cpu.max", "max 100000\n");
     CHECK(impl::memory_of_groups(system.folders) == unlimited);
     CHECK(impl::processors_of_groups(system.folders) == 0);
+    // Nor has one whose list of groups is of another form than Linux's.
+    system.process("\nx\n:::\n0::\n0::job\n", version_2);
+    CHECK(impl::memory_of_groups(system.folders) == unlimited);
+    CHECK(impl::processors_of_groups(system.folders) == 0);
 }
 
 TEST_CASE("version 2: the smallest limit from the process's own group upwards holds") {

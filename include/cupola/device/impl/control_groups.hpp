@@ -134,6 +134,7 @@ CUPOLA_INLINE void for_each_group(const SystemFolders& system, std::string_view 
         if (lies_below(line, mount.group) && line.find("/..") == std::string_view::npos)
             below = mount.group == "/" ? line : line.substr(mount.group.size());
         while (below.ends_with('/')) below.remove_suffix(1);
+        if (!below.starts_with('/')) below = {};  // not a group's path, which the loop would not shorten
         for (;; below = below.substr(0, below.rfind('/'))) {
             f(mount.folder + std::string(below), version);
             if (below.empty()) return;
