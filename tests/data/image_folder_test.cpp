@@ -344,6 +344,8 @@ TEST_CASE("an option that splits images which have a folder test/, or leaves a c
     std::map<std::string, Bytes> files{{"a/0.jpg", jpeg(8, 6, 1, 2, 3)}, {"b/0.jpg", jpeg(8, 6, 1, 2, 3)}};
     CHECK(message(files, options) ==
           ": the split leaves no image of a for training; .stratified = true takes the same fraction of every class");
+    CHECK(message(files, {.split = {.validation = 0.5, .stratified = true}}) ==
+          ": the split leaves no image of a for training");
     files["b/note.txt"] = Bytes(3);
     CHECK(contains(message_of<DataError>([&] {
                        write_all(folder, "set", files);

@@ -125,8 +125,8 @@ inline void split_images(ImageList& list, const SplitOptions& options) {
     test.found = true;
     for (const std::string& name : train.classes) {
         require<DataError>(std::ranges::find(train.files, name, &ImageFile::class_name) != train.files.end(), list.path,
-                           ": the split leaves no image of ", list.name_of(0, name),
-                           " for training; .stratified = true takes the same fraction of every class");
+                           ": the split leaves no image of ", list.name_of(0, name), " for training",
+                           options.stratified ? "" : "; .stratified = true takes the same fraction of every class");
     }
 }
 
