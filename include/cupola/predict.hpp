@@ -51,11 +51,11 @@ struct PredictorOptions {
     typename D::Options device{};
     /// If empty, the moving averages if the checkpoint has them, and otherwise the trained parameters.
     std::optional<Weights> weights{};
-    /// Whether the checkpoint may be of a network that computes something else with the same parameters, such as one without a
-    /// Sigmoid at its end.
+    /// Whether the checkpoint may be of a network that computes something else with the same parameters, such as one
+    /// without a Sigmoid at its end.
     NetworkInFile network = NetworkInFile::equal;
-    /// For a file of PyTorch: the beginning of the names in it, such as "module.", and patterns of the names of tensors that are
-    /// left out because this network does not have them (ReadOptions in io/checkpoint.hpp).
+    /// For a file of PyTorch: the beginning of the names in it, such as "module.", and patterns of the names of tensors
+    /// that are left out because this network does not have them (ReadOptions in io/checkpoint.hpp).
     std::string file_prefix{};
     std::vector<std::string> ignored{};
 };
@@ -74,9 +74,10 @@ public:
     /// float; std::int32_t where the Input is of ids, and std::uint8_t where it is of bytes.
     using Sample = InputValue<Net>;
 
-    /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or contains
-    /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`. Layers
-    /// that do nothing in evaluation, frozen parameters and the precision may be others than in the training.
+    /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or
+    /// contains numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with
+    /// `options`. Layers that do nothing in evaluation, frozen parameters and the precision may be others than in the
+    /// training.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
         : Predictor(read_checkpoint(path, Net::layers,
                                     ReadOptions{.frozen = FrozenInFile::any,
@@ -135,8 +136,8 @@ public:
         predict(samples, std::span<const NamedOutput>(outputs.begin(), outputs.size()));
     }
 
-    /// The names of the classes, of which label k is the k-th, as the training's data had them; empty where the file does not
-    /// say them. Those of the column "target", or of another column of labels.
+    /// The names of the classes, of which label k is the k-th, as the training's data had them; empty where the file
+    /// does not say them. Those of the column "target", or of another column of labels.
     [[nodiscard, gnu::cold]] std::vector<std::string> classes(std::string_view column = target_column) const {
         const std::string* const names =
             info_.find(column == target_column ? std::string(classes_key) : text(classes_key, '.', column));

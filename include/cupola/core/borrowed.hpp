@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Borrowed<View>: a std::string_view, a std::span or a FunctionRef that is kept beyond the call. What it refers to has to outlive it, so
-// a temporary string, vector or function object does not convert: the compiler says so, where a plain view would read freed memory.
+// Borrowed<View>: a std::string_view, a std::span or a FunctionRef that is kept beyond the call. What it refers to has
+// to outlive it, so a temporary string, vector or function object does not convert: the compiler says so, where a plain
+// view would read freed memory.
 #pragma once
 
 #include <concepts>

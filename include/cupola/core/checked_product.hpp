@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products and sums of sizes that do not wrap. In constant evaluation, and for a shape, a result that has no place in 64 bits
-// is the largest number that has, which no limit allows; a number of bytes at run time is an OutOfMemory with its true size.
+// Products and sums of sizes that do not wrap. In constant evaluation, and for a shape, a result that has no place in
+// 64 bits is the largest number that has, which no limit allows; a number of bytes at run time is an OutOfMemory with
+// its true size.
 #pragma once
 
 #include <charconv>
@@ -42,8 +43,8 @@ namespace impl {
 
 }  // namespace impl
 
-/// The product of numbers of at least 0, as bytes. Throws OutOfMemory with `what`, "a batch of 3 samples needs", and the true
-/// product where it is beyond 2^60, any computer's memory: a few of such numbers can be added without a check.
+/// The product of numbers of at least 0, as bytes. Throws OutOfMemory with `what`, "a batch of 3 samples needs", and
+/// the true product where it is beyond 2^60, any computer's memory: a few of such numbers can be added without a check.
 [[nodiscard]] std::size_t checked_bytes(std::string_view what, std::initializer_list<std::int64_t> factors);
 
 #ifndef CUPOLA_OPS

@@ -3,8 +3,8 @@
 // The exceptions that Cupola throws. Each message has the names and the numbers of what went wrong.
 //
 // The classes have the same names for every instruction set, and default visibility: a file or a shared library catches
-// what another one throws that was compiled with other flags. The linker keeps one copy of their members, from any of the
-// files, so these are compiled for any x86-64; a test disassembles them.
+// what another one throws that was compiled with other flags. The linker keeps one copy of their members, from any of
+// the files, so these are compiled for any x86-64; a test disassembles them.
 #pragma once
 
 #include <charconv>
@@ -134,8 +134,8 @@ struct ByteCount {
     std::size_t count = 0;
 };
 
-/// A number with `places` digits after the point, 0 to 60, as printf's "%.*f" writes it in the C locale, whatever locale the
-/// program has set. (A number alone has six significant digits, as "%g".)
+/// A number with `places` digits after the point, 0 to 60, as printf's "%.*f" writes it in the C locale, whatever
+/// locale the program has set. (A number alone has six significant digits, as "%g".)
 struct Decimals {
     double value = 0;
     int places = 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whether a number is finite or NaN, also in files that are compiled with -ffast-math or -ffinite-math-only, where
-// std::isfinite and std::isnan may be constants, a comparison may be replaced by the opposite of its opposite, which differs
-// for a NaN, and a NaN that the compiler knows may become any number. The bits decide (IEEE 754-2019, section 3.4).
+// std::isfinite and std::isnan may be constants, a comparison may be replaced by the opposite of its opposite, which
+// differs for a NaN, and a NaN that the compiler knows may become any number. The bits decide (IEEE 754-2019, section
+// 3.4).
 //
-// So a check of a number from outside begins with is_finite: `is_finite(x) && x >= 0`, not `!(x < 0)` or `x >= 0` alone.
-// tests/structure/finite_numbers.sh rejects the functions and comparisons that such flags change.
+// So a check of a number from outside begins with is_finite: `is_finite(x) && x >= 0`, not `!(x < 0)` or `x >= 0`
+// alone. tests/structure/forbidden_calls.sh rejects the functions and comparisons that such flags change.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// The same number: an empty assembly statement hides its origin from the compiler. clang would otherwise recognise tests of
-/// the bits of a floating-point number, and decide them from the flag.
+/// The same number: an empty assembly statement hides its origin from the compiler. clang would otherwise recognise
+/// tests of the bits of a floating-point number, and decide them from the flag.
 template <class Bits>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Bits of_unknown_origin(Bits bits) {
 #ifndef __CUDA_ARCH__  // no such flags there
@@ -24,7 +25,8 @@ template <class Bits>
     return bits;
 }
 
-/// The bits of a number without its sign. Numbers are taken by reference: clang may assume that one passed by value is finite.
+/// The bits of a number without its sign. Numbers are taken by reference: clang may assume that one passed by value is
+/// finite.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr std::uint32_t magnitude_bits(const float& value) {
     return of_unknown_origin(__builtin_bit_cast(std::uint32_t, value)) & 0x7FFF'FFFFU;
 }
@@ -48,8 +50,8 @@ template <class Bits>
     return magnitude_bits(value) > 0x7FF0'0000'0000'0000U;
 }
 
-/// is_finite in a loop that becomes vector instructions, which no assembly statement may be in: of values in memory, of which
-/// the compiler knows nothing.
+/// is_finite in a loop that becomes vector instructions, which no assembly statement may be in: of values in memory, of
+/// which the compiler knows nothing.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_finite_in_memory(const float& value) {
     return (__builtin_bit_cast(std::uint32_t, value) & 0x7F80'0000U) != 0x7F80'0000U;
 }

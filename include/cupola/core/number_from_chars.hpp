@@ -20,8 +20,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// std::from_chars of a floating-point number in the general format, with the same bits, by the C library: in the locale "C",
-/// so that the point is a point.
+/// std::from_chars of a floating-point number in the general format, with the same bits, by the C library: in the
+/// locale "C", so that the point is a point.
 [[nodiscard]] std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, float& value);
 [[nodiscard]] std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, double& value);
 
@@ -52,7 +52,8 @@ namespace impl {
     return true;
 }
 
-/// The end of "inf", "infinity", "nan" or "nan(letters, digits and underscores)"; `begin` if the text begins with none of them.
+/// The end of "inf", "infinity", "nan" or "nan(letters, digits and underscores)"; `begin` if the text begins with none
+/// of them.
 [[nodiscard]] inline const char* end_of_word(const char* begin, const char* end) {
     if (begins_with_word(begin, end, "infinity")) return begin + 8;
     if (begins_with_word(begin, end, "inf")) return begin + 3;

@@ -46,8 +46,8 @@ struct CsvTarget {
 
 /// Which columns of the file are used, and for what: one of `label`, `targets` and `named_targets`.
 struct CsvOptions {
-    /// The columns of numbers that are the input, in this order. If empty: all that are neither targets nor ignored, in the
-    /// file's order.
+    /// The columns of numbers that are the input, in this order. If empty: all that are neither targets nor ignored, in
+    /// the file's order.
     std::vector<std::string> inputs{};
     /// The column that contains the class.
     std::string label{};
@@ -57,8 +57,8 @@ struct CsvOptions {
     std::vector<CsvTarget> named_targets{};
     /// The character between fields; not a quote or a line end.
     char separator = ',';
-    /// Whether the first line names the columns. With false it is a row, and the columns are "1", "2" and on. If not set, it names
-    /// them, and a line that seems to be a row is an error.
+    /// Whether the first line names the columns. With false it is a row, and the columns are "1", "2" and on. If not
+    /// set, it names them, and a line that seems to be a row is an error.
     std::optional<bool> header{};
     /// Columns that are not inputs where `inputs` is empty: an index, a text. "" is every column without a name.
     std::vector<std::string> ignored{};
@@ -129,17 +129,17 @@ private:
     std::vector<Target> targets_;  ///< one per element of options_.named_targets
 };
 
-/// Reads a table. Throws InvalidArgument for options that contradict themselves; DataError with the file, the line and the
-/// column for a file that is in UTF-16, is empty, has no rows or no such column, a column twice, an input without a name (.ignored), a
-/// first line that seems to be a row (.header), a row with another number of fields than the first line, a field that has no value or no
-/// number where one is needed, or classes that cannot be told apart.
+/// Reads a table. Throws InvalidArgument for options that contradict themselves; DataError with the file, the line and
+/// the column for a file that is in UTF-16, is empty, has no rows or no such column, a column twice, an input without a
+/// name (.ignored), a first line that seems to be a row (.header), a row with another number of fields than the first
+/// line, a field that has no value or no number where one is needed, or classes that cannot be told apart.
 [[nodiscard]] inline Table read_csv(const std::string& path, const CsvOptions& options) {
     return {path, options, nullptr};
 }
 
 /// Reads a table for the evaluation of what was trained on another: inputs, targets and the numbers of the classes are
-/// that one's. A file without any of the targets' columns has inputs alone (`has_targets()`), for a Predictor. Throws DataError also
-/// where the columns are others, in any order, or a class is unknown.
+/// that one's. A file without any of the targets' columns has inputs alone (`has_targets()`), for a Predictor. Throws
+/// DataError also where the columns are others, in any order, or a class is unknown.
 [[nodiscard]] inline Table read_csv(const std::string& path, const Table& training) {
     return {path, training.options(), &training};
 }
@@ -216,8 +216,8 @@ inline std::size_t Table::place_of(const std::string& column) const {
     return place;
 }
 
-/// Ignored columns may be there or not, and the targets all or none. Without a header a column that is missing is always
-/// the last one, so it must be a target.
+/// Ignored columns may be there or not, and the targets all or none. Without a header a column that is missing is
+/// always the last one, so it must be a target.
 inline void Table::require_columns_of(const Table& training) {
     const auto is_here = [this](const std::string& name) { return header_.find(name) != impl::CsvHeader::none; };
     std::vector<std::string> targets;

@@ -14,8 +14,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The batches of `data`, which has to outlive them. Batches are requested from at most `threads` threads, each with its
-/// own slot; any slot may request any batch.
+/// The batches of `data`, which has to outlive them. Batches are requested from at most `threads` threads, each with
+/// its own slot; any slot may request any batch.
 template <Dataset Data, SampleTransform<Data> Transform>
 class EvaluationBatches {
 public:

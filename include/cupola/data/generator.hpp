@@ -80,8 +80,8 @@ public:
     /// 0 for an endless stream: then `fit` counts steps and not epochs.
     [[nodiscard]] std::int64_t samples_per_epoch() const { return order_ ? order_->size() : 0; }
 
-    /// Calls add(key, text) for what identifies the data of a run (train/training_run.hpp): a function cannot be compared, so
-    /// the name of its type, where it has one, the columns and the number of samples.
+    /// Calls add(key, text) for what identifies the data of a run (train/training_run.hpp): a function cannot be
+    /// compared, so the name of its type, where it has one, the columns and the number of samples.
     template <class Add>
     [[gnu::cold]] void describe(const Add& add) const {
         constexpr std::string_view name = short_type_name<Function>();

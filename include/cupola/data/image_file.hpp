@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One photograph for a network that was trained: the pixels of a JPEG or PNG file, upright as its EXIF says, and the part of them
-// that has the extents of the images the network knows. `fitted(read_image("cat.jpg"), 32, 32)`
+// One photograph for a network that was trained: the pixels of a JPEG or PNG file, upright as its EXIF says, and the
+// part of them that has the extents of the images the network knows. `fitted(read_image("cat.jpg"), 32, 32)`
 #pragma once
 
 #include <algorithm>
@@ -31,9 +31,9 @@ struct BasicImage {
 /// An image of bytes.
 using Image = BasicImage<std::uint8_t>;
 
-/// Reads an image, and converts it to 1 or 3 channels. `read_image<float>` reads images of 16 bits per sample too, whose values
-/// are 0 to 65535; nothing is scaled. Throws DataError where the file is not there, cannot be read as an image, or has 16 bits and
-/// bytes were asked for.
+/// Reads an image, and converts it to 1 or 3 channels. `read_image<float>` reads images of 16 bits per sample too,
+/// whose values are 0 to 65535; nothing is scaled. Throws DataError where the file is not there, cannot be read as an
+/// image, or has 16 bits and bytes were asked for.
 template <class Value = std::uint8_t>
 [[nodiscard]] BasicImage<Value> read_image(const std::string& path, int channels = 3) {
     static_assert(std::is_same_v<Value, std::uint8_t> || std::is_same_v<Value, float>,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a data set in torchvision's ImageFolder layout, `train/<class>/cat.jpg` and `test/<class>/dog.jpg`, from a folder
-// or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp. Images without
-// `test/`, in `train/<class>/` or `<class>/` itself, are split by an option:
+// Reads a data set in torchvision's ImageFolder layout, `train/<class>/cat.jpg` and `test/<class>/dog.jpg`, from a
+// folder or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp.
+// Images without `test/`, in `train/<class>/` or `<class>/` itself, are split by an option:
 //
 //   const ImageData pets = read_image_folder("pets", 4, {.split = {.validation = 0.2, .seed = 1, .stratified = true}});
 //
 // Classes are numbered in the order of their names and images lie in the order of their names, so a folder and an
-// archive of it are the same data set. All images have one size, upright as their EXIF says. Every image is decoded once,
-// by a fixed number of threads, and the result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng
-// (CMake: cupola::data).
+// archive of it are the same data set. All images have one size, upright as their EXIF says. Every image is decoded
+// once, by a fixed number of threads, and the result does not depend on that number. Needs libarchive, libjpeg-turbo
+// and libpng (CMake: cupola::data).
 #pragma once
 
 #include <algorithm>
@@ -132,12 +132,13 @@ template <class Value>
 
 }  // namespace impl
 
-/// The training and test images at `path`, a folder or an archive, decoded by `workers` threads. `read_image_folder<float>` reads
-/// images of 16 bits per sample too, whose values are 0 to 65535; nothing is scaled. Throws DataError, also where an image has 16
-/// bits and bytes were asked for, or where some have 16 bits and others fewer; InvalidArgument for options that are out of range.
+/// The training and test images at `path`, a folder or an archive, decoded by `workers` threads.
+/// `read_image_folder<float>` reads images of 16 bits per sample too, whose values are 0 to 65535; nothing is scaled.
+/// Throws DataError, also where an image has 16 bits and bytes were asked for, or where some have 16 bits and others
+/// fewer; InvalidArgument for options that are out of range.
 ///
-/// A JPEG whose file has bytes before its end marker, another version of JFIF or an unknown transform of Adobe is read as by
-/// other programs; one line on standard error says how many there are, and names the first.
+/// A JPEG whose file has bytes before its end marker, another version of JFIF or an unknown transform of Adobe is read
+/// as by other programs; one line on standard error says how many there are, and names the first.
 template <class Value = std::uint8_t>
 [[nodiscard]] BasicImageData<Value> read_image_folder(const std::string& path, int workers = 1,
                                                       const ImageFolderOptions& options = {}) {

@@ -74,8 +74,8 @@ private:
     }
 };
 
-/// One column of targets, or of another input of the network, in the caller's memory: `shape.size()` values per sample. Neither they nor
-/// the name are copied; temporaries do not compile.
+/// One column of targets, or of another input of the network, in the caller's memory: `shape.size()` values per sample.
+/// Neither they nor the name are copied; temporaries do not compile.
 struct TargetValues {
     TargetValues(BorrowedString name, const Shape& shape, BorrowedSpan<float> floats)
         : column{name, ElementType::float32, shape}, values(std::as_bytes(floats)) {}
@@ -94,8 +94,8 @@ struct TargetValues {
     std::span<const std::byte> values;
 };
 
-/// The caller's samples as a data set. It owns nothing: samples, targets and names have to outlive it, and a temporary of them does not
-/// compile.
+/// The caller's samples as a data set. It owns nothing: samples, targets and names have to outlive it, and a temporary
+/// of them does not compile.
 class InMemory {
 public:
     /// Samples of classes. Throws DataError if there are no samples, or not one label per sample, or a label is not in

@@ -28,7 +28,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-// Defined in device/host.hpp and device/cuda.hpp. Known without them, so that a training can say which header is missing.
+// Defined in device/host.hpp and device/cuda.hpp. Known without them, so that a training can say which header is
+// missing.
 struct Host;
 struct Cuda;
 

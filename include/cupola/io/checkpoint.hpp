@@ -88,10 +88,11 @@ struct ReadOptions {
     FrozenInFile frozen = FrozenInFile::as_in_network;
     /// Whether the network is compared by its description; with FrozenInFile::any by what counts in prediction.
     NetworkInFile network = NetworkInFile::equal;
-    /// The beginning of the names in the file, such as "module." where PyTorch's DataParallel saved it, or "_orig_mod." of
-    /// torch.compile.
+    /// The beginning of the names in the file, such as "module." where PyTorch's DataParallel saved it, or "_orig_mod."
+    /// of torch.compile.
     std::string file_prefix{};
-    /// Patterns (core/glob.hpp) of the names of tensors in the file that the network does not have and that are left out.
+    /// Patterns (core/glob.hpp) of the names of tensors in the file that the network does not have and that are left
+    /// out.
     std::vector<std::string> ignored{};
 };
 

@@ -72,8 +72,9 @@ public:
     [[nodiscard]] const CheckpointInfo& best_info() const { return best_info_; }
     /// The description of its network (net/network_description.hpp); empty where it has none.
     [[nodiscard]] const std::string& best_network() const { return best_network_; }
-    /// Throws DataError where the best checkpoint is of a network with other parameters than `Net::layers`: its metric cannot
-    /// be compared, and it must not be replaced. `save_best` checks the same; a training checks it before its first step.
+    /// Throws DataError where the best checkpoint is of a network with other parameters than `Net::layers`: its metric
+    /// cannot be compared, and it must not be replaced. `save_best` checks the same; a training checks it before its
+    /// first step.
     void require_best_of(std::span<const LayerInfo> layers) {
         if (!best_ || best_compared_) return;
         try {

@@ -52,8 +52,8 @@ private:
 /// The entry with the names of the classes: label k is the k-th of the list.
 inline constexpr std::string_view classes_key = "classes";
 
-/// A list as one text: an element per line, in which a line break is "\n", a backslash "\\", and a byte that is not part of a
-/// character of UTF-8 "\xFF", with its two digits.
+/// A list as one text: an element per line, in which a line break is "\n", a backslash "\\", and a byte that is not
+/// part of a character of UTF-8 "\xFF", with its two digits.
 [[nodiscard, gnu::cold]] inline std::string list_text(std::span<const std::string> elements) {
     constexpr std::string_view digits = "0123456789ABCDEF";
     std::string result;
@@ -101,7 +101,8 @@ struct InfoDifference {
     bool operator==(const InfoDifference&) const = default;
 };
 
-/// "seed was 1 and is 2"; of two lists "classes[1] was 10 and is 2", with the first elements that differ, counted from 0.
+/// "seed was 1 and is 2"; of two lists "classes[1] was 10 and is 2", with the first elements that differ, counted from
+/// 0.
 [[nodiscard]] inline std::string to_string(const InfoDifference& difference) {
     const auto is_list = [](std::string_view value) { return value.find('\n') != value.npos; };
     const auto lines_of = [](std::string_view value) {

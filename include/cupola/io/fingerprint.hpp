@@ -54,8 +54,8 @@ template <Dataset Data>
 
 }  // namespace impl
 
-/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels or targets. Samples of
-/// height x width x channels are called images.
+/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels or
+/// targets. Samples of height x width x channels are called images.
 template <Dataset Data>
 [[nodiscard]] std::string fingerprint(const Data& data) {
     return impl::fingerprint_of_part(data, 1);

@@ -35,8 +35,8 @@ namespace impl {
 inline constexpr std::string_view checksum_key = "crc32c";
 inline constexpr std::size_t checksum_digits = 8;
 
-/// What a file of another format is, which its first bytes tell, and what to do: "a Git LFS pointer and not the file itself, ...".
-/// Empty where they tell nothing.
+/// What a file of another format is, which its first bytes tell, and what to do: "a Git LFS pointer and not the file
+/// itself, ...". Empty where they tell nothing.
 [[nodiscard, gnu::cold]] inline std::string other_format(std::string_view bytes) {
     struct Format {
         std::string_view begin, what;

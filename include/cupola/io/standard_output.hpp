@@ -48,7 +48,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Writes the lines to the file at once. Throws DataError if that fails: "the result could not be written to standard output".
+/// Writes the lines to the file at once. Throws DataError if that fails: "the result could not be written to standard
+/// output".
 [[gnu::cold]] inline void write_whole(std::FILE* file, const std::string& lines, std::string_view what,
                                       std::string_view where = {}) {
     const FileSizeSignalBlock no_signal;
@@ -63,8 +64,8 @@ namespace impl {
 /// The lines of a StandardOutput in a file too, which may be opened after the first of them: until then they are kept.
 class OutputCopy {
 public:
-    /// Writes the lines that are kept, and later ones at once. `name` is for errors; the file is not closed. Throws DataError
-    /// if they cannot be written.
+    /// Writes the lines that are kept, and later ones at once. `name` is for errors; the file is not closed. Throws
+    /// DataError if they cannot be written.
     [[gnu::cold]] void open(std::FILE* file, std::string name) {
         file_ = file;
         name_ = std::move(name);

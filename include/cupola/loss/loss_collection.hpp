@@ -185,9 +185,9 @@ struct LossCollection {
         return result;
     }
 
-    /// The losses of the data, with the options that they name by a member `description()`, and the regularisers, for what
-    /// compares two trainings: "cross_entropy: CrossEntropy<10>, label_smoothing 0; WeightDecay<0.004>: 0.004 of local3".
-    /// The same for every compiler.
+    /// The losses of the data, with the options that they name by a member `description()`, and the regularisers, for
+    /// what compares two trainings: "cross_entropy: CrossEntropy<10>, label_smoothing 0; WeightDecay<0.004>: 0.004 of
+    /// local3". The same for every compiler.
     [[nodiscard, gnu::cold]] std::string description() const {
         std::string result;
         const auto add = [&]<class L>(const LossEntry& entry, const L& loss) {
@@ -211,8 +211,8 @@ struct LossCollection {
         return result;
     }
 
-    /// The number of classes that a loss of the data distinguishes in this column; 0 if none does, or where a label that is
-    /// none of them is ignored.
+    /// The number of classes that a loss of the data distinguishes in this column; 0 if none does, or where a label
+    /// that is none of them is ignored.
     [[nodiscard]] std::int64_t classes_of(std::string_view column) const {
         std::int64_t count = 0;
         const auto look = [&]<class L>(const LossEntry& entry, const L& loss) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SoftCrossEntropy<classes>: softmax and cross-entropy with targets that are not one class: a float per class, from
-// 0 to 1, which usually sum to 1, of the output's extents. The mean over a replica's batch and the positions, whatever the
-// weights of the classes are (PyTorch's CrossEntropyLoss with targets of probabilities). The prediction is correct if its
-// largest logit is that of the largest target.
+// SoftCrossEntropy<classes>: softmax and cross-entropy with targets that are not one class: a float per class, from 0
+// to 1, which usually sum to 1, of the output's extents. The mean over a replica's batch and the positions, whatever
+// the weights of the classes are (PyTorch's CrossEntropyLoss with targets of probabilities). The prediction is correct
+// if its largest logit is that of the largest target.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a network computes, as a text: a line for the Input and one per layer, with the layer's description
-// (layers/layer_description.hpp), the extents of its output, and the values that it reads where these are not the one before
-// it. A checkpoint contains it, so that another activation is found, which has no parameters to compare.
+// (layers/layer_description.hpp), the extents of its output, and the values that it reads where these are not the one
+// before it. A checkpoint contains it, so that another activation is found, which has no parameters to compare.
 //
 //   Input 24 x 24 x 3
 //   Conv2d 64, 5 x 5: 24 x 24 x 64
@@ -42,8 +42,8 @@ inline std::string network_description(std::span<const LayerInfo> layers) {
     };
     const LayerInfo& first = layers.front();
     std::string result = text("Input ", to_string(first.input), typed(first.column_type));
-    // The line of each value. A layer that does nothing in evaluation hands on the value that it reads, so that the lines of
-    // the others do not depend on it.
+    // The line of each value. A layer that does nothing in evaluation hands on the value that it reads, so that the
+    // lines of the others do not depend on it.
     std::vector<std::size_t> lines(layers.size() + 1);
     std::size_t last = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {

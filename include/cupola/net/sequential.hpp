@@ -146,8 +146,8 @@ namespace impl {
 [[noreturn, gnu::cold]] void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
                                                bool training, std::size_t element_bytes);
 
-/// Throws OutOfMemory for a batch whose plan may have sums of bytes that have no place in 64 bits: the activations alone are then
-/// more than any computer's memory.
+/// Throws OutOfMemory for a batch whose plan may have sums of bytes that have no place in 64 bits: the activations
+/// alone are then more than any computer's memory.
 constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
                                  std::size_t element_bytes) {
     double elements = 0;
@@ -162,7 +162,8 @@ constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion,
 #ifndef CUPOLA_OPS
 CUPOLA_INLINE void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
                                      std::size_t element_bytes) {
-    // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the batch.
+    // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the
+    // batch.
     constexpr std::int64_t counted = 64;
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes, training));
@@ -176,8 +177,8 @@ CUPOLA_INLINE void throw_uncountable(std::span<const LayerInfo> layers, bool fus
 
 }  // namespace impl
 
-/// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type. Throws
-/// OutOfMemory for more than any computer has.
+/// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type.
+/// Throws OutOfMemory for more than any computer has.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<NodeInfo, Net::layer_count> nodes{};

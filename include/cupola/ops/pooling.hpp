@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling over windows of height and width, channels last. Padding never wins a maximum. In a mean it is not counted (as
-// in TensorFlow), or it counts as zeros (as in PyTorch): PoolingShape::counts_padding. The gradient of a maximum goes to
-// the first of equal values in scan order.
+// Pooling over windows of height and width, channels last. Padding never wins a maximum. In a mean it is not counted
+// (as in TensorFlow), or it counts as zeros (as in PyTorch): PoolingShape::counts_padding. The gradient of a maximum
+// goes to the first of equal values in scan order.
 #pragma once
 
 #include <cstdint>

@@ -93,12 +93,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// differ, or a collective has failed. After a loss that diverged they are those before the step.
     [[nodiscard]] bool healthy() const { return parts_.engine_.healthy(); }
 
-    /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it is
-    /// called on the thread of that device. The memory must not change until the step's report has been read or, where the
-    /// device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws InvalidArgument for a
-    /// batch that lacks a column of required_columns() or whose size no plan was made for, and for a step without
-    /// samples, and for a learning rate that is negative or not finite, before anything is queued; also throws the error of an
-    /// earlier step and what a schedule throws. A report that was not read in time is dropped.
+    /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it
+    /// is called on the thread of that device. The memory must not change until the step's report has been read or,
+    /// where the device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws
+    /// InvalidArgument for a batch that lacks a column of required_columns() or whose size no plan was made for, and
+    /// for a step without samples, and for a learning rate that is negative or not finite, before anything is queued;
+    /// also throws the error of an earlier step and what a schedule throws. A report that was not read in time is
+    /// dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     void queue(Batches&& batches) {
@@ -144,12 +145,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     // The members below wait for all queued steps, and throw the error of a step that failed.
 
-    /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data and
-    /// the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at most as
-    /// many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained parameters or
-    /// their moving averages; where each replica has parameters of its own, those of the first replica are run. Throws
-    /// InvalidArgument for samples that hold a NaN or an infinity, and DataError where the batches have no samples. `metrics`,
-    /// if it refers to a function, is called with each batch in the order of i; evaluate() of train/evaluate.hpp takes Metrics.
+    /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data
+    /// and the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at
+    /// most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
+    /// parameters or their moving averages; where each replica has parameters of its own, those of the first replica
+    /// are run. Throws InvalidArgument for samples that hold a NaN or an infinity, and DataError where the batches have
+    /// no samples. `metrics`, if it refers to a function, is called with each batch in the order of i; evaluate() of
+    /// train/evaluate.hpp takes Metrics.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
@@ -227,12 +229,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values(),
                                      parts_.engine_.loss_scale());
     }
-    /// Continues from a state, and discards the steps that are queued and their errors. A state without a loss scale, of a
-    /// training in another precision, continues with the initial one. Throws InvalidArgument, before
-    /// anything is changed, if the state is not one of this network (the message names the first parameter of another name or
-    /// other extents), of this optimiser, with or without moving averages as this training, or of as many replicas with
-    /// parameters of their own; and if a value is not finite, or a running variance or a mean of squares of the optimiser is
-    /// below 0.
+    /// Continues from a state, and discards the steps that are queued and their errors. A state without a loss scale,
+    /// of a training in another precision, continues with the initial one. Throws InvalidArgument, before anything is
+    /// changed, if the state is not one of this network (the message names the first parameter of another name or other
+    /// extents), of this optimiser, with or without moving averages as this training, or of as many replicas with
+    /// parameters of their own; and if a value is not finite, or a running variance or a mean of squares of the
+    /// optimiser is below 0.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
         parts_.transfer_.require_fitting(state);

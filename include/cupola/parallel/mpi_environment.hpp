@@ -51,10 +51,10 @@ struct MpiOptions {
 
 class MpiEnvironment {
 public:
-    /// Throws DeviceError if MPI does not allow calls from several threads in turn, and if this process is alone while its
-    /// launcher says that it has started several: each of those would train alone; also for `survives` without MPI's fault
-    /// tolerance, and after MPI was finalised in this process. Throws InvalidArgument for a deadline that is not more than 0.
-    /// From then on the process ignores SIGPIPE, unless the program handles it.
+    /// Throws DeviceError if MPI does not allow calls from several threads in turn, and if this process is alone while
+    /// its launcher says that it has started several: each of those would train alone; also for `survives` without
+    /// MPI's fault tolerance, and after MPI was finalised in this process. Throws InvalidArgument for a deadline that
+    /// is not more than 0. From then on the process ignores SIGPIPE, unless the program handles it.
     [[gnu::cold]] explicit MpiEnvironment(const MpiOptions& options = {}) {  // misspelt? MpiOptions{...} names it
         require<DeviceError>(
             impl::mpi_flag(MPI_Finalized) == 0,

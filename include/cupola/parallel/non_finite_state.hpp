@@ -15,8 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Whether an optimiser's state of this name, one of PyTorch's, consists of squares or magnitudes: the step is divided by a
-/// power of it.
+/// Whether an optimiser's state of this name, one of PyTorch's, consists of squares or magnitudes: the step is divided
+/// by a power of it.
 [[nodiscard]] inline bool is_never_negative(std::string_view state_name) {
     return state_name == "exp_avg_sq" || state_name == "exp_inf" || state_name == "square_avg" || state_name == "sum";
 }

@@ -24,8 +24,8 @@ struct ReplicaReport {
     std::int64_t samples = 0;
     /// The sum of the samples' weights; the number of samples where the loss has none.
     double weight = 0;
-    /// The loss of the data, the mean over the replica's samples by their weights (by their number where all weights are 0), then
-    /// the regularisers' losses; `total` is their sum.
+    /// The loss of the data, the mean over the replica's samples by their weights (by their number where all weights
+    /// are 0), then the regularisers' losses; `total` is their sum.
     std::vector<LossPart> parts;
     double total = 0;
     /// The number of predictions whose largest logit is that of the label's class, of `predictions`; both are 0 for a loss
@@ -47,8 +47,8 @@ struct StepReport {
     bool skipped = false;
     /// The steps up to this one that were skipped.
     std::int64_t skipped_steps = 0;
-    /// The sum of the losses of all samples over the sum of their weights, and the regularisers' losses, the mean over the replicas
-    /// by their weights. The averaged gradient is its gradient.
+    /// The sum of the losses of all samples over the sum of their weights, and the regularisers' losses, the mean over
+    /// the replicas by their weights. The averaged gradient is its gradient.
     double loss = 0;
     std::vector<ReplicaReport> replicas;
     /// The parts of `loss`, in the order of a replica's.

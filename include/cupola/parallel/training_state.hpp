@@ -81,8 +81,8 @@ struct TrainingState {
 
 namespace impl {
 
-/// Whether two names of tensors may be of the same one. A layer without a name is called by its number, which a layer without
-/// parameters changes, so any two numbers may be.
+/// Whether two names of tensors may be of the same one. A layer without a name is called by its number, which a layer
+/// without parameters changes, so any two numbers may be.
 [[nodiscard, gnu::cold]] bool may_be_same_tensor(std::string_view a, std::string_view b);
 
 /// Throws InvalidArgument unless the tensors of a state have the names and the extents of the network's.

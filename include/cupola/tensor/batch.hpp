@@ -28,7 +28,8 @@ inline constexpr std::string_view input_column = "input", target_column = "targe
 /// The maximum number of columns of a batch.
 inline constexpr std::size_t max_columns = 8;
 
-/// The name of a column, and the type and extents of its values per sample. The name is not copied; a temporary string does not compile.
+/// The name of a column, and the type and extents of its values per sample. The name is not copied; a temporary string
+/// does not compile.
 struct ColumnSpec {
     BorrowedString name{};
     ElementType type = ElementType::float32;

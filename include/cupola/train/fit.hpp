@@ -238,9 +238,9 @@ template <class Training, class Batches, class... Callbacks>
 
 /// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
 /// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
-/// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
-/// batches, of the training or the validation, that do not fit the training: other columns, or more classes than the loss
-/// distinguishes.
+/// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and
+/// for batches, of the training or the validation, that do not fit the training: other columns, or more classes than
+/// the loss distinguishes.
 template <class Training, class Batches, class... Callbacks>
 History fit(Training& training, Batches&& batches,  // misspelt? FitOptions<Training>{...} names it
             const FitOptions<Training>& options,    // misspelt? FitOptions<Training>{...} names it

@@ -39,7 +39,8 @@ namespace cupola::inline CUPOLA_ABI {
 enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
-    /// Steps between two lines, the first at step 0; 0 for no lines of steps. Validations have their lines all the same.
+    /// Steps between two lines, the first at step 0; 0 for no lines of steps. Validations have their lines all the
+    /// same.
     std::int64_t every = 10;
     /// The file is not closed.
     std::FILE* file = stdout;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LossAverages: each part of the loss and the total, the mean over the replicas, raw and smoothed over the steps. The weight of
-// a step in the average is 0.9 times that of the next one, and the weights of all steps so far add up to 1, as those of Adam's
-// moments with their bias correction:
+// LossAverages: each part of the loss and the total, the mean over the replicas, raw and smoothed over the steps. The
+// weight of a step in the average is 0.9 times that of the next one, and the weights of all steps so far add up to 1,
+// as those of Adam's moments with their bias correction:
 //
 //   weight  = 0.9 * weight + 0.1, from 0
 //   average = average + 0.1 / weight * (value - average), so the first average is the first value
@@ -25,8 +25,8 @@ namespace cupola::inline CUPOLA_ABI {
 struct LossAveragesOptions {
     /// The fraction of an average that is kept at each step: at least 0 and less than 1.
     double decay = 0.9;
-    /// average = decay * average + (1 - decay) * value, from 0, as TensorFlow's CIFAR-10 tutorial writes in its summaries:
-    /// the first average is a tenth of the first value.
+    /// average = decay * average + (1 - decay) * value, from 0, as TensorFlow's CIFAR-10 tutorial writes in its
+    /// summaries: the first average is a tenth of the first value.
     bool from_zero = false;
 };
 
@@ -54,8 +54,8 @@ public:
     /// The averages, to continue with after a resume; the total under its name, and the sum of the steps' weights under
     /// `weight_name` unless they begin at 0.
     [[nodiscard]] std::vector<LossPart> state() const;
-    /// A state without that sum has the averages of many steps. Throws InvalidArgument for a sum that is negative or not
-    /// finite.
+    /// A state without that sum has the averages of many steps. Throws InvalidArgument for a sum that is negative or
+    /// not finite.
     void restore(std::span<const LossPart> state);
 
     static constexpr std::string_view weight_name = "weight_of_steps";

@@ -23,7 +23,8 @@ struct Run {
     bool interrupted = false;
     /// The number of the training's steps after which the next record of the history is made.
     std::int64_t next_record = 0;
-    /// What is no error but worth a line before the first step, such as outputs that are of no class; LogEvery prints it.
+    /// What is no error but worth a line before the first step, such as outputs that are of no class; LogEvery prints
+    /// it.
     std::string warning{};
 };
 

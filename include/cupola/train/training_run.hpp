@@ -95,12 +95,12 @@ public:
     /// that `describe` adds. Runs that differ in the value of an entry are different runs.
     [[nodiscard]] CheckpointInfo& info() { return info_; }
 
-    /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, loss, optimizer,
-    /// learning_rate, averaging, bn_stats, moving_average, precision; also the device's properties that the bits depend on,
-    /// and the number of `ranks` of a collective. `train` calls it too; a program calls it earlier to add its own entries
-    /// after these, or to replace one. In a run with a folder `train` also adds what is known of the batches, where there is
-    /// no entry yet: data (a checksum), order, transform, and classes, the names of the classes (`classes_key`). The network
-    /// is in each checkpoint by itself.
+    /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, loss,
+    /// optimizer, learning_rate, averaging, bn_stats, moving_average, precision; also the device's properties that the
+    /// bits depend on, and the number of `ranks` of a collective. `train` calls it too; a program calls it earlier to
+    /// add its own entries after these, or to replace one. In a run with a folder `train` also adds what is known of
+    /// the batches, where there is no entry yet: data (a checksum), order, transform, and classes, the names of the
+    /// classes (`classes_key`). The network is in each checkpoint by itself.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
         impl::describe_training(training,
@@ -350,7 +350,8 @@ private:
     }
 
     TrainingRunOptions options_;
-    /// train.log, and the lines for it that are printed before the run begins. Behind a pointer, which `output_` has too.
+    /// train.log, and the lines for it that are printed before the run begins. Behind a pointer, which `output_` has
+    /// too.
     impl::LogFile log_file_{nullptr, nullptr};
     std::unique_ptr<OutputCopy> copy_;
     StandardOutput output_;

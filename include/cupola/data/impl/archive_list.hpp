@@ -129,8 +129,8 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     split.files.push_back(read_entry(list, opened, path, {at.class_name, at.file, 0, 0}, limits));
 }
 
-/// The entries of an archive whose images are split by an option. Where its class folders are is known at its end: in a folder
-/// that may have any name, or none.
+/// The entries of an archive whose images are split by an option. Where its class folders are is known at its end: in a
+/// folder that may have any name, or none.
 class UnsplitEntries {
 public:
     void add(ImageList& list, const OpenArchive& opened, archive_entry* entry, const ImageFolderOptions& limits) {

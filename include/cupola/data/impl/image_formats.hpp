@@ -27,12 +27,13 @@ struct ImageFormat {
     std::string_view signature;
     /// What the file's header says. Throws DataError that names the file.
     ImageInfo (*info)(const std::string& name, std::span<const std::uint8_t> bytes);
-    /// The upright pixels, height x width x channels: 1 channel is grey, 3 are red, green and blue; an image of the other kind is
-    /// converted. Where the size is not `expected`, nothing was written. Throws DataError that names the file, also for an image
-    /// of more than 8 bits per sample.
+    /// The upright pixels, height x width x channels: 1 channel is grey, 3 are red, green and blue; an image of the
+    /// other kind is converted. Where the size is not `expected`, nothing was written. Throws DataError that names the
+    /// file, also for an image of more than 8 bits per sample.
     ImageInfo (*decode)(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
                         int channels, std::uint8_t* to);
-    /// The same for images of 16 bits per sample; where the image has fewer, nothing was written. Null for a format that has none.
+    /// The same for images of 16 bits per sample; where the image has fewer, nothing was written. Null for a format
+    /// that has none.
     ImageInfo (*decode_wide)(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
                              int channels, float* to);
 };
@@ -86,8 +87,9 @@ inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, Imag
     return by_name != nullptr ? by_name->format : image_endings[0].format;
 }
 
-/// The pixels of a file of any format as bytes, or as floats of the values in the file: 0 to 255, or 0 to 65535 of an image of 16
-/// bits per sample. Where the size is not `expected`, nothing was written. Throws DataError that names the file.
+/// The pixels of a file of any format as bytes, or as floats of the values in the file: 0 to 255, or 0 to 65535 of an
+/// image of 16 bits per sample. Where the size is not `expected`, nothing was written. Throws DataError that names the
+/// file.
 template <class Value>
 ImageInfo decode_image(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
                        int channels, Value* to) {

@@ -16,8 +16,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// How a folder or an archive of images is read, and limits, so that a file made to fill the memory is an error. Images of 16 bits
-/// per sample are asked for by type: read_image_folder<float>.
+/// How a folder or an archive of images is read, and limits, so that a file made to fill the memory is an error. Images
+/// of 16 bits per sample are asked for by type: read_image_folder<float>.
 struct ImageFolderOptions {
     /// 3 for red, green and blue, 1 for grey; images of the other kind are converted.
     int channels = 3;
@@ -28,8 +28,8 @@ struct ImageFolderOptions {
     std::size_t total_bytes = std::size_t{1} << 33;
     /// The limit of the dictionary of a file packed by xz or lzma. zstd's own limit is 128 MiB; others need less.
     std::uint64_t dictionary_bytes = std::uint64_t{1} << 27;
-    /// For images without a folder test/, in train/<class>/ or in <class>/ itself: which of them become the test images, as `split`
-    /// chooses them. With the fraction 0 there has to be a folder test/.
+    /// For images without a folder test/, in train/<class>/ or in <class>/ itself: which of them become the test
+    /// images, as `split` chooses them. With the fraction 0 there has to be a folder test/.
     SplitOptions split{.validation = 0};
 
     /// The limit of the bytes of a whole tar, with headers and files that are skipped.
@@ -75,8 +75,8 @@ struct ImageList {
     }
 };
 
-/// Puts the classes and files of a split into their order, by name, and checks what can be checked without decoding: at least two
-/// classes, none empty, no file twice.
+/// Puts the classes and files of a split into their order, by name, and checks what can be checked without decoding: at
+/// least two classes, none empty, no file twice.
 inline void sort_and_check(ImageList& list, std::size_t s) {
     ImageList::Split& split = list.splits[s];
     require<DataError>(split.found, list.path, " has no folder ", split_names[s],

@@ -4,8 +4,8 @@
 //
 // The library reports an error by a call that must not return; its own exits the process. Ours jumps back (a C++
 // exception must not cross the library's C frames), so the functions that set the jump hold nothing with a destructor.
-// Warnings are errors here: the library fills what is missing of a cut image with grey and only warns. Three are no errors,
-// since the pixels are whole (JpegReader::flaw_of).
+// Warnings are errors here: the library fills what is missing of a cut image with grey and only warns. Three are no
+// errors, since the pixels are whole (JpegReader::flaw_of).
 #pragma once
 
 #include <csetjmp>
@@ -161,8 +161,8 @@ private:
     return JpegReader(name, bytes).info();
 }
 
-/// The pixels, height x width x channels, which are 1 or 3. Where the size is not `expected`, nothing was written. Throws
-/// DataError that names the file.
+/// The pixels, height x width x channels, which are 1 or 3. Where the size is not `expected`, nothing was written.
+/// Throws DataError that names the file.
 inline ImageInfo decode_jpeg(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
                              int channels, std::uint8_t* to) {
     JpegReader reader(name, bytes);

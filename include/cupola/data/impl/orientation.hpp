@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cameras store the pixels as the sensor has them and note in EXIF how the image is turned: JPEG in a segment APP1, PNG in the
-// chunk eXIf. Here the note is read, and the pixels are copied so that they are upright.
+// Cameras store the pixels as the sensor has them and note in EXIF how the image is turned: JPEG in a segment APP1, PNG
+// in the chunk eXIf. Here the note is read, and the pixels are copied so that they are upright.
 //
 // EXIF is a TIFF file without an image. It comes from anywhere, so each offset is checked. A broken one is no reason to
 // reject the image: as in Pillow, its entries count up to the first that cannot be read.
@@ -59,7 +59,8 @@ inline constexpr std::string_view exif_mark{"Exif\0\0", 6};
     return true;
 }
 
-/// EXIF's orientation, 1 to 8; 1, upright, where there is none or the data is broken. The mark "Exif" may come before the data.
+/// EXIF's orientation, 1 to 8; 1, upright, where there is none or the data is broken. The mark "Exif" may come before
+/// the data.
 [[nodiscard]] inline int exif_orientation(std::span<const std::uint8_t> exif) {
     if (begins_with(exif, exif_mark)) exif = exif.subspan(exif_mark.size());
     if (exif.size() < 8) return 1;

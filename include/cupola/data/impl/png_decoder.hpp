@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decodes a PNG in memory to upright bytes of grey, or of red, green and blue, or to floats where it has 16 bits, by libpng.
-// Values are those of the file: what it says of gamma and colour profiles is for screens. Palettes are looked up, 1, 2 and 4 bits
-// become 8, transparency is left out.
+// Decodes a PNG in memory to upright bytes of grey, or of red, green and blue, or to floats where it has 16 bits, by
+// libpng. Values are those of the file: what it says of gamma and colour profiles is for screens. Palettes are looked
+// up, 1, 2 and 4 bits become 8, transparency is left out.
 //
-// The library reports an error by a call that must not return, so the functions that set the jump hold nothing with a destructor
-// (as in jpeg_decoder.hpp).
+// The library reports an error by a call that must not return, so the functions that set the jump hold nothing with a
+// destructor (as in jpeg_decoder.hpp).
 #pragma once
 
 #include <csetjmp>

@@ -36,8 +36,8 @@ struct Checkpoint {
     CheckpointInfo info{};
     /// Read from a file that a Cupola training wrote; without it only parameters and running statistics are there.
     bool resumable = true;
-    /// The network that the file was written for (net/network_description.hpp); empty where it does not say it. Not used when
-    /// a checkpoint is written.
+    /// The network that the file was written for (net/network_description.hpp); empty where it does not say it. Not
+    /// used when a checkpoint is written.
     std::string network{};
 };
 
@@ -196,8 +196,8 @@ inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo>
                        shown(described(there)), ", and this network ", described(here));
 }
 
-/// Throws DataError unless `layers` is the network of a description, or predicts as it does. An empty one is not compared.
-/// `name` is the checkpoint's.
+/// Throws DataError unless `layers` is the network of a description, or predicts as it does. An empty one is not
+/// compared. `name` is the checkpoint's.
 inline void require_network(std::string_view name, std::string_view described, std::span<const LayerInfo> layers,
                             bool in_prediction) {
     if (described.empty()) return;

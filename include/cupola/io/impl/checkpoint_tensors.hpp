@@ -75,8 +75,8 @@ template <class State>
     throw DataError(text(path, " is a checkpoint of another network: ", difference));
 }
 
-/// Where the file has all of these tensors with one beginning before their names, as PyTorch's wrappers of networks save
-/// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
+/// Where the file has all of these tensors with one beginning before their names, as PyTorch's wrappers of networks
+/// save them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
 [[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const SafetensorsFile& file,
                                                            std::span<const StoredTensor> tensors) {
     if (tensors.empty()) return {};
@@ -114,8 +114,8 @@ inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena)
     }
 }
 
-/// Refuses a tensor of the file that no arena has and no pattern of `ignored` matches, by the file's order; PyTorch counts
-/// batches beside the running statistics. With `may_ignore` the message says how to leave it out.
+/// Refuses a tensor of the file that no arena has and no pattern of `ignored` matches, by the file's order; PyTorch
+/// counts batches beside the running statistics. With `may_ignore` the message says how to leave it out.
 inline void check_no_more(const SafetensorsFile& file, std::span<const StoredArena> arenas,
                           std::span<const std::string> ignored, bool may_ignore) {
     std::vector<std::string> known;

@@ -85,8 +85,8 @@ struct CollectMakers {
     }
 };
 
-/// `operation` returns a class that is declared only, by value: a program that links to cupola::ops has to include its header. A factory
-/// needs none.
+/// `operation` returns a class that is declared only, by value: a program that links to cupola::ops has to include its
+/// header. A factory needs none.
 template <class L, class Device, class T>
 concept HasUndefinedOperation = requires {
     requires std::is_class_v<ReturnedBy<L, Device, T>>;

@@ -7,9 +7,9 @@
 //   F(4x4, 3x3)   6 x 6 points: 36 instead of 144
 //
 // For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms lose accuracy: the error
-// is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane smaller than a tile nothing averages the
-// rounding of single outputs, and most of a tile is discarded: there the direct convolution computes. A NaN spreads over its
-// tile. Results do not depend on the number of threads. It is selected with
+// is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane smaller than a tile nothing averages
+// the rounding of single outputs, and most of a tile is discarded: there the direct convolution computes. A NaN spreads
+// over its tile. Results do not depend on the number of threads. It is selected with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once

@@ -39,7 +39,8 @@ struct CommonOptions {
 [[gnu::cold]] void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers);
 
 #ifndef CUPOLA_OPS
-/// A single value per channel equals its mean: the output is the bias for every input, and no gradient reaches a layer before.
+/// A single value per channel equals its mean: the output is the bias for every input, and no gradient reaches a layer
+/// before.
 [[gnu::cold]] CUPOLA_INLINE void require_several_values_per_channel(const CommonOptions& o,
                                                                     std::span<const LayerInfo> layers) {
     for (std::size_t i = 0; i < layers.size(); ++i) {

@@ -52,8 +52,8 @@ template <class ValueOf>
     return {};
 }
 
-/// What to say of a training of this process alone if its launcher has started several processes; empty if it has not, and in all
-/// but the first of them.
+/// What to say of a training of this process alone if its launcher has started several processes; empty if it has not,
+/// and in all but the first of them.
 template <class ValueOf>
 [[nodiscard, gnu::cold]] std::string warning_of_lone_processes(ValueOf&& value_of) {
     const LaunchedProcesses launched = launched_processes(value_of);
@@ -63,8 +63,8 @@ template <class ValueOf>
                 "MpiConcatMean or NcclAllReduce; in cifar10_train --averaging chooses it");
 }
 
-/// Writes that warning to standard error, once per process: a program may make many trainings, and a sweep starts many processes on
-/// purpose.
+/// Writes that warning to standard error, once per process: a program may make many trainings, and a sweep starts many
+/// processes on purpose.
 [[gnu::cold]] inline void warn_of_lone_processes() {
     [[maybe_unused]] static const bool is_said = [] {
         const std::string warning =

@@ -89,8 +89,8 @@ public:
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] const Agreement& agreement() const { return agreement_; }
 
-    /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for and for a
-    /// learning rate that is negative or not finite, and the error of an earlier step.
+    /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for and
+    /// for a learning rate that is negative or not finite, and the error of an earlier step.
     void queue(BatchSource batches, Probe probe);
 
     /// Inside a probe: waits, and calls `inspector` with the values of the step that the host reads. Its exception is thrown
@@ -233,8 +233,8 @@ StepEngine<D, T, A>::~StepEngine() = default;
 template <class D, class T, class A>
 void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     reserve_slot();
-    // Before anything of the step is queued: an error in its update would leave the devices with different parameters. The
-    // update of a step before which more steps are skipped than known has a smaller number, which was checked.
+    // Before anything of the step is queued: an error in its update would leave the devices with different parameters.
+    // The update of a step before which more steps are skipped than known has a smaller number, which was checked.
     options_.require_learning_rate_at(step_ - loss_scale_.skipped_steps);
     if (OtherProcesses* const others = set_.others()) others->begin_step(step_);
     if constexpr (!D::host_memory) {

@@ -80,7 +80,8 @@ public:
                                              const BatchView& batch) const = 0;
 
     [[nodiscard]] virtual double learning_rate_at(std::int64_t step) const = 0;
-    /// Throws InvalidArgument for a learning rate that is negative, or not finite as a float, and what a schedule throws.
+    /// Throws InvalidArgument for a learning rate that is negative, or not finite as a float, and what a schedule
+    /// throws.
     virtual void require_learning_rate_at(std::int64_t step) const = 0;
     virtual void update(const Update<Kernels>& u) const = 0;
     /// Writes the constants that update(u) uses, in its order; only where `repeats_update`.

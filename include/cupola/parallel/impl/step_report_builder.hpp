@@ -57,8 +57,9 @@ public:
         std::ranges::fill(sums_of(replica), 0.0);
     }
 
-    /// Divides a replica's sums by its weight, and adds the loss of each regularised parameter. The sums are kept for the step's
-    /// loss: the samples of a replica may have a loss although their labels have no weight, as label smoothing gives them one.
+    /// Divides a replica's sums by its weight, and adds the loss of each regularised parameter. The sums are kept for
+    /// the step's loss: the samples of a replica may have a loss although their labels have no weight, as label
+    /// smoothing gives them one.
     void complete(int replica, std::int64_t samples, std::span<const double> regularization) {
         ReplicaReport& report = of(replica);
         report.samples = samples;

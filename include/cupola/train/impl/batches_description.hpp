@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a training as texts, by which a run that is resumed is compared (train/training_run.hpp), and their classes.
+// The data of a training as texts, by which a run that is resumed is compared (train/training_run.hpp), and their
+// classes.
 #pragma once
 
 #include <algorithm>
@@ -97,9 +98,9 @@ template <class Batches>
     }
 }
 
-/// Compares the classes of the data with those that the losses of a training distinguish. Throws InvalidArgument where the
-/// data have more: a label would be none of the loss's. Fewer are no error, since outputs may be spare, and the result is a
-/// warning; otherwise it is empty.
+/// Compares the classes of the data with those that the losses of a training distinguish. Throws InvalidArgument where
+/// the data have more: a label would be none of the loss's. Fewer are no error, since outputs may be spare, and the
+/// result is a warning; otherwise it is empty.
 template <class Training, class Batches>
 [[nodiscard, gnu::cold]] std::string check_classes([[maybe_unused]] const Training& training,
                                                    [[maybe_unused]] const Batches& batches) {
@@ -178,8 +179,8 @@ template <class Transform>
     }
 }
 
-/// Sets the entries "data", "order", "transform" and "classes" that `info` does not have, as far as they are known of these
-/// batches. A source of one's own has `describe(add)`, which calls add(key, text) for each entry.
+/// Sets the entries "data", "order", "transform" and "classes" that `info` does not have, as far as they are known of
+/// these batches. A source of one's own has `describe(add)`, which calls add(key, text) for each entry.
 template <class Batches>
 [[gnu::cold]] void describe_batches(const Batches& batches, CheckpointInfo& info) {
     const auto add = [&](std::string_view key, std::string value) {

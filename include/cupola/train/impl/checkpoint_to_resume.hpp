@@ -27,8 +27,8 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// The differences between two runs: in their settings, and in the machines that they run on; and the settings that are not
-/// compared, because the checkpoint is older than their entries.
+/// The differences between two runs: in their settings, and in the machines that they run on; and the settings that are
+/// not compared, because the checkpoint is older than their entries.
 struct RunDifferences {
     std::string run, bits, not_compared;
 };

@@ -48,7 +48,8 @@ namespace cupola::inline CUPOLA_ABI::impl {
                 left == 1 ? " process goes" : " processes go", " on from step ", step);
 }
 
-/// "after 530 steps": the number in the names of checkpoints and in the lines of records. The last of these steps is step 529.
+/// "after 530 steps": the number in the names of checkpoints and in the lines of records. The last of these steps is
+/// step 529.
 [[nodiscard, gnu::cold]] inline std::string after_steps(std::int64_t made) {
     return text("after ", made, made == 1 ? " step" : " steps");
 }
