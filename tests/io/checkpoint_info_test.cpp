@@ -37,6 +37,12 @@ TEST_CASE("Differences between two runs are reported with both values") {
     CHECK(differences(now, now).empty());
 }
 
+TEST_CASE("Texts of a file come into the message of a difference without control characters, and not without end") {
+    CHECK(to_string(InfoDifference{"loss", "a\x1B[2J", "b"}) == "loss was a?[2J and is b");
+    CHECK(to_string(InfoDifference{"loss", std::string(5000, 'a'), "b"}).size() < 1100);
+    CHECK(to_string(InfoDifference{"classes", "a\x07\nb", "c\nb"}) == "classes[0] was a? and is c");
+}
+
 TEST_CASE("Any list of one or more texts is a text, and back") {
     using cupola::list_elements, cupola::list_text;
     const std::vector<std::string> plain{"bird", "cat"};

@@ -29,7 +29,7 @@ static_assert(description_of<LocalResponseNorm<4>>() == "LocalResponseNorm, radi
 static_assert(description_of<LocalResponseNorm<1, 1e-4, 0.5, 2>>() ==
               "LocalResponseNorm, radius 1, alpha 0.0001, beta 0.5, bias 2");
 static_assert(description_of<BatchNorm2d<>>() == "BatchNorm2d");
-static_assert(description_of<BatchNorm2d<1e-3, 0.99>>() == "BatchNorm2d, epsilon 0.001, decay 0.99");
+static_assert(description_of<BatchNorm2d<1e-3, 0.99>>() == "BatchNorm2d, epsilon 0.001 (decay 0.99 in training)");
 static_assert(description_of<FromBytes<>>() == "FromBytes" &&
               description_of<FromBytes<means(125.3, 123.0, 113.9), deviations(62)>>() ==
                   "FromBytes, means 125.3 123 113.9, deviations 62");

@@ -53,6 +53,13 @@ TEST_CASE("layers that do nothing in evaluation do not count in prediction, wher
     CHECK(description_in_prediction("").empty());
 }
 
+TEST_CASE("an option that is for training does not count in prediction") {
+    const std::string one = of<BatchNorm2d<1e-3, 0.99>>(), other = of<BatchNorm2d<1e-3>>();
+    CHECK(one != other);
+    CHECK(description_in_prediction(one) == description_in_prediction(other));
+    CHECK(description_in_prediction(one) != description_in_prediction(of<BatchNorm2d<1e-2>>()));
+}
+
 TEST_CASE("whatever changes the values that a layer computes is in its description") {
     CHECK(of<ReLU>() != of<Sigmoid>());
     CHECK(of<LeakyReLU<0.1>>() != of<LeakyReLU<0.2>>());

@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/file_size_signal.hpp>
+#include <cupola/core/write_signals.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -149,7 +149,7 @@ public:
 private:
     void write_at(std::uint64_t place, std::span<const std::byte> bytes) {
         require(handle_ >= 0, path_, " is finished: nothing can be appended to it");
-        const FileSizeSignalBlock no_signal;  // a limit on the size is reported like a full disk
+        const WriteSignalsBlock no_signal;  // a limit on the size is reported like a full disk
         while (!bytes.empty()) {
             const ssize_t count = pwrite(handle_, bytes.data(), bytes.size(), static_cast<off_t>(place));
             if (count < 0 && errno == EINTR) continue;

@@ -28,9 +28,9 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/file_size_signal.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/number_from_chars.hpp>
+#include <cupola/core/write_signals.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 
@@ -150,7 +150,7 @@ private:
                                     "): nothing keeps a second training from writing to the same folder"));
         }
         const std::string pid = text(getpid());
-        const FileSizeSignalBlock no_signal;
+        const WriteSignalsBlock no_signal;
         const bool written =
             ftruncate(handle, 0) == 0 && pwrite(handle, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
         if (!written) {

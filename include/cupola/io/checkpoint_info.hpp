@@ -113,9 +113,10 @@ struct InfoDifference {
         }
         return lines;
     };
+    constexpr std::size_t most = 1000;  // the descriptions of losses and networks are whole
     const auto shown = [&](std::string_view value) {
         if (value.empty()) return std::string("not recorded");
-        if (!is_list(value)) return std::string(value);
+        if (!is_list(value)) return impl::shown(value, most);
         return text("a list of ", lines_of(value).size());
     };
     if (difference.before.empty() || difference.now.empty() ||
@@ -124,7 +125,9 @@ struct InfoDifference {
     const std::vector<std::string_view> before = lines_of(difference.before), now = lines_of(difference.now);
     std::size_t i = 0;
     while (i < before.size() && i < now.size() && before[i] == now[i]) ++i;
-    const auto line = [&](const std::vector<std::string_view>& of) { return i < of.size() ? of[i] : "none"; };
+    const auto line = [&](const std::vector<std::string_view>& of) {
+        return i < of.size() ? impl::shown(of[i], most) : std::string("none");
+    };
     return text(difference.key, '[', i, "] was ", line(before), " and is ", line(now));
 }
 

@@ -19,7 +19,7 @@
 
 #include <stdio_ext.h>
 #include <cupola/core/error.hpp>
-#include <cupola/core/file_size_signal.hpp>
+#include <cupola/core/write_signals.hpp>
 #include <cupola/io/impl/json_string.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -48,15 +48,21 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Writes the lines to the file at once. Throws DataError if that fails: "the result could not be written to standard
-/// output".
-[[gnu::cold]] inline void write_whole(std::FILE* file, const std::string& lines, std::string_view what,
-                                      std::string_view where = {}) {
-    const FileSizeSignalBlock no_signal;
-    if (std::fwrite(lines.data(), 1, lines.size(), file) == lines.size() && std::fflush(file) == 0) return;
+/// Writes the lines to the file at once; the errno if that fails, or else 0. A pipe that nobody reads and a limit on the
+/// size of files are such errors, and no signals.
+[[nodiscard]] inline int write_error(std::FILE* file, std::string_view lines) {
+    const WriteSignalsBlock no_signal;
+    if (std::fwrite(lines.data(), 1, lines.size(), file) == lines.size() && std::fflush(file) == 0) return 0;
     const int error = errno;
     __fpurge(file);  // else the end of the file or of the process would write it again, and a signal could interrupt it
-    throw DataError(text(what, " could not be written", where, ": ", std::strerror(error)));
+    return error;
+}
+
+/// The same. Throws DataError if it fails: "the result could not be written to standard output".
+[[gnu::cold]] inline void write_whole(std::FILE* file, std::string_view lines, std::string_view what,
+                                      std::string_view where = {}) {
+    if (const int error = write_error(file, lines); error != 0)
+        throw DataError(text(what, " could not be written", where, ": ", std::strerror(error)));
 }
 
 }  // namespace impl

@@ -24,7 +24,7 @@ struct BatchNorm2d {
     static constexpr LayerDescription description =
         LayerDescription("BatchNorm2d")
             .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon))
-            .add_if(decay != Number(0.9), ", decay ", static_cast<double>(decay));
+            .add_if(decay != Number(0.9), " (decay ", static_cast<double>(decay), " in training)");
     static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 
     static constexpr ShapeResult output(const Shape& input) {

@@ -27,12 +27,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 [[nodiscard, gnu::cold]] std::string network_description(std::span<const LayerInfo> layers);
 
-/// The lines of a description that count in prediction: without those of layers that do nothing in evaluation.
+/// What counts in prediction of a description: without the lines of layers that do nothing in evaluation, and without
+/// what a layer's description has in parentheses that end with "in training".
 [[nodiscard, gnu::cold]] std::string description_in_prediction(std::string_view description);
 
 namespace impl {
 
-inline constexpr std::string_view training_mark = " (in training)";
+inline constexpr std::string_view training_mark = " (in training)", training_option = " in training)";
 
 }  // namespace impl
 
@@ -68,7 +69,12 @@ inline std::string description_in_prediction(std::string_view description) {
     std::string result;
     while (!description.empty()) {
         const std::string_view line = description.substr(0, description.find('\n'));
-        if (!line.ends_with(impl::training_mark)) result += text(result.empty() ? "" : "\n", line);
+        if (!line.ends_with(impl::training_mark)) {
+            const std::size_t end = line.find(impl::training_option), begin = line.rfind(" (", end);
+            const bool has_option = end != line.npos && begin != line.npos;
+            result += text(result.empty() ? "" : "\n", line.substr(0, has_option ? begin : line.size()),
+                           has_option ? line.substr(end + impl::training_option.size()) : std::string_view());
+        }
         description.remove_prefix(line.size() == description.size() ? line.size() : line.size() + 1);
     }
     return result;

@@ -14,7 +14,6 @@
 // a loss scale, "loss_scale = 32768", with " (skipped)" if the step was; as JSON the line is one object.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -22,9 +21,7 @@
 #include <initializer_list>
 #include <string>
 
-#include <stdio_ext.h>
 #include <cupola/core/error.hpp>
-#include <cupola/core/file_size_signal.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/train/history.hpp>
@@ -141,13 +138,8 @@ CUPOLA_INLINE void LogEvery::on_record(const HistoryRecord& record, Run&) {
 
 CUPOLA_INLINE void LogEvery::write_line(std::int64_t step) {
     put({"\n"});
-    const FileSizeSignalBlock no_signal;
-    const bool kept =
-        std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
-    if (kept) return;
-    const int error = errno;
-    __fpurge(options_.file);  // else the exit would write it again, and a signal could interrupt it
-    impl::throw_joined<DataError>({"the log line of step ", step, " could not be written: ", std::strerror(error)});
+    if (const int error = impl::write_error(options_.file, line_); error != 0)
+        impl::throw_joined<DataError>({"the log line of step ", step, " could not be written: ", std::strerror(error)});
 }
 
 CUPOLA_INLINE void LogEvery::put(std::initializer_list<impl::TextPart> parts) {

@@ -16,7 +16,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <cupola/core/error.hpp>
-#include <cupola/core/file_size_signal.hpp>
+#include <cupola/core/write_signals.hpp>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/impl/folder.hpp>
 
@@ -68,7 +68,7 @@ public:
         append(std::string_view(reinterpret_cast<const char*>(&length), sizeof length));
         append(data);
         std::size_t done = 0;
-        const FileSizeSignalBlock no_signal;
+        const WriteSignalsBlock no_signal;
         while (done < record_.size()) {
             const ssize_t written = ::write(descriptor_, record_.data() + done, record_.size() - done);
             if (written > 0) {

@@ -47,9 +47,8 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return shorter || no_character ? 0 : length;
 }
 
-/// A text of a file for a message: without line breaks, and cut to a bounded length.
-[[nodiscard]] inline std::string shown(std::string_view text) {
-    constexpr std::size_t enough = 100;
+/// A text of a file for a message: without line breaks and other control characters, and cut to about `enough` bytes.
+[[nodiscard]] inline std::string shown(std::string_view text, std::size_t enough = 100) {
     std::string result;
     while (!text.empty() && result.size() < enough) {
         const std::size_t length = utf8_length(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/core/file_size_signal.hpp>
+#include <cupola/core/write_signals.hpp>
 
 #include <cerrno>
 #include <csignal>
@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-using cupola::FileSizeSignalBlock;
+using cupola::WriteSignalsBlock;
 
 namespace {
 
@@ -64,7 +64,7 @@ TEST_CASE("a write beyond the limit on the size of files is an error and raises 
               const Nameless file;
               int error = 0;
               {
-                  const FileSizeSignalBlock block;
+                  const WriteSignalsBlock block;
                   error = file.write_beyond();
                   if (error != EFBIG || file.write_beyond() != EFBIG) return 1;
               }
@@ -76,22 +76,22 @@ TEST_CASE("afterwards the signal's disposition and errno are as before") {
     CHECK(exit_of([] {
               const Nameless file;
               {
-                  const FileSizeSignalBlock outer;
-                  { const FileSizeSignalBlock inner; }
+                  const WriteSignalsBlock outer;
+                  { const WriteSignalsBlock inner; }
                   if (file.write_beyond() != EFBIG) return 1;
                   errno = ENOSPC;
               }
               return errno == ENOSPC ? 0 : 2;
           }) == 0);
     CHECK(exit_of([] {
-              { const FileSizeSignalBlock block; }
+              { const WriteSignalsBlock block; }
               return Nameless().write_beyond();
           }) == -1);
     CHECK(exit_of([] {
               std::signal(SIGXFSZ, [](int) { calls = calls + 1; });
               const Nameless file;
               {
-                  const FileSizeSignalBlock block;
+                  const WriteSignalsBlock block;
                   if (file.write_beyond() != EFBIG) return 1;
               }
               if (calls != 0) return 2;
@@ -107,7 +107,7 @@ TEST_CASE("a signal that the caller had blocked stays pending") {
               sigaddset(&signal, SIGXFSZ);
               pthread_sigmask(SIG_BLOCK, &signal, nullptr);
               if (file.write_beyond() != EFBIG || !pending()) return 1;
-              { const FileSizeSignalBlock block; }
+              { const WriteSignalsBlock block; }
               return pending() ? 0 : 2;
           }) == 0);
 }
@@ -118,7 +118,7 @@ TEST_CASE("a write to a pipe that nobody reads is an error and raises no signal,
         int ends[2];
         if (pipe(ends) != 0 || close(ends[0]) != 0) return 1;
         if (!blocked) return write(ends[1], "x", 1) == 1 ? 2 : 3;
-        const FileSizeSignalBlock block;
+        const WriteSignalsBlock block;
         return write(ends[1], "x", 1) == -1 && errno == EPIPE ? 0 : 4;
     };
     CHECK(exit_of([&] { return write_in_vain(false); }) == -1);
@@ -127,7 +127,7 @@ TEST_CASE("a write to a pipe that nobody reads is an error and raises no signal,
 
 TEST_CASE("another thread's writes are not affected") {
     CHECK(exit_of([] {
-              const FileSizeSignalBlock block;
+              const WriteSignalsBlock block;
               // A thread inherits the signal mask of its creator, so it unblocks the signal itself.
               std::thread([] {
                   sigset_t signal;

@@ -20,9 +20,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// While it lives, writes of the calling thread raise neither SIGXFSZ nor SIGPIPE. A signal that was blocked before
 /// stays blocked. errno is kept.
-class FileSizeSignalBlock {
+class WriteSignalsBlock {
 public:
-    FileSizeSignalBlock() {
+    WriteSignalsBlock() {
         sigset_t pending;
         sigemptyset(&pending);
         sigpending(&pending);
@@ -36,9 +36,9 @@ public:
         }
         pthread_sigmask(SIG_BLOCK, &blocked, &before_);
     }
-    FileSizeSignalBlock(const FileSizeSignalBlock&) = delete;
-    FileSizeSignalBlock& operator=(const FileSizeSignalBlock&) = delete;
-    ~FileSizeSignalBlock() {
+    WriteSignalsBlock(const WriteSignalsBlock&) = delete;
+    WriteSignalsBlock& operator=(const WriteSignalsBlock&) = delete;
+    ~WriteSignalsBlock() {
         const int error = errno;
         const std::timespec no_wait{};
         // Takes what the writes have raised: of each signal one is pending at most.
