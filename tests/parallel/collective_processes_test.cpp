@@ -201,6 +201,30 @@ TEST_CASE("the samples of all processes must have a weight, not those of each") 
     CHECK(errors == std::vector<std::string>{"", ""});
 }
 
+TEST_CASE_TEMPLATE("processes of a collective skip a step together in which no sample counts, by the option", D, Host,
+                   Delayed) {
+    const Case c;
+    const Batches batches(c);
+    Batches without(c);
+    without.set_weights(0);
+    Hub hub(2, false);
+    std::vector<std::vector<float>> parameters(2);
+    const auto errors = on_threads(2, [&](int number) {
+        auto options = options_of<D>(c, SumOfProcesses{.hub = &hub, .number = number});
+        options.skip_steps_without_labels = true;
+        TrainingOn<D, SumOfProcesses> training(options);
+        training.step(batches);
+        const std::vector<float> before = training.parameters();
+        CHECK(training.step(without).skipped);
+        CHECK(training.parameters() == before);
+        CHECK(!training.step(batches).skipped);
+        parameters[static_cast<std::size_t>(number)] = training.parameters();
+        CHECK(parameters[static_cast<std::size_t>(number)] != before);
+    });
+    CHECK(errors == std::vector<std::string>{"", ""});
+    CHECK(parameters[0] == parameters[1]);
+}
+
 TEST_CASE_TEMPLATE("processes of a collective with different options are rejected before the first step", D, Host,
                    Delayed) {
     Hub hub(2, false);

@@ -97,6 +97,10 @@ public:
         return {inputs_.data() + first * 8 * 8 * 3, {8, 8, 3}, targets_.data() + first * 2, {2}, size};
     }
 
+    /// Makes the weight of each sample that of one.
+    void set_weights(float weight) {
+        for (std::size_t n = 0; n < count; ++n) targets_[2 * n + 1] = weight;
+    }
     /// Makes an input of the samples not finite.
     void set_input(std::size_t element, float value) { inputs_[element] = value; }
 

@@ -19,6 +19,7 @@
 
 #include "process_trainings.hpp"
 #include "thread_processes.hpp"
+#include "throws_with.hpp"
 
 using namespace cupola;
 
@@ -410,4 +411,41 @@ TEST_CASE("a run that a callback of one process ends, or that fails there, ends 
     });
     CHECK(failed.errors == std::vector<std::string>{"the disk is full", "process 0: the disk is full"});
     CHECK(failed.next_steps == std::vector<std::int64_t>{3, 3});
+}
+
+TEST_CASE("processes of which none has samples that count skip the step together, by the option") {
+    const Case c;
+    const Batches batches(c);
+    Batches without(c);
+    without.set_weights(0);
+    const auto second_without = [&](std::int64_t place, int replica, HostContext& context) {
+        return place == 1 ? without(place, replica, context) : batches(place, replica, context);
+    };
+    const auto check = [&]<class Averaging>(int count, const Averaging& averaging) {
+        Hub hub(count, false);
+        std::vector<std::vector<std::byte>> traces(static_cast<std::size_t>(count));
+        const auto errors = on_threads(count, [&](int number) {
+            Averaging mine = averaging;
+            mine.hub = &hub;
+            mine.number = number;
+            auto options = processes::options_of(c, mine, AnyStatistics{});
+            CHECK(message_of<InvalidArgument>([&] {
+                      processes::Training<Averaging, AnyStatistics> refuses(options);
+                      trace_of(refuses, second_without, 2);
+                  }) ==
+                  "no sample of step 1 counts, of 6 on replica 0, 6 on replica 1, 6 on replica 2, 6 on replica 3: all "
+                  "their weights are 0; the option skip_steps_without_labels lets such a step pass without an update");
+            options.skip_steps_without_labels = true;
+            processes::Training<Averaging, AnyStatistics> training(options);
+            traces[static_cast<std::size_t>(number)] = trace_of(training, second_without, 3);
+            CHECK(training.state().loss_scale->skipped_steps == 1);
+        });
+        for (std::size_t p = 0; p < errors.size(); ++p) {
+            CHECK(errors[p] == "");
+            CHECK(traces[p] == traces[0]);
+        }
+        return traces[0];
+    };
+    CHECK(check(2, ThreadConcatMean{}) == check(1, ThreadConcatMean{}));
+    check(2, ThreadSum{});
 }

@@ -268,7 +268,8 @@ TEST_CASE("a replica whose samples all have the weight 0 has no update of its ow
                     return samples.view((1 - replica) * batch, batch);
                 });
             }) ==
-            "the weights of all samples of replica 1 in step 0 are 0, and LocalSgd updates each replica with its own samples");
+            "no sample of replica 1 in step 0 counts, of 6: all their weights are 0; LocalSgd updates each replica with its own "
+            "samples");
         CHECK(training.parameters() == before);
         CHECK(training
                   .step([&](std::int64_t, int replica, HostContext&) {
@@ -296,7 +297,9 @@ TEST_CASE("a step whose samples all have the weight 0 is rejected, and changes n
         const std::vector<float> before = training.parameters();
         CHECK(message_of<InvalidArgument>([&] {
                   training.step([&](std::int64_t, int replica, HostContext&) { return samples.view(replica * 3, 3); });
-              }) == "the weights of all samples of step 0 are 0");
+              }) ==
+              "no sample of step 0 counts, of 3 on replica 0, 3 on replica 1: all their weights are 0; the option "
+              "skip_steps_without_labels lets such a step pass without an update");
         CHECK(training.parameters() == before);
         CHECK(
             training.step([&](std::int64_t, int replica, HostContext&) { return samples.view(batch + replica * 3, 3); })
@@ -322,7 +325,9 @@ TEST_CASE(
             const BatchView batches[] = {BatchView(samples.inputs.data(), of.data(), 3, {3})};
             training.step(batches);
         };
-        CHECK(message_of<InvalidArgument>([&] { step(ignored); }) == "the weights of all samples of step 0 are 0");
+        CHECK(message_of<InvalidArgument>([&] { step(ignored); }) ==
+              "no sample of step 0 counts, of 3 on replica 0: all their labels are -1, the ignored_label of "
+              "weighted_cross_entropy; the option skip_steps_without_labels lets such a step pass without an update");
         CHECK(contains(message_of<InvalidArgument>([&] { step(bad); }), "sample 1 of the batch has label 7"));
         CHECK(training.parameters() == before);
         step(labels);
@@ -330,4 +335,158 @@ TEST_CASE(
     };
     check.template operator()<Host>();
     check.template operator()<Delayed>();
+}
+
+namespace {
+
+/// Classes 0 to 2; -1 is ignored.
+struct Normalized : Sequential<Input<1, 1, 3>, Named<"hidden", Conv2d<4, 1>>, Named<"norm", BatchNorm2d<>>, ReLU,
+                               Flatten, Named<"out", Linear<3>>> {};
+struct ScaledNormalized : InPrecision<ScaledLoss, Normalized> {};
+
+const std::vector<std::int32_t> labelled{0, 1, 2, 2, 1, 0}, unlabelled(6, -1), half{-1, -1, -1, 2, 1, 0};
+
+template <class N, class A, class D>
+using SkippingOf = DataParallel<N, WeightedCrossEntropy<3>, Adam, A, D>;
+
+template <class T>
+typename T::Options skipping(int count, int devices) {
+    return {.replicas = count,
+            .devices = devices,
+            .batch_size = 6 / count,
+            .seed = 2,
+            .loss = {.data = {.ignored_label = -1}},
+            .optimizer = {.learning_rate = 0.01},
+            .moving_average = {.decay = 0.9},
+            .skip_steps_without_labels = true};
+}
+
+/// Queues a step of each list of labels, and returns the reports.
+template <class T>
+std::vector<StepReport> steps_of(T& training, std::vector<const std::vector<std::int32_t>*> labels, int count) {
+    const Samples samples;
+    const std::int64_t first = training.step(), size = 6 / count;
+    std::vector<StepReport> reports;
+    const auto batches = [&](std::int64_t step, int replica, auto&) {
+        return BatchView(samples.inputs.data() + replica * size * 3,
+                         labels[static_cast<std::size_t>(step - first)]->data() + replica * size, size, {1, 1, 3});
+    };
+    for (std::size_t s = 0; s < labels.size(); ++s) {
+        training.queue(batches);
+        while (const StepReport* report = training.poll_report(T::max_steps_in_flight - 1)) reports.push_back(*report);
+    }
+    while (const StepReport* report = training.poll_report(0)) reports.push_back(*report);
+    return reports;
+}
+
+void check_same(const TrainingState& a, const TrainingState& b) {
+    CHECK(a.parameters == b.parameters);
+    REQUIRE(a.optimizer.size() == b.optimizer.size());
+    for (std::size_t i = 0; i < a.optimizer.size(); ++i) CHECK(a.optimizer[i].values == b.optimizer[i].values);
+    REQUIRE(a.other_replicas.size() == b.other_replicas.size());
+    for (std::size_t r = 0; r < a.other_replicas.size(); ++r)
+        CHECK(a.other_replicas[r].parameters == b.other_replicas[r].parameters);
+    CHECK(a.averages == b.averages);
+    CHECK(a.buffers == b.buffers);
+}
+
+template <class N, class A, class D>
+void check_skips(int count, int devices) {
+    CAPTURE(count);
+    CAPTURE(devices);
+    using T = SkippingOf<N, A, D>;
+    auto options = skipping<T>(count, devices);
+    if constexpr (requires { options.averaging.steps; }) options.averaging.steps = 9;  // counts those that are skipped
+    T training(options), without(options);
+    const std::vector<StepReport> reports =
+        steps_of(training, {&labelled, &unlabelled, &unlabelled, &labelled, &labelled}, count);
+    steps_of(without, {&labelled, &labelled, &labelled}, count);
+    REQUIRE(reports.size() == 5);
+    for (std::size_t s = 0; s < 5; ++s) {
+        CAPTURE(s);
+        const bool skipped = s == 1 || s == 2;
+        CHECK(reports[s].skipped == skipped);
+        CHECK(reports[s].skipped_steps == (s == 0 ? 0 : s == 1 ? 1 : 2));
+        CHECK(reports[s].samples == 6);
+        CHECK(reports[s].weight == (skipped ? 0 : 6));
+        CHECK((reports[s].loss == 0) == skipped);
+    }
+    // As if the steps had not been.
+    const TrainingState state = training.state();
+    CHECK(state.step == 5);
+    REQUIRE(state.loss_scale);
+    CHECK(state.loss_scale->skipped_steps == 2);
+    check_same(state, without.state());
+    CHECK(training.healthy());
+}
+
+}  // namespace
+
+TEST_CASE("by an option a step whose labels are all ignored passes without an update") {
+    for (const int devices : {1, 2}) {
+        check_skips<Normalized, ConcatMean, Host>(2, devices);
+        check_skips<Normalized, ConcatMean, Delayed>(2, devices);
+        check_skips<Normalized, DeviceSum, Host>(2, devices);
+        check_skips<Normalized, LocalSgd, Host>(2, devices);
+    }
+    check_skips<Normalized, DeviceSum, Delayed>(2, 2);
+    check_skips<ScaledNormalized, ConcatMean, Host>(2, 2);
+    // A single replica's average is its gradient, divided in place.
+    check_skips<Normalized, ConcatMean, Host>(1, 1);
+    check_skips<Normalized, ConcatMean, Delayed>(1, 1);
+}
+
+TEST_CASE("under a dynamic loss scale a step without labels is skipped by the option and leaves the scale") {
+    using T = SkippingOf<Normalized, ConcatMean, Delayed>;
+    auto options = skipping<T>(2, 2);
+    options.loss_scale = LossScale{.initial = 1024, .interval = 2};
+    T training(options);
+    const std::vector<StepReport> reports = steps_of(training, {&labelled, &unlabelled, &labelled, &labelled}, 2);
+    CHECK(reports[1].skipped);
+    CHECK(reports[2].loss_scale == 1024);
+    CHECK(reports[3].loss_scale == 2048);
+    options.skip_steps_without_labels = false;
+    T refusing(options);
+    CHECK(contains(message_of<InvalidArgument>([&] { steps_of(refusing, {&unlabelled}, 2); }), "no sample of step 0"));
+}
+
+TEST_CASE(
+    "with the option a step of which one replica has labels is as without, and a run resumes over a skipped step") {
+    using T = SkippingOf<Normalized, ConcatMean, Host>;
+    auto options = skipping<T>(2, 1);
+    T training(options), resumed(options);
+    CHECK(!steps_of(training, {&half}, 2)[0].skipped);
+    steps_of(training, {&labelled, &unlabelled}, 2);
+    resumed.restore(training.state());
+    steps_of(training, {&half, &labelled}, 2);
+    steps_of(resumed, {&half, &labelled}, 2);
+    check_same(training.state(), resumed.state());
+    options.skip_steps_without_labels = false;
+    T without(options);
+    steps_of(without, {&half, &labelled, &half, &labelled}, 2);
+    check_same(training.state(), without.state());
+}
+
+TEST_CASE("the option lets neither a label that is not a class nor weights that add up to 0 pass") {
+    using T = SkippingOf<Normalized, ConcatMean, Delayed>;
+    for (const int devices : {1, 2}) {
+        T training(skipping<T>(2, devices));
+        const std::vector<std::int32_t> bad{-1, -1, -1, -1, 7, -1};
+        const TrainingState before = training.state();
+        CHECK(contains(message_of<InvalidArgument>([&] {
+                           steps_of(training, {&bad, &labelled, &labelled}, 2);
+                       }),
+                       "sample 1 of the batch has label 7"));
+        check_same(training.state(), before);
+        CHECK(!steps_of(training, {&labelled}, 2)[0].skipped);
+    }
+    Samples samples;
+    for (std::size_t n = 0; n < samples.targets.size() / 2; ++n) samples.targets[2 * n + 1] = n < 3 ? 1.0F : -1.0F;
+    TrainingOf<Net, true, ConcatMean, Host> training(
+        {.replicas = 2, .devices = 2, .batch_size = 3, .seed = 2, .skip_steps_without_labels = true});
+    const std::vector<float> before = training.parameters();
+    CHECK(message_of<InvalidArgument>([&] {
+              training.step([&](std::int64_t, int replica, HostContext&) { return samples.view(replica * 3, 3); });
+          }) == "the weights of the samples of replica 1 in step 0 add up to -3; a weight must be 0 or more");
+    CHECK(training.parameters() == before);
 }

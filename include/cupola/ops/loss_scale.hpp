@@ -8,6 +8,9 @@
 //
 // A step fails that would make the scale less than its minimum, or whose mean is not finite because of its input: a target or an
 // id that is not valid, weights that are negative or add up to 0. It changes nothing, and the device stays not healthy.
+//
+// Where it is allowed, a step whose weights are all 0 is skipped too, with a constant scale as well: skipped_steps + 1, the scale
+// as it was, and the device is healthy again. With a constant scale any other mean that is not finite is a failure.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +29,8 @@ namespace ops {
 /// All pointers are to the device's memory.
 struct LossScaleUpdate {
     LossScale rule{};
+    /// Whether a step is skipped whose samples all have the weight 0.
+    bool skips_without_weight = false;
     LossScaleState* state = nullptr;
     /// 0 if the mean gradient of this step, or of one that failed before it, is not finite; and whether a step has failed.
     std::int32_t *healthy = nullptr, *failed = nullptr;
@@ -42,20 +47,27 @@ struct LossScaleUpdate {
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
         if (*failed != 0) return;
-        if (*healthy != 0) return count_good();
+        if (*healthy != 0) {
+            if (rule.dynamic) count_good();
+            return;
+        }
+        if (skips_without_weight && has_no_weight()) return skip(state->scale, state->good_steps);
         const double lower = static_cast<double>(state->scale) * rule.backoff;
-        if (!(lower >= rule.minimum) || !valid_input()) {
+        if (!rule.dynamic || !(lower >= rule.minimum) || !valid_input()) {
             *failed = 1;
             return;
         }
-        *state = {static_cast<float>(lower), 0, state->skipped_steps + 1};
-        for (int r = 0; r < replicas; ++r) not_finite[r] = 0;
-        *healthy = 1;
+        skip(static_cast<float>(lower), 0);
     }
 
 private:
     static constexpr float largest = std::numeric_limits<float>::max();
 
+    CUPOLA_HOST_DEVICE void skip(float scale, std::int32_t good_steps) const {
+        *state = {scale, good_steps, state->skipped_steps + 1};
+        for (int r = 0; r < replicas; ++r) not_finite[r] = 0;
+        *healthy = 1;
+    }
     CUPOLA_HOST_DEVICE void count_good() const {
         if (++state->good_steps < rule.interval) return;
         const double larger = static_cast<double>(state->scale) * rule.growth;
@@ -63,7 +75,17 @@ private:
         state->good_steps = 0;
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_input() const {
-        if (!impl::is_finite(*divisor) || *divisor <= 0) return false;
+        return impl::is_finite(*divisor) && *divisor > 0 && valid_targets();
+    }
+    /// The weights of this device's samples are looked at too: a weight above 0 here and one below 0 elsewhere add up to 0.
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool has_no_weight() const {
+        if (*divisor != 0 || !valid_targets()) return false;
+        for (std::int64_t i = 0; i < report_count; ++i) {
+            if (reports[i].weight > 0 || !impl::is_finite(reports[i].sum)) return false;
+        }
+        return true;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_targets() const {
         for (std::int64_t i = 0; i < report_count; ++i) {
             if (reports[i].bad_target >= 0 || reports[i].weight < 0) return false;
         }

@@ -169,7 +169,7 @@ public:
         work();
     }
 
-    /// Where the last work is an update that takes the copy. Under a dynamic loss scale it is not, and the scale changes.
+    /// Where the last work is an update that takes the copy: not where steps may be skipped, whose end changes the status.
     void land_with_update() {
         auto* const updates = context_.joined_as<impl::JoinedUpdatesBase>();
         constexpr std::size_t unit = sizeof(impl::PinnedUnit);

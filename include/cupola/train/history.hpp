@@ -34,6 +34,7 @@ struct HistoryRecord {
     /// The steps of the training since its beginning: the next step has this number.
     std::int64_t step = 0;
     /// The mean loss of the steps since the record before, weighted as they are, with the regularisers' losses.
+    /// NaN where all of them were skipped.
     double loss = 0;
     /// The mean loss of the data on the validation batches; none without them.
     std::optional<double> validation_loss{};

@@ -64,6 +64,12 @@ public:
         });
         if (!set_.arrive_and_wait(device)) return false;
         Base::update_only_if_all_finite(device);
+        if (set_.skips_without_weight()) {
+            // Each row has a divisor of its own; that of the step tells whether any sample counts.
+            double weight = 0;
+            for (int r = 0; r < set_.replicas(); ++r) weight += weight_of(set_.device_of(r), r);
+            queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(weight));
+        }
         return true;
     }
     void reduce(int, std::byte*) {}

@@ -74,6 +74,8 @@ struct ReplicaSetup {
     /// The columns that the network and the losses read; must outlive the replica set.
     std::span<const RequiredColumn> required{};
     LossScale loss_scale = LossScale::constant(1);
+    /// Whether a step is skipped whose samples all have the weight 0.
+    bool skips_without_weight = false;
 
     /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
     [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
@@ -106,11 +108,14 @@ public:
         if (!setup_.loss_scale.dynamic) return nullptr;
         return &StatusBlock::loss_scale(at(device).queue->status())->scale;
     }
+    [[nodiscard]] bool skips_without_weight() const { return setup_.skips_without_weight; }
+    /// Whether the devices may skip a step.
+    [[nodiscard]] bool may_skip() const { return setup_.loss_scale.dynamic || setup_.skips_without_weight; }
     /// Whether a step of a device has failed, where that is not the same as not healthy; null otherwise.
     [[nodiscard]] const std::int32_t* failed(int device) {
-        return setup_.loss_scale.dynamic ? StatusBlock::failed(at(device).queue->status()) : nullptr;
+        return may_skip() ? StatusBlock::failed(at(device).queue->status()) : nullptr;
     }
-    /// The end of a device's step under a loss scale that changes. `divisor` is that of the mean.
+    /// The end of a device's step that it may skip. `divisor` is that of the mean.
     [[nodiscard]] ops::LossScaleUpdate loss_scale_update(int device, const float* divisor);
     /// The number of reports of each batch beside that of the sum of its losses.
     [[nodiscard]] std::size_t losses() const { return setup_.losses; }
@@ -419,6 +424,7 @@ ops::LossScaleUpdate ReplicaSet<D, T>::loss_scale_update(int device, const float
     const bool ids = std::any_of(setup_.required.begin(), setup_.required.end(),
                                  [](const RequiredColumn& each) { return each.ids > 0; });
     return {.rule = setup_.loss_scale,
+            .skips_without_weight = setup_.skips_without_weight,
             .state = StatusBlock::loss_scale(block),
             .healthy = StatusBlock::healthy(block),
             .failed = StatusBlock::failed(block),

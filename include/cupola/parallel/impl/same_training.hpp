@@ -56,6 +56,7 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     add("check_every", text(options.check_every));
     add("moving_average", options.moving_average.description());
     if (options.loss_scale) add("loss_scale", description_of(*options.loss_scale));
+    add("skip_steps_without_labels", options.skip_steps_without_labels ? "true" : "false");
     add("parameter groups", description_of(options.groups));
     const auto add_property = [&](std::string_view name, std::string value) {
         if (!machine_property::is_of_process(name)) add(name, std::move(value));

@@ -59,8 +59,8 @@ public:
         return block + static_cast<std::size_t>(1 + rank) * own_bytes_;
     }
 
-    /// 0 once a gradient was not finite: no later update of the device changes parameters. Under a dynamic loss scale it is 1
-    /// again at the end of a step that is skipped.
+    /// 0 once a gradient was not finite: no later update of the device changes parameters. It is 1 again at the end
+    /// of a step that is skipped.
     [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
     /// The step of the random numbers' key.
     [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
@@ -72,8 +72,8 @@ public:
         return reinterpret_cast<std::int32_t*>(block + 12);
     }
     [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
-    /// The state of the loss scale after the step; and, where it is dynamic, whether this or an earlier step has failed, in
-    /// contrast to those that were skipped.
+    /// The state of the loss scale after the step; and, where steps may be skipped, whether this or an earlier step has
+    /// failed, in contrast to those that were skipped.
     [[nodiscard]] static LossScaleState* loss_scale(std::byte* block) {
         return reinterpret_cast<LossScaleState*>(block + 24);
     }

@@ -9,7 +9,8 @@
 // A step whose loss or gradient is not finite, or that has a label that is not a class, is found when its report is read:
 // from this step on no update changes parameters, the later steps have no effect, and the error names the step. Under a dynamic
 // loss scale a step whose gradient is not finite is skipped instead, on every device alike and without a wait for the host,
-// until the scale would be less than its minimum (ops/loss_scale.hpp).
+// until the scale would be less than its minimum (ops/loss_scale.hpp). In the same way a step is skipped in which no sample
+// counts, where the options allow it.
 #pragma once
 
 #include <algorithm>
@@ -201,6 +202,8 @@ private:
     [[noreturn, gnu::cold]] void find_error(std::int64_t step);
     /// Throws InvalidArgument for weights of a step that are not valid.
     [[gnu::cold]] void require_weights(std::int64_t step);
+    /// "3 on replica 0, 3 on replica 1", the samples of a step.
+    [[nodiscard, gnu::cold]] std::string samples_text(std::int64_t step) const;
     /// Whether targets, ids and weights of a step that was skipped are valid.
     [[nodiscard, gnu::cold]] bool valid_input(std::int64_t step);
 
@@ -239,7 +242,7 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     if (OtherProcesses* const others = set_.others()) others->begin_step(step_);
     if constexpr (!D::host_memory) {
         // The update of an optimiser that is queued anew in each step needs its number now.
-        if (set_.loss_scale().dynamic && !options_.repeats_update) synchronize();
+        if (set_.may_skip() && !options_.repeats_update) synchronize();
     }
     counts_.clear(step_);
     update_.begin_step(loss_scale_.skipped_steps, step_ - checked_);
@@ -496,7 +499,14 @@ bool StepEngine<D, T, A>::valid_input(std::int64_t step) {
     } catch (const InvalidArgument&) {
         return false;
     }
-    return true;
+    // Another device has not skipped a step whose loss there is not finite, although no sample counts.
+    double weight = 0;
+    bool finite = true;
+    for (int r = 0; r < set_.replicas(); ++r) {
+        weight += reports_.of(step, r).weight;
+        finite = finite && is_finite(reports_.of(step, r).total);
+    }
+    return weight > 0 || finite;
 }
 
 template <class D, class T, class A>
@@ -510,15 +520,31 @@ void StepEngine<D, T, A>::require_weights(std::int64_t step) {
         weight += of_replica;
         finite = finite && is_finite(reports_.of(step, r).total);
     }
+    if (!set_.weighted() || !finite) return;
+    if (!(weight > 0)) {
+        require(set_.skips_without_weight(), "no sample of step ", step, " counts, of ", samples_text(step), ": ",
+                options_.reason_of_no_weight(),
+                "; the option skip_steps_without_labels lets such a step pass without an update");
+        return;
+    }
     if constexpr (own_parameters) {
         for (int r = 0; r < set_.replicas(); ++r) {
-            require(!finite || counts_.of_replica(step, r) == 0 || reports_.of(step, r).weight > 0,
-                    "the weights of all samples of replica ", r, " in step ", step, " are 0, and ", A::name,
+            const std::int64_t samples = counts_.of_replica(step, r);
+            require(samples == 0 || reports_.of(step, r).weight > 0, "no sample of replica ", r, " in step ", step,
+                    " counts, of ", samples, ": ", options_.reason_of_no_weight(), "; ", A::name,
                     " updates each replica with its own samples");
         }
     }
-    const bool no_weight = set_.weighted() && finite && !(weight > 0);
-    require(!no_weight, "the weights of all samples of step ", step, " are 0");
+}
+
+template <class D, class T, class A>
+std::string StepEngine<D, T, A>::samples_text(std::int64_t step) const {
+    std::string all;
+    for (int r = 0; r < set_.replicas(); ++r) {
+        const std::int64_t samples = counts_.of_replica(step, r);
+        if (samples > 0) all += text(all.empty() ? "" : ", ", samples, " on replica ", r);
+    }
+    return all;
 }
 
 template <class D, class T, class A>

@@ -79,6 +79,9 @@ public:
     [[nodiscard]] virtual LossResult loss_of(Context& context, std::size_t k, const float* outputs,
                                              const BatchView& batch) const = 0;
 
+    /// Why samples whose weights add up to 0 do not count, where the loss knows it.
+    [[nodiscard, gnu::cold]] virtual std::string reason_of_no_weight() const = 0;
+
     [[nodiscard]] virtual double learning_rate_at(std::int64_t step) const = 0;
     /// Throws InvalidArgument for a learning rate that is negative, or not finite as a float, and what a schedule
     /// throws.
@@ -164,6 +167,19 @@ public:
             result = operation<number>().forward(context, outputs, targets<number>(batch), batch.size, nullptr);
         });
         return result;
+    }
+
+    [[nodiscard, gnu::cold]] std::string reason_of_no_weight() const override {
+        // The weights of a batch are those of the first loss.
+        const auto& loss = Of::template get<0>(options_.loss.data);
+        if constexpr (requires { loss.ignored_label.has_value(); }) {
+            if (loss.ignored_label) {
+                const bool all_count = std::ranges::all_of(loss.class_weights, [](float each) { return each > 0; });
+                return text("all their labels are ", *loss.ignored_label, ", the ignored_label of ",
+                            this->losses[0].entry.name, all_count ? "" : ", or of a class with a weight of 0");
+            }
+        }
+        return "all their weights are 0";
     }
 
     [[nodiscard]] double learning_rate_at(std::int64_t step) const override {

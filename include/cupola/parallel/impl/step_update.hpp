@@ -48,7 +48,7 @@ public:
     /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight that may be.
     void begin_step(std::int64_t skipped, std::int64_t in_flight) {
         skipped_ = skipped;
-        in_flight_ = set_.loss_scale().dynamic ? static_cast<int>(in_flight) : 0;
+        in_flight_ = set_.may_skip() ? static_cast<int>(in_flight) : 0;
     }
     /// Queues the constants of a step's update, before the passes of the step.
     void set_constants(int device, std::int64_t step);
@@ -185,7 +185,7 @@ void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::update_loss_scale(int device) {
-    if (!set_.loss_scale().dynamic) return;
+    if (!set_.may_skip()) return;
     const float* const divisor = agreement_.divisor_of(device, set_.at(device).queue->status());
     ops::TrainingStep<Kernels>::update_loss_scale(set_.context(device), set_.loss_scale_update(device, divisor));
 }

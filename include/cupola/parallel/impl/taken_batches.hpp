@@ -108,9 +108,8 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     std::byte* const block = state.queue->status();
     if (set_.gathers_blocks()) state.queue->write(set_.status(device).samples(block, number), given.size);
     if (given.size == 0) {
-        if (set_.weighted() || set_.loss_scale().dynamic)
-            state.queue->write(set_.status(device).report(block, number), no_loss);
-        if (set_.loss_scale().dynamic) clear_reports(device, number);
+        if (set_.weighted() || set_.may_skip()) state.queue->write(set_.status(device).report(block, number), no_loss);
+        if (set_.may_skip()) clear_reports(device, number);
         return {};
     }
     const auto [plan, packs] =

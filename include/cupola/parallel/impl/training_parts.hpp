@@ -137,7 +137,8 @@ private:
                 .processes = processes,
                 .averages_rows_of_all = SpansProcesses<Averaging> && !sums_of_processes<Averaging>,
                 .required = required,
-                .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>())};
+                .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
+                .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};
     }
     [[nodiscard]] static ProcessNumber process_of([[maybe_unused]] const Options& options, const Processes* processes) {
         if constexpr (AveragesBuckets<Averaging, D>)
