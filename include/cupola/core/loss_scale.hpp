@@ -58,7 +58,8 @@ struct LossScaleState {
     float scale = 1;
     /// The steps since the scale changed last, none of which was skipped.
     std::int32_t good_steps = 0;
-    /// All steps that were skipped, those too in which no sample counts. The optimiser and the moving averages count the others: steps - skipped_steps.
+    /// All steps that were skipped, those too in which no sample counts. The optimiser and the moving averages count
+    /// the others: steps - skipped_steps.
     std::int64_t skipped_steps = 0;
 
     bool operator==(const LossScaleState&) const = default;

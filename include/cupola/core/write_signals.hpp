@@ -5,8 +5,8 @@
 // more (the standard output of `program | head`) SIGPIPE. Writers block both while they write: the write then fails
 // with EFBIG or EPIPE, and the writer reports that, like a full disk.
 //
-// A library must not change what a signal does in the whole process, so only the calling thread is affected, to which the
-// system sends these signals. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
+// A library must not change what a signal does in the whole process, so only the calling thread is affected, to which
+// the system sends these signals. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
 #pragma once
 
 #include <cerrno>

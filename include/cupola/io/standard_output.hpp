@@ -48,8 +48,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Writes the lines to the file at once; the errno if that fails, or else 0. A pipe that nobody reads and a limit on the
-/// size of files are such errors, and no signals.
+/// Writes the lines to the file at once; the errno if that fails, or else 0. A pipe that nobody reads and a limit on
+/// the size of files are such errors, and no signals.
 [[nodiscard]] inline int write_error(std::FILE* file, std::string_view lines) {
     const WriteSignalsBlock no_signal;
     if (std::fwrite(lines.data(), 1, lines.size(), file) == lines.size() && std::fflush(file) == 0) return 0;

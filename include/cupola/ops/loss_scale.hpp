@@ -9,8 +9,9 @@
 // A step fails that would make the scale less than its minimum, or whose mean is not finite because of its input: a target or an
 // id that is not valid, weights that are negative or add up to 0. It changes nothing, and the device stays not healthy.
 //
-// Where it is allowed, a step whose weights are all 0 is skipped too, with a constant scale as well: skipped_steps + 1, the scale
-// as it was, and the device is healthy again. With a constant scale any other mean that is not finite is a failure.
+// Where it is allowed, a step whose weights are all 0 is skipped too, with a constant scale as well: skipped_steps + 1,
+// the scale as it was, and the device is healthy again. With a constant scale any other mean that is not finite is a
+// failure.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +78,8 @@ private:
     [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_input() const {
         return impl::is_finite(*divisor) && *divisor > 0 && valid_targets();
     }
-    /// The weights of this device's samples are looked at too: a weight above 0 here and one below 0 elsewhere add up to 0.
+    /// The weights of this device's samples are looked at too: a weight above 0 here and one below 0 elsewhere add up
+    /// to 0.
     [[nodiscard]] CUPOLA_HOST_DEVICE bool has_no_weight() const {
         if (*divisor != 0 || !valid_targets()) return false;
         for (std::int64_t i = 0; i < report_count; ++i) {

@@ -169,7 +169,8 @@ public:
         work();
     }
 
-    /// Where the last work is an update that takes the copy: not where steps may be skipped, whose end changes the status.
+    /// Where the last work is an update that takes the copy: not where steps may be skipped, whose end changes the
+    /// status.
     void land_with_update() {
         auto* const updates = context_.joined_as<impl::JoinedUpdatesBase>();
         constexpr std::size_t unit = sizeof(impl::PinnedUnit);

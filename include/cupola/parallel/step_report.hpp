@@ -42,9 +42,9 @@ struct StepReport {
     double learning_rate = 0;
     /// The loss scale of this step; 1 where the precision needs none.
     double loss_scale = 1;
-    /// Whether the step has changed nothing but a dynamic loss scale, because its gradient was not finite, and its loss may not
-    /// be finite either; or nothing at all, because no sample counts (TrainingOptions::skip_steps_without_labels): then `weight`
-    /// and `loss` are 0.
+    /// Whether the step has changed nothing but a dynamic loss scale, because its gradient was not finite, and its loss
+    /// may not be finite either; or nothing at all, because no sample counts
+    /// (TrainingOptions::skip_steps_without_labels): then `weight` and `loss` are 0.
     bool skipped = false;
     /// The steps up to this one that were skipped.
     std::int64_t skipped_steps = 0;

@@ -41,8 +41,9 @@ struct TrainingOptions {
     MovingAverage moving_average{};
     /// In place of that of the network's precision: see core/loss_scale.hpp.
     std::optional<LossScale> loss_scale{};
-    /// Whether a step in which no sample counts, as each has the loss's ignored label or a weight of 0, passes without an update
-    /// and is reported as skipped; otherwise it is an InvalidArgument. Without effect for a loss without weights.
+    /// Whether a step in which no sample counts, as each has the loss's ignored label or a weight of 0, passes without
+    /// an update and is reported as skipped; otherwise it is an InvalidArgument. Without effect for a loss without
+    /// weights.
     bool skip_steps_without_labels = false;
     /// Every so many steps the devices' parameters are compared by a 64-bit hash, and the training ends with an error if
     /// parameters or running statistics are not finite, which need not appear in any loss; 0 for never.
