@@ -11,12 +11,14 @@ trap 'rm -f "$unit"' EXIT
 # expect MESSAGE PROGRAM COMMAND...: the first error has the message, and there are at most two.
 checked=0
 expect() {
-    local message=$1 output errors
+    local message=$1 output errors pieces
     printf '%b\n' "$2" >"$unit"
     shift 2
     if output=$("$@" -fsyntax-only "$unit" 2>&1); then echo "this compiles: $*"; exit 1; fi
     errors=$(grep -E 'error: |message = ' <<<"$output" || true)
-    if [[ ${errors%%$'\n'*} != *"$message"* ]] || [ "$(grep -c ' error: ' <<<"$output")" -gt 2 ]; then
+    # clang prints the message of the first error in its notes, and in pieces.
+    pieces=$(head -n 30 <<<"$output" | tr -s ' \n' '  ' | sed -E 's/"\}, FixedString<[0-9]+>\{"//g')
+    if [[ ${errors%%$'\n'*} != *"$message"* && $pieces != *"{\"$message\"}"* ]] || [ "$(grep -c ' error: ' <<<"$output")" -gt 2 ]; then
         printf 'the first error is not: %s\n%s\nwith %s\n' "$message" "$(head -n 30 <<<"$output")" "$*"
         exit 1
     fi
