@@ -268,8 +268,8 @@ CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
     targets_[columns_.size() - 1] = targets.values.data();
 }
 
-CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data,
-                                               BatchOptions options)  // misspelt? BatchOptions{...} names it
+CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data,  // misspelt? BatchOptions{...} names it
+                                               BatchOptions options)
     : source_(data, AsStored{}, options), buffers_(static_cast<std::size_t>(options.replicas)) {
     for (impl::BatchBuffer& buffer : buffers_) buffer = impl::BatchBuffer(options.batch_size, source_.columns());
 }

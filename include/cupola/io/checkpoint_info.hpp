@@ -52,8 +52,8 @@ private:
 /// The entry with the names of the classes: label k is the k-th of the list.
 inline constexpr std::string_view classes_key = "classes";
 
-/// A list as one text: an element per line, in which a line break is "\n", a backslash "\\", and a byte that is not
-/// part of a character of UTF-8 "\xFF", with its two digits.
+/// A list as one text: an element per line, in which a line break is `\n`, a backslash `\\`, and a byte that is not
+/// part of a character of UTF-8 `\xFF`, with its two digits.
 [[nodiscard, gnu::cold]] inline std::string list_text(std::span<const std::string> elements) {
     constexpr std::string_view digits = "0123456789ABCDEF";
     std::string result;
