@@ -68,6 +68,7 @@ for block in $(printf '%s\n' "$@" | sort -V); do
             command -v clang++-16 >/dev/null || continue
             # First without the copy: the error's own commands make one, and the same folder can be configured with it.
             cat >without_copy.sh <<'END'
+sed -i 's/COMPONENTS ops/COMPONENTS host/; s/cupola::ops/cupola::host/' CMakeLists.txt
 for try in onednn onednn-clang; do
     if cmake -B build-clang -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_PREFIX_PATH="$PWD/prefix;$PWD/$try" 2>refused; then break; fi
     [ $try = onednn ]
