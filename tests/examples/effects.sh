@@ -89,8 +89,9 @@ grep -q "^$work/fetched/cifar-10-batches-bin exists already: 96 training and 16 
 
 refuses '--download needs --data-dir, the folder for the images' --download
 
-# A last update that makes the parameters infinite: no later step would report it.
-refuses 'the loss on the test images is nan, with trained parameters: the training has diverged' "${base[@]}" --learning-rate 1e300
+# A last update that makes parameters infinite: no later step would report it. A rate that is no finite float is refused before it.
+refuses 'the loss on the test images is nan, with trained parameters: the training has diverged' "${base[@]}" --learning-rate 3e38
+refuses 'the learning rate of step 0 is 1e+300, ' "${base[@]}" --learning-rate 1e300
 
 # The log has the time of the summaries if there are any.
 trains "${base[@]}" --train-dir "$work/summaries"
