@@ -298,7 +298,8 @@ TEST_CASE("a device with the Winograd option uses it for the shapes that it supp
 
 TEST_CASE("a device with the Winograd option has errors of at most 5e-6 in planes of any size") {
     for (const std::int64_t kernel : {3, 5}) {
-        for (const auto& [height, width] : {std::pair{1, 1}, {3, 3}, {3, 9}, {9, 2}, {4, 4}, {4, 5}, {5, 7}, {6, 6}}) {
+        for (const auto& size : {std::pair{1, 1}, {3, 3}, {3, 9}, {9, 2}, {4, 4}, {4, 5}, {5, 7}, {6, 6}}) {
+            const std::int64_t height = size.first, width = size.second;  // clang 16 captures no bindings in OpenMP
             const std::uint64_t seed = reference::fresh_seed();
             INFO(kernel, " taps, ", height, " x ", width, ", seed ", seed);
             const reference::Convolution r{1, reference::same(height, kernel, 1), reference::same(width, kernel, 1), 16,
