@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Covers: cupola/parallel/impl/device_threads.hpp
+#include <cstddef>
+#include <thread>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include <cupola/core/error.hpp>
@@ -11,6 +15,14 @@
 
 using namespace cupola;
 
+TEST_CASE("each device has a thread of its own") {
+    impl::DeviceThreads threads(3);
+    std::vector<std::thread::id> ids(3);
+    threads.run([&](int device) { ids[static_cast<std::size_t>(device)] = std::this_thread::get_id(); });
+    CHECK(ids[0] != ids[1]);
+    CHECK(ids[1] != ids[2]);
+    CHECK(ids[0] != ids[2]);
+}
 TEST_CASE("child: threads for two of four devices" * doctest::skip()) {
     limit_threads(2);
     CHECK_THROWS_WITH_AS(

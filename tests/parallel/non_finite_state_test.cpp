@@ -132,9 +132,13 @@ TEST_CASE("non-finite parameters, set or initial, are rejected by name") {
           }).starts_with("parameters must be finite, but hidden.weight is nan at ["));
     CHECK(training.parameters() == before);
     CHECK(contains(message_of<InvalidArgument>([] {
+                       TrainingOf<Perceptron>({.initializers = {{"fc.weight", normal(3e38)}}});
+                   }),
+                   "a state must be finite, but its parameter fc.weight is "));
+    CHECK(contains(message_of<InvalidArgument>([] {
                        TrainingOf<Perceptron>({.initializers = {{"fc.bias", constant(1e300)}}});
                    }),
-                   "its parameter fc.bias is inf at [0]"));
+                   "the parameter fc.bias has an initialiser with a value that is not a finite float"));
 }
 
 TEST_CASE_TEMPLATE("a parameter before a fused ReLU that becomes a NaN is found by the periodic check", N, Convolution,

@@ -289,10 +289,12 @@ TEST_CASE("a training in which batch normalisation would see one value per chann
                                  Flatten, Linear<3>> {};
     using Apart = DataParallel<OnePixel, CrossEntropy<3>, Sgd, ConcatMean, Host>;
     using Together = DataParallel<OnePixel, CrossEntropy<3>, Sgd, ConcatMean, Host, Synchronized>;
+    // Compilers print the type with or without its default arguments.
+    const std::string refused = message_of<InvalidArgument>([] { Apart({.replicas = 2, .batch_size = 1}); });
+    CHECK(refused.starts_with("layer 2 (bn1, BatchNorm2d<"));
     CHECK(
-        message_of<InvalidArgument>([] { Apart({.replicas = 2, .batch_size = 1}); }) ==
-        "layer 2 (bn1, BatchNorm2d<>) has one value per channel in a batch, whose mean is that value: its samples are "
-        "1 x 1 x 4 and batch_size is 1; a training needs at least 2 values");
+        refused.ends_with(">) has one value per channel in a batch, whose mean is that value: its samples are "
+                          "1 x 1 x 4 and batch_size is 1; a training needs at least 2 values"));
     CHECK(contains(message_of<InvalidArgument>([] { Apart({.batch_size = 2, .other_batch_sizes = {1}}); }),
                    "other_batch_sizes contains 1;"));
     CHECK(contains(message_of<InvalidArgument>([] { Together({.replicas = 1, .batch_size = 1}); }),

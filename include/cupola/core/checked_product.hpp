@@ -22,8 +22,8 @@ inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
 
 /// The product of numbers of at least 0, or the largest std::int64_t where it does not fit.
 [[nodiscard]] constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
-    std::int64_t product = 0;
-    return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max() : product;
+    constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+    return a > 0 && b > 0 && b > largest / a ? largest : a * b;
 }
 template <std::integral... More>
 [[nodiscard]] constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b, std::int64_t c, More... more) {
@@ -32,8 +32,8 @@ template <std::integral... More>
 
 /// The sum of numbers of at least 0, or the largest std::int64_t where it does not fit.
 [[nodiscard]] constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
-    std::int64_t sum = 0;
-    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
+    constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+    return b > 0 && a > largest - b ? largest : a + b;
 }
 
 namespace impl {

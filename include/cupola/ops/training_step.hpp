@@ -37,11 +37,9 @@ struct RowsOfMean {
 ///                                                   mean = sums / (*divisor * *loss_scale), of the same bits where that
 ///                                                   is 1; *healthy becomes 0 if a result or the divisor is not finite;
 ///                                                   `mean` may be `sums`; `rows` is a RowsOfMean, by default of no rows; a
-///                                                   `loss_scale` of null, the default, is 1; where the divisor is 0,
-/// *healthy
-///                                                   becomes 0 and `mean` stays as it was, so that rows that are
-/// divided in
-///                                                   place can be used in the next step
+///                                                   `loss_scale` of null, the default, is 1; where the divisor is
+///                                                   0, *healthy becomes 0 and it counts as 1, so that rows that are
+///                                                   divided in place can be used in the next step
 ///   update_loss_scale(context, update)              the LossScaleUpdate
 ///   weigh(context, reports, scale, divisor)         *divisor = scale times the sum of the weights of the LossReports
 ///   sum_losses(context, reports, factors, to)       *to = the report of the sum of factors[k] * reports[k], with the weight

@@ -80,10 +80,10 @@ CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, 
 CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::span<const float> sums,
                                             const float* divisor, std::span<float> mean, std::int32_t* healthy,
                                             const RowsOfMean& rows, const float* loss_scale) {
-    const float by = loss_scale == nullptr ? *divisor : *divisor * *loss_scale;
+    float by = loss_scale == nullptr ? *divisor : *divisor * *loss_scale;
     if (by == 0.0F) {
         *healthy = 0;
-        return;
+        by = 1;
     }
     if (by != 1.0F || mean.data() != sums.data()) {
         for_each_block(context, static_cast<std::int64_t>(mean.size()), [&](std::int64_t begin, std::int64_t end) {

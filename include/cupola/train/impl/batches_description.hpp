@@ -133,9 +133,9 @@ template <class Batches, class Test>
             const StatedClasses training = stated_classes(batches, column.name),
                                 own = stated_classes(test, column.name);
             if (training.names.empty() || own.names.empty() || training.names == own.names) continue;
-            throw InvalidArgument(
-                text("the test data ", own.data, " have other classes than the training data ", training.data, ": ",
-                     to_string({std::string(classes_key), list_text(training.names), list_text(own.names)})));
+            throw InvalidArgument(text(
+                "the test data ", own.data, " have other classes than the training data ", training.data, ": ",
+                to_string(InfoDifference{std::string(classes_key), list_text(training.names), list_text(own.names)})));
         }
     }
 }

@@ -268,7 +268,7 @@ struct SumLosses {
 };
 
 /// mean = sums / (count * loss_scale), the latter 1 if it is null. Sets *healthy to 0 if a result or the count is not finite, and then looks for the rows that it comes
-/// from; otherwise leaves it unchanged. A divisor of 0 changes no value: see ops/training_step.hpp.
+/// from; otherwise leaves it unchanged. A divisor of 0 counts as 1: see ops/training_step.hpp.
 struct MeanAt {
     const float *sums, *count, *loss_scale;
     float* mean;
@@ -277,10 +277,10 @@ struct MeanAt {
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const float by = loss_scale == nullptr ? *count : *count * *loss_scale;
+        float by = loss_scale == nullptr ? *count : *count * *loss_scale;
         if (by == 0.0F) {
             *healthy = 0;
-            return;
+            by = 1;
         }
         bool finite = is_finite_number(by);
         float value[n];
