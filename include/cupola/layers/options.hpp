@@ -104,13 +104,14 @@ template <class Option, class... Options>
     return fallback;
 }
 
+/// How many of the types are `Option`.
+template <class Option, class... Options>
+inline constexpr int times_given = (0 + ... + (std::same_as<Options, Option> ? 1 : 0));
+
 /// Whether each of `options` has a type of its own: two of one type contradict each other.
 template <class... Options>
 [[nodiscard]] constexpr bool given_once(Options...) {
-    [[maybe_unused]] const auto count = []<class Option>(Option) {
-        return (0 + ... + (std::same_as<Options, Option> ? 1 : 0));
-    };
-    return ((count(Options{}) == 1) && ...);
+    return ((times_given<Options, Options...> == 1) && ...);
 }
 
 /// `Option` is without const and without reference because nvcc treats decltype(options) as decltype((options)).
