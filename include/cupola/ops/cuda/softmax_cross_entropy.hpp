@@ -76,9 +76,9 @@ struct LossArguments {
     Targets targets;
 };
 
-/// `lanes` threads per row, `rows` rows at a time; writes reports[blockIdx.x].
+/// `lanes` threads per row, `rows` rows at a time; writes reports[blockIdx.x]. A multiprocessor holds 1,024 threads.
 template <class T, int lanes, int threads, int rows, class Targets>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 1024 / threads)
     softmax_cross_entropy_kernel(LossArguments<T, Targets> a, LossReport* reports) {
     begin_kernel();
     constexpr int at_once = threads / lanes;
