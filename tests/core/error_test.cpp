@@ -59,6 +59,7 @@ TEST_CASE("text writes a number with as many digits as are asked for") {
     const CommaLocale comma;
     CHECK(text(0.5, ' ', Decimals{1234.5, 2}, ' ', SignificantDigits{0.25, 9}) == "0.5 1234.50 0.25");
     CHECK(exact_text(1234.5) == "1234.5");
+    CHECK(exact_text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
 }
 
 TEST_CASE("text writes bytes in powers of ten") {

@@ -726,3 +726,36 @@ TEST_CASE("a test loss that is not finite is an error, not an accuracy") {
                                                   Weights::trained, "images"));
           }) == "the loss on the test images is inf, with trained parameters: the training has diverged");
 }
+
+TEST_CASE("a run goes on over steps without labels, and resumes after an epoch that had no others") {
+    using Ignoring = DataParallel<Net, WeightedCrossEntropy<2>, Sgd, ConcatMean, Host>;
+    const io_tests::TemporaryFolder folder;
+    const std::vector<std::int32_t> ignored(8, 1);
+    const InMemory unlabelled(Net::input_shape, points, ignored, 2);
+    // The epochs 1 and 2 have no labels; each run is of one more epoch.
+    for (int epochs = 1; epochs <= 3; ++epochs) {
+        CAPTURE(epochs);
+        Fixture f;
+        Ignoring training({.batch_size = 4,
+                           .seed = 1,
+                           .loss = {.data = {.ignored_label = 1}},
+                           .optimizer = {.learning_rate = 0.1, .momentum = 0.9},
+                           .skip_steps_without_labels = true});
+        TrainingRunOptions options{.folder = folder.path(), .resume = epochs == 1 ? Resume::no : Resume::anyway};
+        options.log.every = 1;
+        options.log.json = true;
+        options.log.file = f.output.get();
+        TrainingRun run(options);
+        InMemoryBatches batches(epochs < 3 ? unlabelled : data(), {.batch_size = 4, .seed = 1});
+        EvaluationBatches test(data(), IdentityTransform{}, 4);
+        CHECK(run.train(training, batches, test, {.epochs = epochs}) == 0);
+        CAPTURE(f.said());
+        CHECK(training.step() == 2 * epochs);
+        const std::string history = io_tests::read_bytes(folder.path("history.csv"));
+        CAPTURE(history);
+        // No mean of the loss where nothing was counted, and one where labels are.
+        CHECK(contains(history, "\n1,2,nan,"));
+        CHECK(contains(history, "\n2,4,nan,") == (epochs >= 2));
+        CHECK(contains(history, "\n3,6,1.") == (epochs == 3));
+    }
+}

@@ -256,6 +256,7 @@ template <class... Parts>
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE std::string exact_text(double value) {
+    if (impl::is_nan(value)) return "nan";  // never "-nan"
     char digits[32];
     return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general).ptr};
 }

@@ -53,20 +53,18 @@ struct StepProfile {
 
 namespace impl {
 
-[[nodiscard, gnu::cold]] inline std::string decimals(double value, int places) { return text(Decimals{value, places}); }
-
 /// A row of the table; figures that are not known are left out.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile,
                                                                      const ProfiledPart& part) {
     const double roofline = part.roofline(profile.rates), time = part.seconds;
     const auto known = [&](double value, double shown, int places) {
-        return value > 0 && time > 0 ? decimals(shown, places) : std::string();
+        return value > 0 && time > 0 ? text(Decimals{shown, places}) : std::string();
     };
     return {part.name,
             part.what,
             std::string(part.pass),
-            decimals(1e3 * time, 3),
-            decimals(100 * time / profile.seconds, 1) + " %",
+            text(Decimals{1e3 * time, 3}),
+            text(Decimals{100 * time / profile.seconds, 1}) + " %",
             known(part.operations, part.operations / time * 1e-9, 1),
             known(part.bytes, part.bytes / time * 1e-9, 1),
             known(roofline, 1e3 * roofline, 3),
@@ -87,13 +85,13 @@ namespace impl {
     cells.push_back(impl::profile_row(profile, {.name = {}, .what = "the rest", .seconds = profile.rest}));
     cells.push_back(impl::profile_row(profile, total));
     // The roofline of the step is the sum of the parts' rooflines.
-    cells.back()[7] = impl::decimals(1e3 * profile.roofline(), 3);
-    cells.back()[8] = impl::decimals(profile.roofline() / profile.seconds, 2);
+    cells.back()[7] = text(Decimals{1e3 * profile.roofline(), 3});
+    cells.back()[8] = text(Decimals{profile.roofline() / profile.seconds, 2});
     return impl::aligned_table(cells) +
-           text("step: ", impl::decimals(1e3 * profile.seconds, 3), " ms, ",
-                impl::decimals(profile.samples_per_step / profile.seconds, 1), " samples/s; medians of ", profile.steps,
-                " steps on the first device\npeak: ", impl::decimals(profile.rates.operations * 1e-9, 1),
-                " GFLOP/s of a large matrix product, ", impl::decimals(profile.rates.bytes * 1e-9, 1),
+           text("step: ", Decimals{1e3 * profile.seconds, 3}, " ms, ",
+                Decimals{profile.samples_per_step / profile.seconds, 1}, " samples/s; medians of ", profile.steps,
+                " steps on the first device\npeak: ", Decimals{profile.rates.operations * 1e-9, 1},
+                " GFLOP/s of a large matrix product, ", Decimals{profile.rates.bytes * 1e-9, 1},
                 " GB/s of a large copy\n");
 }
 

@@ -564,6 +564,35 @@ TEST_CASE("under a dynamic loss scale a step is skipped whose gradient is not fi
     check_skips({.model = Model::normalized, .rule = Rule::lamb, .replicas = 2});
 }
 
+TEST_CASE("a step without labels is skipped by the option, with as many steps ahead") {
+    const Restored restored;
+    for (const int devices : {1, 2}) {
+        if (devices > gpus()) continue;
+        for (const std::int64_t max_in_flight : {0, 2}) {
+            CAPTURE(devices);
+            CAPTURE(max_in_flight);
+            Run run{.model = Model::weighted,
+                    .rule = devices == 1 ? Rule::clipped : Rule::adam,
+                    .replicas = 2,
+                    .devices = devices,
+                    .rate = devices == 1 ? 0.05 : 0.02,
+                    .moving_average = 0.9,
+                    .rate_decay = 0.9,
+                    .unlabelled_place = 4,
+                    .max_in_flight = max_in_flight};
+            check_against_host(run, 1e-4, 1e-3);
+            const Result ours = run_on_cuda(run);
+            CHECK(ours.step == 10);
+            CHECK(ours.skipped == std::vector<std::int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 1, 1});
+            CHECK(ours.losses[4] == 0);
+            run.steps = 4;
+            const Result before = run_on_cuda(run);
+            run.steps = 5;
+            check_same_parameters(run_on_cuda(run), before);
+        }
+    }
+}
+
 TEST_CASE("an optimiser that is queued anew in each step knows how many steps were skipped") {
     Run run{.rule = Rule::uncaptured, .replicas = 2, .momentum = 0.9, .rate_decay = 0.5, .loss_scale = 64};
     run.poisoned_place = 2;

@@ -3,6 +3,7 @@
 // Makes a training of training_runs.hpp and runs it on a device.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -107,9 +108,11 @@ public:
           good_(has_heads(run)),
           poisoned_(has_heads(run)),
           mislabelled_(has_heads(run)),
+          unlabelled_(has_heads(run)),
           calls_(static_cast<std::size_t>(run.replicas)) {
         poisoned_.values()[Samples<Memory>::elements + 5] = std::numeric_limits<float>::quiet_NaN();
         mislabelled_.labels()[2] = 10;
+        std::fill_n(unlabelled_.labels(), Samples<Memory>::count, 9);  // the label that is ignored
         for (int i = 0; i < run.replicas * run.places; ++i)
             places_.push_back(std::make_unique<Samples<Memory>>(has_heads(run)));
     }
@@ -139,6 +142,7 @@ private:
     [[nodiscard]] cupola::BatchView batch_of(std::int64_t place, int replica) {
         if (run_.left_out_place != nowhere && place >= run_.left_out_place) ++place;
         const std::int64_t size = size_of(place, replica);
+        if (place == run_.unlabelled_place) return unlabelled_.view(0, size);
         if (!healed_ && replica == run_.poisoned_replica) {
             if (place == run_.poisoned_place) return poisoned_.view(0, size);
             if (place == run_.failing_place) throw cupola::DataError("no samples today");
@@ -154,7 +158,7 @@ private:
     }
 
     const Run& run_;
-    Samples<Memory> good_, poisoned_, mislabelled_;
+    Samples<Memory> good_, poisoned_, mislabelled_, unlabelled_;
     std::vector<std::unique_ptr<Samples<Memory>>> places_;
     std::vector<std::int64_t> calls_;
     bool healed_ = false;
@@ -193,6 +197,7 @@ typename Training::Options options_of(const Run& run, const Optimizer& optimizer
     options.optimizer = optimizer;
     options.moving_average.decay = run.moving_average;
     options.check_every = run.check_every;
+    options.skip_steps_without_labels = run.unlabelled_place != nowhere;
     if (run.loss_scale != 0)
         options.loss_scale = cupola::LossScale{.initial = run.loss_scale, .interval = run.growth_interval};
     if (run.groups) {

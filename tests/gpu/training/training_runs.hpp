@@ -62,6 +62,8 @@ struct Run {
     int poisoned_replica = 0;
     /// The place of the batch with an invalid label in sample 2.
     std::int64_t mislabelled_place = nowhere;
+    /// The place of whose batches no sample counts, for a loss with weights: its step is skipped, by the option.
+    std::int64_t unlabelled_place = nowhere;
     /// The place that is passed over: batches from it on are those of the next place.
     std::int64_t left_out_place = nowhere;
     /// Where a dynamic loss scale begins, and after how many steps it grows; 0 for that of the precision.
