@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No header uses a name that Qt, X11 or C's complex.h define as a macro.
+"""No header uses a name that Qt, X11 or C's complex.h define as a macro, and the compiler has no warning about any header.
 
     macros_of_others.py SOURCE_FOLDER COMPILER FLAGS...
 
