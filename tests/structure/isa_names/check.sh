@@ -7,7 +7,7 @@
 # flags; that two units, for AVX-512 and for AVX-512 with BF16, share no function of Cupola in one program but the exceptions' members,
 # which use no instruction beyond x86-64, and share all of them if both link to a cupola::ops without BF16; that a file for instructions
 # which the library does not have gives one error; that a file with another layout of the standard library's types does not link to it;
-# and that a file catches what another file or shared library throws that was compiled with other flags.
+# that it has all constructors; and that a file catches what another file or shared library throws that was compiled with other flags.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1
@@ -120,6 +120,21 @@ cmp -s "$folder/linked_without.names" "$folder/linked_with.names" ||
 errors=$("${compiler[@]}" -shared -Wl,-z,defs "$folder/debug.o" "$folder/library.o" -o "$folder/debug.so" 2>&1 || true)
 [[ $errors == *"undefined reference to "*"v0_1_glibcxx_debug::"* ]] ||
     problem "a file with -D_GLIBCXX_DEBUG, linked to a library without: '$errors'"
+
+# The library has each constructor and destructor that a file which links to it calls, of an object of its own or of a base.
+grep -v '^#include <cupola/\(cupola\|host\)\.hpp>' "$here/../../../cmake/ops/functions.cpp" >"$folder/functions.cpp"
+cat >>"$folder/functions.cpp" <<<$'#include <cupola/core/error.hpp>\n#include <cupola/train/history.hpp>\n#include <cupola/metrics/metric.hpp>'
+cat >"$folder/constructors.cpp" <<<$'#include <cupola/train/history.hpp>
+struct Derived : cupola::History {};
+void construct(cupola::History& from) { cupola::History object, copy(from); Derived derived, moved(static_cast<Derived&&>(derived)); }'
+for each in functions constructors; do
+    flags=()
+    [ "$each" = functions ] || flags=(-DCUPOLA_OPS)
+    "${compiler[@]}" -O1 -fPIC -march=x86-64 "${flags[@]}" -c "$folder/$each.cpp" -o "$folder/$each.o"
+done
+missing=$(comm -13 <(nm --defined-only "$folder/functions.o" | awk '{ print $3 }' | sort -u) \
+    <(nm --undefined-only "$folder/constructors.o" | awk '/7History/ { print $2 }' | sort -u))
+[ -z "$missing" ] || problem "the compiled library lacks: $missing"
 
 # Instructions that every processor of the tests has.
 "${compiler[@]}" -O1 -march=x86-64 -msse4.2 -DTHROWN=thrown_by_file -c "$here/thrower.cpp" -o "$folder/thrower.o"
