@@ -1185,6 +1185,15 @@ MUTATIONS = [
         "static_cast<std::int32_t>(i)",
         ["emulated/large_indices: a sum reads*"],
     ),
+    # Kernels: the memory of a context's sums.
+    Mutation(
+        "counters_over_the_clipping_sum",
+        "the counters of the last joined sums are where a clipped gradient has its sum of squares and its scale",
+        "ops/cuda/impl/step_sums.cuh",
+        "filled.arrived = «sums_memory(context).arrived»;",
+        "reinterpret_cast<unsigned*>(&sums_memory(context).clipping) - 12",
+        ["emulated/training: a clipped gradient*"],
+    ),
     # Kernels: the size of a grid.
     Mutation(
         "grid_larger_than_the_gpu",

@@ -395,7 +395,7 @@ public:
     /// The scalars that operations read on the device while a step is queued.
     [[nodiscard]] const StepScalars& step_scalars() const { return step_scalars_; }
     void set_step_scalars(const StepScalars& step_scalars) { step_scalars_ = step_scalars; }
-    /// Device memory for the partial sums and the results of one reduction at a time, in the stream's order.
+    /// Device memory for sums, 0 at first; ops/cuda/impl/sums_memory.hpp says what lies where, and nothing else may use it.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
     /// Pinned memory of the host, the same for the same number of bytes. It has one user at a time, which waits for its

@@ -297,6 +297,10 @@ TEST_CASE("replicas and accumulated batches count by the weights of their labels
                        1e-4, 1e-3);
 }
 
+TEST_CASE("a clipped gradient and the sums of squares of 16 parameters agree with Host's in every step") {
+    check_against_host({.model = Model::weighted, .rule = Rule::clipped, .steps = 4, .max_in_flight = 2}, 1e-5, 1e-3);
+}
+
 TEST_CASE("a network with two inputs and two outputs, each with its loss") {
     Run run{.model = Model::two_heads,
             .replicas = 2,

@@ -57,7 +57,12 @@ using LossOfHeads = cupola::LossCollection<cupola::Losses<cupola::At<"kind", cup
                                                           cupola::At<"place", cupola::Weighted<0.5, cupola::Huber<>>>>,
                                            cupola::WeightDecay<0.004, "local3">>;
 using TheLoss = cupola::LossCollection<cupola::CrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
-using LossWithWeights = cupola::LossCollection<cupola::WeightedCrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
+using Dense = cupola::Linear<24>;
+/// Its parameters are 16 tensors, as many as the sums of squares of one kernel, and all of them decay.
+struct Deep : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Flatten, Dense, cupola::ReLU, Dense, cupola::ReLU,
+                                 Dense, cupola::ReLU, Dense, cupola::ReLU, Dense, cupola::ReLU, Dense, cupola::ReLU,
+                                 Dense, cupola::ReLU, cupola::Linear<10>> {};
+using LossWithWeights = cupola::LossCollection<cupola::WeightedCrossEntropy<10>, cupola::WeightDecayAll<0.1>>;
 
 /// Samples that a network can learn, in memory that the device and the host can read. `Memory(bytes)` has data().
 template <class Memory>
@@ -466,7 +471,7 @@ Result run_on(const Run& run) {
         if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
     }
     if (run.model == Model::weighted) {
-        return by_any.template operator()<Convolutions, FirstReplica, LossWithWeights>();
+        return by_any.template operator()<Deep, FirstReplica, LossWithWeights>();
     }
     if (run.model == Model::two_heads) return by_any.template operator()<TwoHeads, FirstReplica, LossOfHeads>();
     if (run.model == Model::frozen_body) return by_any.template operator()<FrozenBody, FirstReplica>();

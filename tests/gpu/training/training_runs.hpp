@@ -14,9 +14,9 @@ namespace training_runs {
 using Floats = std::vector<float>;
 
 /// `convolutions_half` runs on `Cuda` only. `offloaded` has layers on `Host`. `frozen_body` is `convolutions` with frozen
-/// convolutions, `frozen_middle` is `normalized` with frozen layers through which the gradient passes. `weighted` is
-/// `convolutions` with weights of classes and an ignored label. `two_heads` has a second input and two outputs, whose losses are
-/// a cross-entropy and half of a Huber loss.
+/// convolutions, `frozen_middle` is `normalized` with frozen layers through which the gradient passes. `weighted` has eight
+/// fully connected layers whose 16 parameters all decay, weights of classes and an ignored label. `two_heads` has a second input and
+/// two outputs, whose losses are a cross-entropy and half of a Huber loss.
 enum class Model : std::uint8_t {
     convolutions,
     convolutions_bfloat16,

@@ -10,6 +10,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch_update.cuh>
 #include <cupola/ops/cuda/impl/sums.hpp>
+#include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/gradient_norm.hpp>
 
@@ -35,23 +36,17 @@ struct GradientNorm<Cuda> {
     static void queue_squares(const CudaContext& context, const float* w, const float* gradient, std::int64_t count,
                               const GradientTerms& terms, bool first) {
         impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
-                             impl::AddSumTo{clipping(context), first});
+                             impl::AddSumTo{&impl::sums_memory(context).clipping, first});
     }
     /// The address, on the device, of the scale that the next queued update clips by; there is only one.
-    [[nodiscard]] static const float* clip_scale(const CudaContext& context) { return scale(context); }
+    [[nodiscard]] static const float* clip_scale(const CudaContext& context) {
+        return &impl::sums_memory(context).clip_scale;
+    }
     /// Queues the computation of the scale that clips a gradient with that sum of squares to `max_norm`, times *before
     /// if `before` is not null.
     static void queue_clip_scale(const CudaContext& context, double max_norm, const float* before) {
-        impl::launch(context, 1, impl::ClipScaleTo{clipping(context), max_norm, before, scale(context)});
-    }
-
-private:
-    /// The last bytes of the context's memory for sums, which neither sums nor their results use.
-    [[nodiscard]] static double* clipping(const CudaContext& context) {
-        return reinterpret_cast<double*>(context.sums() + CudaContext::sums_bytes) - 2;
-    }
-    [[nodiscard]] static float* scale(const CudaContext& context) {
-        return reinterpret_cast<float*>(clipping(context) + 1);
+        impl::SumsMemory& sums = impl::sums_memory(context);
+        impl::launch(context, 1, impl::ClipScaleTo{&sums.clipping, max_norm, before, &sums.clip_scale});
     }
 };
 

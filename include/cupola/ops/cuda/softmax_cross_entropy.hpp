@@ -16,6 +16,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
@@ -247,7 +248,7 @@ public:
 
 private:
     /// The maximum number of blocks: their reports are in the context's memory before a result.
-    static constexpr std::int64_t max_blocks = static_cast<std::int64_t>(impl::results_offset / sizeof(LossReport));
+    static constexpr std::int64_t max_blocks = impl::SumsMemory::capacity<LossReport>();
 
     template <std::size_t capacity>
     [[nodiscard]] auto weighted(const Target* targets) const {
@@ -273,7 +274,7 @@ private:
                              LossReport* report) {
         const std::int64_t blocks = std::clamp<std::int64_t>((arguments.rows + rows - 1) / rows, 1, max_blocks);
         const bool complete = blocks == 1 && arguments.positions == 1;
-        auto* const reports = complete ? report : reinterpret_cast<LossReport*>(context.sums());
+        auto* const reports = complete ? report : reinterpret_cast<LossReport*>(impl::sums_memory(context).partial);
         impl::launch_kernel(impl::softmax_cross_entropy_kernel<T, lanes, threads, rows, Of>,
                             static_cast<unsigned>(blocks), threads, context, arguments, reports);
         if (complete) return;

@@ -18,6 +18,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/operation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -161,8 +162,6 @@ __device__ V block_sum(V value) {
     return value;
 }
 
-/// The maximum number of partial sums of a sum over a whole array.
-inline constexpr std::int64_t max_partial_sums = 1024;
 /// The number of elements per thread from which another block pays off.
 inline constexpr std::int64_t elements_per_thread = 4;
 
@@ -217,21 +216,18 @@ void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, F
                   partial, finish);
 }
 
-/// The offset of the results in the context's memory for sums: after the partial sums of values of up to 16 bytes.
-inline constexpr std::size_t results_offset = static_cast<std::size_t>(max_partial_sums) * 16;
-static_assert(results_offset < CudaContext::sums_bytes);
-
 /// The same for one sum, with its partial sums in the context's own memory.
 template <class V, class Functor, class Finish>
 void reduce(const CudaContext& context, std::int64_t count, Functor functor, Finish finish) {
-    static_assert(sizeof(V) <= 16);
-    reduce<V>(context, count, 1, functor, finish, context.sums());
+    static_assert(SumsMemory::capacity<V>() >= max_partial_sums);
+    reduce<V>(context, count, 1, functor, finish, sums_memory(context).partial);
 }
 
 /// The address of a result in the context's own memory, for kernels that are queued next.
 template <class V>
 [[nodiscard]] V* result_of_sum(const CudaContext& context) {
-    return reinterpret_cast<V*>(context.sums() + results_offset);
+    static_assert(sizeof(V) <= sizeof(SumsMemory::result));
+    return reinterpret_cast<V*>(sums_memory(context).result);
 }
 
 /// Waits for the stream and reads the result.

@@ -12,6 +12,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/step_elements.hpp>
 #include <cupola/ops/cuda/impl/sums.hpp>
+#include <cupola/ops/cuda/impl/sums_memory.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -27,7 +28,7 @@ struct SquaresPart {
 };
 
 struct StepSumsTable {
-    static constexpr int max_sums = 16;
+    static constexpr int max_sums = max_joined_sums;
 
     /// The mean, by the first `mean_blocks` blocks; in packs where its arrays are aligned.
     MeanAt mean;
@@ -88,10 +89,6 @@ __global__ void __launch_bounds__(threads) step_sums_kernel(const __grid_constan
 
 /// The mean and the sums that wait to be launched together.
 struct JoinedStepSums {
-    /// The places in the context's memory for sums: the partial sums at its beginning, the counters at its end.
-    static constexpr std::int64_t max_partials = static_cast<std::int64_t>(results_offset / sizeof(double));
-    static constexpr std::size_t counters_offset = CudaContext::sums_bytes - StepSumsTable::max_sums * sizeof(unsigned);
-
     /// Whether the mean can be computed with the sums that are here.
     [[nodiscard]] bool takes_mean() const { return table.mean_count == 0; }
     void set_mean(const MeanAt& mean, std::int64_t count, bool packs) {
@@ -100,17 +97,18 @@ struct JoinedStepSums {
         table.packs = packs;
     }
     [[nodiscard]] bool takes_sum(std::int64_t count) const {
-        return table.sums < StepSumsTable::max_sums && partials + partial_sums(count) <= max_partials;
+        return table.sums < StepSumsTable::max_sums && partials + partial_sums(count) <= SumsMemory::capacity<double>();
     }
     void add_sum(const CudaContext& context, const float* values, std::int64_t count, double* to) {
         const std::int64_t blocks = partial_sums(count);
-        table.sum[table.sums++] = {values, count, to, blocks, reinterpret_cast<double*>(context.sums()) + partials};
+        auto* const partial = reinterpret_cast<double*>(sums_memory(context).partial);
+        table.sum[table.sums++] = {values, count, to, blocks, partial + partials};
         partials += blocks;
     }
 
     void launch(const CudaContext& context) const {
         StepSumsTable filled = table;
-        filled.arrived = reinterpret_cast<unsigned*>(context.sums() + counters_offset);
+        filled.arrived = sums_memory(context).arrived;
         constexpr int n = pack_size<float>;
         if (table.mean_count > 0) {
             static const int resident = resident_blocks(step_sums_kernel<block_threads>, block_threads);
