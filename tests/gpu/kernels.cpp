@@ -68,6 +68,21 @@ struct KeepGrid {
     }
 };
 
+/// Each thread adds the values that the threads of its number in all blocks have written before a barrier of the grid.
+template <int rounds>
+void add_over_blocks(int* values, int* sums, unsigned* counter) {
+    impl::begin_kernel();
+    const int mine = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    for (int round = 0; round < rounds; ++round) {
+        values[mine] = mine + round;
+        impl::grid_barrier(counter);
+        int sum = 0;
+        for (unsigned block = 0; block < gridDim.x; ++block) sum += values[block * blockDim.x + threadIdx.x];
+        sums[round * static_cast<int>(gridDim.x * blockDim.x) + mine] = sum;
+        impl::grid_barrier(counter);
+    }
+}
+
 /// Offsets at which an array begins: a multiple of 16 bytes, and one element behind it.
 constexpr std::size_t starts[] = {0, 1};
 
@@ -413,4 +428,42 @@ TEST_CASE("sums, the hash and the search for a NaN agree with Host's") {
             CHECK_FALSE(all_finite(cuda, read));
         }
     }
+}
+
+TEST_CASE("the blocks of a cooperative kernel wait for each other, launch after launch and on either stream") {
+    CudaContext context(0, {});
+    const auto scope = context.team();
+    constexpr int threads = 64, rounds = 3;
+    REQUIRE(impl::cooperative_blocks(context, impl::resident_blocks(add_over_blocks<rounds>, threads)) == 64);
+    for (const int blocks : {1, 5, 16}) {
+        const std::size_t count = static_cast<std::size_t>(blocks) * threads;
+        CudaArena memory(count * (1 + rounds) * sizeof(int), "the test");
+        auto* const values = reinterpret_cast<int*>(memory.data());
+        int* const sums = values + count;
+        std::vector<int> expected(count * rounds), found(count * rounds);
+        for (std::size_t at = 0; at < expected.size(); ++at) {
+            const int round = static_cast<int>(at / count), thread = static_cast<int>(at % threads);
+            expected[at] = blocks * (thread + round) + threads * blocks * (blocks - 1) / 2;
+        }
+        const auto run = [&] {
+            impl::launch_cooperative(add_over_blocks<rounds>, static_cast<unsigned>(blocks), threads, context, values,
+                                     sums, context.grid_counter());
+        };
+        const auto check = [&] {
+            Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(found.data()), reinterpret_cast<std::byte*>(sums),
+                               found.size() * sizeof(int));
+            CHECK(found == expected);
+        };
+        run();
+        check();
+        run();
+        check();
+        context.queue_side_by_side(
+            true, [] {}, run);
+        check();
+    }
+    emulator::set_cooperative(false);
+    CudaContext other(0, {});
+    CHECK(impl::cooperative_blocks(other, 8) == 0);
+    emulator::set_cooperative(true);
 }

@@ -1203,4 +1203,29 @@ MUTATIONS = [
         "8",
         ["emulated/kernels: a grid has as many*"],
     ),
+    # Kernels: cooperative grids.
+    Mutation(
+        "cooperative_grid_is_not",
+        "A kernel whose blocks wait for each other is launched so that they need not run side by side.",
+        "device/launch.cuh",
+        "cooperative.val.cooperative = «1»;",
+        "0",
+        ["emulated/kernels: the blocks of a cooperative kernel*"],
+    ),
+    Mutation(
+        "grid_barrier_passed",
+        "A block does not wait for the others at a barrier of the grid.",
+        "device/launch.cuh",
+        "while («((before ^ *static_cast<volatile unsigned*>(arrived)) & highest) == 0») __nanosleep(nanoseconds);",
+        "false",
+        ["emulated/kernels: the blocks of a cooperative kernel*"],
+    ),
+    Mutation(
+        "grid_barrier_counts_early",
+        "A block is counted at a barrier of the grid before its threads have come.",
+        "device/launch.cuh",
+        "__device__ inline void grid_barrier(unsigned* arrived) { «__syncthreads();»",
+        "",
+        ["emulated/kernels: the blocks of a cooperative kernel*"],
+    ),
 ]

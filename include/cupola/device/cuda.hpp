@@ -227,7 +227,12 @@ public:
         impl::check_cudnn(cudnnCreate(cudnn_.out()), "cudnnCreate");
         impl::check_cudnn(cudnnSetStream(cudnn_.get(), stream_.get()), "cudnnSetStream");
         impl::check_cublas(cublasLtCreate(cublas_.out()), "cublasLtCreate");
-        sums_ = CudaArena(sums_bytes, "the sums of a GPU");
+        int cooperative = 0;
+        impl::check_cuda(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, gpu_),
+                         "cudaDeviceGetAttribute");
+        cooperative_launch_ = cooperative != 0;
+        constexpr std::size_t grid_counters = 2;
+        sums_ = CudaArena(sums_bytes + grid_counters * sizeof(unsigned), "the sums of a GPU");
         if (!options.side_by_side_gradients) return;
         impl::check_cuda(cudaStreamCreateWithFlags(side_stream_.out(), cudaStreamNonBlocking),
                          "cudaStreamCreateWithFlags");
@@ -273,6 +278,12 @@ public:
     [[nodiscard]] std::size_t max_workspace() const { return max_workspace_; }
     void set_max_workspace(std::size_t bytes) { max_workspace_ = bytes; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+    /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other.
+    [[nodiscard]] bool cooperative_launch() const { return cooperative_launch_; }
+    /// What the blocks of a cooperative kernel that is queued now count with: one per stream, and used by nothing else.
+    [[nodiscard]] unsigned* grid_counter() const {
+        return reinterpret_cast<unsigned*>(sums_.data() + sums_bytes) + (other_stream_ != nullptr ? 1 : 0);
+    }
     /// The stream that work is queued on: the context's own, unless a StreamScope exists. Joined work is launched first.
     [[nodiscard]] cudaStream_t stream() const {
         launch_joined();
@@ -284,9 +295,11 @@ public:
         cudaStream_t stream;
         bool dependent;
     };
-    [[nodiscard]] NextKernel next_kernel() const {
+    /// `can_wait` says whether it is one that may be brought to the GPU so.
+    [[nodiscard]] NextKernel next_kernel(bool can_wait = true) const {
         launch_joined();
-        return {current_stream(), std::exchange(follows_kernel_, dependent_launch_ && defers_)};
+        const bool dependent = std::exchange(follows_kernel_, dependent_launch_ && defers_);
+        return {current_stream(), dependent && can_wait};
     }
 
     /// During its lifetime, kernels that are queued on the context go to another stream of its device.
@@ -456,7 +469,7 @@ private:
     /// What is queued on the side stream waits for the first, and what is queued next on the other for the second.
     impl::CudaEvent forked_, side_done_;
     mutable cudaStream_t other_stream_ = nullptr;
-    bool dependent_launch_ = false;
+    bool dependent_launch_ = false, cooperative_launch_ = false;
     /// Whether what was queued last, on the stream that is used now, is a kernel of Cupola; only kept with `dependent_launch_`, and
     /// while a DeferScope exists, in which nothing is queued past the context.
     mutable bool follows_kernel_ = false;

@@ -59,6 +59,37 @@ __device__ inline void begin_kernel() {
 #endif
 }
 
+/// Waits until all threads of all blocks of a kernel that launch_cooperative() has launched have called it: what they have written
+/// before can be read after it, by other than constant loads. `arrived` is context.grid_counter(), whose highest bit changes each time.
+__device__ inline void grid_barrier(unsigned* arrived) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        constexpr unsigned highest = 0x8000'0000U;
+        __threadfence();
+        const unsigned before = atomicAdd(arrived, blockIdx.x == 0 ? highest - (gridDim.x - 1) : 1U);
+        constexpr unsigned nanoseconds = 20;
+        while (((before ^ *static_cast<volatile unsigned*>(arrived)) & highest) == 0) __nanosleep(nanoseconds);
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+/// Launches a kernel with at most one attribute; null for none.
+template <class... Parameters, class... Arguments>
+void launch_with(cudaLaunchAttribute* attribute, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                 cudaStream_t stream, Arguments&&... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = attribute;
+    config.numAttrs = attribute == nullptr ? 0 : 1;
+    const cudaError_t status = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+    if (status != cudaSuccess && lacks_code(status)) [[unlikely]]
+        throw_no_code<Parameters...>(status);
+    check_cuda(status, "kernel launch");
+}
+
 /// Queues `kernel(arguments...)` on the context's stream for each thread of `grid` blocks of `block` threads; the
 /// context's device is the calling thread's. Each argument is converted to the type of its parameter and copied before the call returns. Throws
 /// DeviceError if the launch fails; an error of the kernel itself is reported by a later call that waits for it.
@@ -66,19 +97,23 @@ template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const CudaContext& context,
                    Arguments&&... arguments) {
     const CudaContext::NextKernel next = context.next_kernel();
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.stream = next.stream;
     cudaLaunchAttribute dependent{};
     dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     dependent.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &dependent;
-    config.numAttrs = next.dependent ? 1 : 0;
-    const cudaError_t status = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
-    if (status != cudaSuccess && lacks_code(status)) [[unlikely]]
-        throw_no_code<Parameters...>(status);
-    check_cuda(status, "kernel launch");
+    launch_with(next.dependent ? &dependent : nullptr, kernel, grid, block, next.stream,
+                std::forward<Arguments>(arguments)...);
+}
+
+/// The same for a kernel that calls grid_barrier(), with at most cooperative_blocks() blocks, in one dimension: the GPU then runs all
+/// of them side by side. It begins when what precedes it has ended.
+template <class... Parameters, class... Arguments>
+void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, dim3 block, const CudaContext& context,
+                        Arguments&&... arguments) {
+    cudaLaunchAttribute cooperative{};
+    cooperative.id = cudaLaunchAttributeCooperative;
+    cooperative.val.cooperative = 1;
+    launch_with(&cooperative, kernel, blocks, block, context.next_kernel(false).stream,
+                std::forward<Arguments>(arguments)...);
 }
 
 /// The number of blocks of `threads` threads of a kernel that a multiprocessor of the calling thread's device holds at a time;
@@ -91,6 +126,12 @@ template <class... Parameters>
     if (lacks_code(status)) throw_no_code<Parameters...>(status);
     check_cuda(status, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
     return std::max(1, blocks);
+}
+
+/// The largest grid that launch_cooperative() can launch of a kernel of which a multiprocessor holds `resident` blocks; 0 on a device
+/// that launches no cooperative grids.
+[[nodiscard]] inline std::int64_t cooperative_blocks(const CudaContext& context, int resident) {
+    return context.cooperative_launch() ? std::int64_t{context.multiprocessors()} * resident : 0;
 }
 
 }  // namespace impl

@@ -2,22 +2,29 @@
 //
 // The threads of a block as fibres: see kernel.hpp. A fibre is a stack that several threads use one after another; a thread
 // that never waits costs one function call. Only one thread of the process at a time uses this file: runtime.cpp holds its lock.
+//
+// Each block of a cooperative grid has a thread of the process of its own, and thereby its own shared memory. One of them runs
+// at a time, until none of its block's threads can continue without another block.
 #include "kernel.hpp"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <numeric>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #ifndef __x86_64__
 #include <ucontext.h>
 #endif
@@ -27,6 +34,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#include "pages.hpp"
 #include "random.hpp"
 
 uint3 threadIdx, blockIdx;
@@ -90,7 +98,7 @@ void go(Context& from, Context& to) {
 #endif
 }
 
-enum class Waits : std::uint8_t { no, at_barrier, in_warp, ended };
+enum class Waits : std::uint8_t { no, at_barrier, in_warp, in_loop, ended };
 
 struct Fiber;
 
@@ -112,10 +120,13 @@ struct Fiber {
     static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
     explicit Fiber(std::size_t number) : end(stack_bytes - number % different_ends * bytes_between_ends) {
-        // The lowest page is protected, so that an overflow of the stack ends the program.
+        // The lowest page is protected, so that an overflow of the stack ends the program; not that of all fibres of a grid of
+        // many blocks, as a process has at most 65,530 regions of memory.
+        constexpr int max_guards = 16384;
+        static std::atomic<int> guards = 0;
         memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
-        mprotect(memory, guard_bytes, PROT_NONE);
+        if (guards++ < max_guards) mprotect(memory, guard_bytes, PROT_NONE);
 #ifdef __SANITIZE_ADDRESS__
         context.bottom = static_cast<char*>(memory) + guard_bytes;
         context.size = end - guard_bytes;
@@ -167,12 +178,26 @@ std::string text_of(Place place) {
 /// Compares the pointers first: they are nearly always equal, and this runs whenever a thread waits.
 inline bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || same_text(a.file, b.file)); }
 
+/// What a block of a cooperative grid does when none of its threads can continue.
+class OtherBlocks {
+public:
+    /// Lets the other blocks run. Returns false if the kernel has failed, and this block must end.
+    virtual bool run() = 0;
+
+protected:
+    ~OtherBlocks() = default;
+};
+
 class Block {
 public:
-    /// Runs `body` in all threads of a block. Returns the message of a failure; empty if all threads ended.
-    std::string run(dim3 extent, const std::function<void()>& body, Random& random) {
+    /// Runs `body` in all threads of a block; `others` are those that run beside it, or null. Returns the message of a failure;
+    /// empty if all threads ended.
+    std::string run(dim3 extent, const std::function<void()>& body, Random& random, OtherBlocks* others = nullptr) {
         body_ = &body;
         random_ = &random;
+        others_ = others;
+        in_loop_.clear();
+        rounds_in_loops_ = 0;
         failure_.clear();
         const unsigned count = extent.x * extent.y * extent.z;
         threads_.resize(count);
@@ -212,6 +237,7 @@ public:
         if (++at_barrier_ == threads_.size()) {
             if (!same_barrier_) fail(different_barriers(mine));
             at_barrier_ = 0;
+            rounds_in_loops_ = 0;
             make_all_ready();
         }
         suspend();
@@ -231,6 +257,17 @@ public:
             finish(mine);
         suspend();
         return threads_[static_cast<std::size_t>(current_)].value;
+    }
+
+    /// The thread continues when the others of its block wait or sleep too, and the other blocks have run. These sometimes run
+    /// before any other thread of the block does.
+    void sleep(Place place) {
+        Thread& mine = threads_[static_cast<std::size_t>(current_)];
+        if (others_ != nullptr && random_->below(2) == 0 && !others_->run()) fail("another block failed");
+        mine.place = place;
+        mine.waits = Waits::in_loop;
+        in_loop_.push_back(current_);
+        suspend();
     }
 
     [[nodiscard]] int lane() const { return current_ % lanes_per_warp; }
@@ -264,6 +301,7 @@ private:
             if (!thrown.empty()) fail(std::move(thrown));
             threads_[static_cast<std::size_t>(mine.thread)].waits = Waits::ended;
             ++ended_;
+            rounds_in_loops_ = 0;
             const int next = take();
             if (next >= 0 && threads_[static_cast<std::size_t>(next)].fiber == nullptr) {
                 mine.thread = next;
@@ -283,7 +321,7 @@ private:
     /// A thread that can continue; -1 if there is none. It is a random one, or the one that became ready last: one warp then
     /// runs as far as it can while the others stand still, which random choices alone would rarely produce.
     [[nodiscard]] int take() {
-        if (ready_.empty()) {
+        if (ready_.empty() && !wake_from_loops()) {
             if (ended_ != threads_.size() && failure_.empty()) diagnose();
             return -1;
         }
@@ -292,6 +330,26 @@ private:
         ready_.pop_back();
         fetch_the_following();
         return next;
+    }
+    /// Lets the other blocks run, and then the threads that sleep in a loop continue. False if none sleeps.
+    bool wake_from_loops() {
+        if (in_loop_.empty()) return false;
+        // Blocks run in turns, so a block has waited that often for blocks that do nothing but wait.
+        constexpr int max_rounds = 1000;
+        const Thread& first = threads_[static_cast<std::size_t>(in_loop_.front())];
+        if (++rounds_in_loops_ > max_rounds) {
+            failure_ =
+                "thread " + text_of(first.index) + " waits in the loop of " + text_of(first.place) +
+                " for what no thread writes" +
+                (others_ == nullptr ? "; the grid is not cooperative, so its blocks need not run side by side" : "");
+            return false;
+        }
+        if (others_ != nullptr && !others_->run()) {
+            failure_ = "another block failed";
+            return false;
+        }
+        ready_.swap(in_loop_);
+        return true;
     }
     /// Loading the other stack takes most of the time of a switch, so it is prefetched one switch earlier.
     void fetch_the_following() const {
@@ -343,6 +401,7 @@ private:
         const int next = take();
         if (next == me) {
             threads_[static_cast<std::size_t>(me)].waits = Waits::no;
+            threadIdx = threads_[static_cast<std::size_t>(me)].index;  // another block may have run
             return;
         }
         go(contexts_[static_cast<std::size_t>(me)], next < 0 ? main_ : context_of(next));
@@ -439,6 +498,7 @@ private:
             switch (thread.waits) {
                 case Waits::ended: return result + " has ended";
                 case Waits::at_barrier: return result + " waits at the barrier of " + text_of(thread.place);
+                case Waits::in_loop: return result + " waits in the loop of " + text_of(thread.place);
                 default: return result + " waits for its warp at " + text_of(thread.place);
             }
         };
@@ -468,6 +528,9 @@ private:
     std::vector<Context> contexts_;          // of the waiting threads
     std::vector<unsigned> waiting_in_warp_;  // the number of waiting lanes per warp
     std::vector<int> ready_;
+    std::vector<int> in_loop_;  // those that sleep
+    int rounds_in_loops_ = 0;
+    OtherBlocks* others_ = nullptr;
     bool runs_ahead_ = false;
     std::size_t ended_ = 0, at_barrier_ = 0;
     /// Whether all threads at a barrier wait at the same one, and the place of the last of them.
@@ -484,16 +547,111 @@ private:
 };
 
 Block the_block;
+/// The one that runs.
+Block* running_block = &the_block;
 
-void Block::enter() { the_block.work(); }
+void Block::enter() { running_block->work(); }
+
+/// A thread of the process that runs one block of a cooperative grid after another. It waits unless resume() is called, which
+/// returns when the block has ended or waits for other blocks.
+class BlockThread final : public OtherBlocks {
+public:
+    BlockThread() : thread_([this] { work(); }) {}
+    BlockThread(const BlockThread&) = delete;
+    BlockThread& operator=(const BlockThread&) = delete;
+
+    void begin(uint3 index, dim3 extent, const std::function<void()>& body, Random& random) {
+        index_ = index;
+        extent_ = extent;
+        body_ = &body;
+        random_ = &random;
+        ended_ = ends_early_ = false;
+        failure_.clear();
+    }
+    /// Lets the block run, or makes it end.
+    void resume(bool ends_early = false) {
+        ends_early_ = ends_early;
+        blockIdx = index_;
+        running_block = &block_;
+        goes_on_.release();
+        returns_.acquire();
+        running_block = &the_block;
+    }
+    bool run() override {
+        returns_.release();
+        goes_on_.acquire();
+        return !ends_early_;
+    }
+    [[nodiscard]] bool ended() const { return ended_; }
+    [[nodiscard]] uint3 index() const { return index_; }
+    [[nodiscard]] const std::string& failure() const { return failure_; }
+
+private:
+    void work() {
+        use_signal_stack();
+        for (;;) {
+            goes_on_.acquire();
+            failure_ = block_.run(extent_, *body_, *random_, this);
+            ended_ = true;
+            returns_.release();
+        }
+    }
+
+    Block block_;
+    uint3 index_{};
+    dim3 extent_;
+    const std::function<void()>* body_ = nullptr;
+    Random* random_ = nullptr;
+    bool ended_ = false, ends_early_ = false;
+    std::string failure_;
+    std::binary_semaphore goes_on_{0}, returns_{0};
+    std::thread thread_;  // the last, because it uses the others
+};
+
+/// The first `count` threads for blocks, which are never ended: a thread and the stacks of its block are expensive.
+const std::vector<BlockThread*>& block_threads(std::size_t count) {
+    static std::vector<BlockThread*>& all = *new std::vector<BlockThread*>;
+    static pid_t process = getpid();
+    // A child of fork() has none of them.
+    if (std::exchange(process, getpid()) != getpid()) all.clear();
+    while (all.size() < count) all.push_back(new BlockThread);
+    return all;
+}
+
+uint3 index_of(std::uint64_t block, dim3 grid) {
+    return {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x % grid.y),
+            static_cast<unsigned>(block / grid.x / grid.y)};
+}
+
+/// Runs the blocks by turns, in a random order per turn.
+std::string run_side_by_side(dim3 grid, dim3 block, const std::function<void()>& body, Random& random) {
+    const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
+    std::vector<BlockThread*> blocks(block_threads(count).begin(),
+                                     block_threads(count).begin() + static_cast<std::ptrdiff_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) blocks[i]->begin(index_of(i, grid), block, body, random);
+    while (!blocks.empty()) {
+        for (std::size_t i = blocks.size(); i > 1; --i) std::swap(blocks[i - 1], blocks[random.below(i)]);
+        for (BlockThread* const each : blocks) {
+            each->resume();
+            if (!each->ended() || each->failure().empty()) continue;
+            for (BlockThread* const other : blocks) {
+                if (!other->ended()) other->resume(true);
+            }
+            return "block " + text_of(each->index()) + ": " + each->failure();
+        }
+        std::erase_if(blocks, [](const BlockThread* each) { return each->ended(); });
+    }
+    return {};
+}
 
 }  // namespace
 
-void barrier(Place place) { the_block.wait_at_barrier(place); }
+void barrier(Place place) { running_block->wait_at_barrier(place); }
 std::uint64_t exchange(WarpOperation operation, unsigned mask, std::uint64_t value, int source, Place place) {
-    return the_block.exchange(operation, mask, value, source, place);
+    return running_block->exchange(operation, mask, value, source, place);
 }
-int lane() { return the_block.lane(); }
+int lane() { return running_block->lane(); }
+void sleep(Place place) { running_block->sleep(place); }
 
 static std::uint64_t waited = 0;
 void wait_for_earlier_kernels() { ++waited; }
@@ -509,10 +667,14 @@ std::string kernel_name(const void* kernel) {
 }
 
 std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed, std::uint64_t last_blocks,
-                       const std::function<void()>& body) {
+                       bool cooperative, const std::function<void()>& body) {
     Random random(seed);
     gridDim = grid;
     blockDim = block;
+    if (cooperative) {
+        const std::string failure = run_side_by_side(grid, block, body, random);
+        return failure.empty() ? failure : kernel_name(kernel) + ", " + failure;
+    }
     const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
     // The blocks run in a random order.
     const std::uint64_t first = last_blocks == 0 || last_blocks > count ? 0 : count - last_blocks;
@@ -520,8 +682,7 @@ std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t 
     std::iota(order.begin(), order.end(), first);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
     for (const std::uint64_t i : order) {
-        const auto x = static_cast<unsigned>(i % grid.x), y = static_cast<unsigned>(i / grid.x % grid.y);
-        blockIdx = {x, y, static_cast<unsigned>(i / grid.x / grid.y)};
+        blockIdx = index_of(i, grid);
         const std::string failure = the_block.run(block, body, random);
         if (!failure.empty()) return kernel_name(kernel) + ", block " + text_of(blockIdx) + ": " + failure;
     }

@@ -27,7 +27,9 @@ void set_driver(int version);
 /// The number of blocks of any kernel that a multiprocessor holds at a time; 0, the default, for as many as have 2,048
 /// threads, at most 32. A program asks once per kernel and may keep the answer.
 void set_resident_blocks(int count);
-/// If not 0, only that many blocks of each grid run, the last ones: for a grid whose other blocks would take too long.
+/// Whether the devices can launch cooperative grids; true by default.
+void set_cooperative(bool can);
+/// If not 0, only that many blocks of each grid that is not cooperative run, the last ones: for a grid whose other blocks would take too long.
 void run_only_last(std::uint64_t blocks);
 /// The memory of each device in bytes; 4 GiB by default.
 void set_memory(std::size_t bytes);
@@ -76,6 +78,8 @@ std::int64_t captures();
 std::int64_t launches_of_captures();
 std::int64_t waits();
 std::int64_t kernels();
+/// Those of a cooperative grid.
+std::int64_t cooperative_kernels();
 /// Those that were launched to begin before the end of the kernel before them.
 std::int64_t dependent_kernels();
 std::int64_t pieces();

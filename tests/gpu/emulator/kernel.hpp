@@ -4,6 +4,9 @@
 // until it waits at a barrier or at an operation of its warp; then a random fibre that can run continues. A missing barrier
 // between a write and another thread's read is therefore found only by chance; a barrier that not all threads reach is
 // always found.
+//
+// The blocks of a grid run one after another. Those of a cooperative grid run side by side: where all threads of a block wait or
+// sleep, another block continues, so a thread may sleep in a loop until another block has written a value.
 #pragma once
 
 #include <cstddef>
@@ -34,19 +37,24 @@ enum class WarpOperation : std::uint8_t { synchronize, shuffle, ballot };
 /// The lane of the calling thread.
 [[nodiscard]] int lane();
 
+/// Lets other threads and blocks run. The kernel fails if a thread sleeps again and again, and no other does anything else.
+void sleep(Place place);
+
 /// Called by each thread of a kernel, once; and the number of those calls.
 void wait_for_earlier_kernels();
 [[nodiscard]] std::uint64_t threads_that_waited();
 
 /// Queues a kernel: each thread calls `body` once. `kernel` is its address, from which its name is found. A `dependent` one
-/// must follow a kernel, and each of its threads must wait for that one: on a GPU it may run beside it until then.
+/// must follow a kernel, and each of its threads must wait for that one: on a GPU it may run beside it until then. The device must
+/// hold all blocks of a `cooperative` one at a time.
 [[nodiscard]] cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
-                                 cudaStream_t stream, std::function<void()> body, bool dependent = false);
+                                 cudaStream_t stream, std::function<void()> body, bool dependent = false,
+                                 bool cooperative = false);
 
-/// Runs a kernel, or its last blocks if `last_blocks` is not 0, before it returns. Returns the message of a failure, empty if
+/// Runs a kernel, or its last blocks if `last_blocks` is not 0 and it is not cooperative, before it returns. Returns the message of a failure, empty if
 /// there is none. Must not be called by two threads of the process at a time.
 [[nodiscard]] std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed,
-                                     std::uint64_t last_blocks, const std::function<void()>& body);
+                                     std::uint64_t last_blocks, bool cooperative, const std::function<void()>& body);
 
 /// "the kernel a::b<int>(float*)", if the symbols of the program contain it.
 [[nodiscard]] std::string kernel_name(const void* kernel);

@@ -67,7 +67,7 @@ void note(int, siginfo_t* info, void* at) {
 
 }  // namespace
 
-void watch_pages(std::vector<PageRange> ranges, std::size_t page) {
+void use_signal_stack() {
     // A kernel's thread has a small stack of its own.
     thread_local std::vector<std::byte> stack;
     if (stack.empty()) {
@@ -77,6 +77,10 @@ void watch_pages(std::vector<PageRange> ranges, std::size_t page) {
         other.ss_size = stack.size();
         if (sigaltstack(&other, nullptr) != 0) give_up("sigaltstack failed");
     }
+}
+
+void watch_pages(std::vector<PageRange> ranges, std::size_t page) {
+    use_signal_stack();
     Watch& all = watch();
     all.page = page;
     all.ranges.clear();

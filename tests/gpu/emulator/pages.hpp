@@ -22,7 +22,10 @@ struct PageUse {
     std::int64_t read = 0, written = 0;
 };
 
-/// Begins to note the accesses of this thread; one thread of the process at a time. Each range begins at a multiple of `page`,
+/// Gives the calling thread the stack on which accesses are noted: each thread of the process that runs blocks of kernels calls it.
+void use_signal_stack();
+
+/// Begins to note the accesses of kernels; one thread of the process at a time. Each range begins at a multiple of `page`,
 /// a multiple of the system's page, and all of its last page belongs to it. Ends the process where the system does not say
 /// whether an access is a write.
 void watch_pages(std::vector<PageRange> ranges, std::size_t page);

@@ -162,7 +162,7 @@ struct State {
     std::size_t memory = std::size_t{4} << 30;
     std::uint64_t last_blocks = 0;
     int resident_blocks = 0;
-    bool eager = true, refuses_captures = false, executing = false;
+    bool cooperative = true, eager = true, refuses_captures = false, executing = false;
     double patience = 60;
     int failing_device = -1;
     std::int64_t pieces_until_failure = 0;
@@ -172,7 +172,7 @@ struct State {
     std::vector<cudaEvent_t> events;
     std::vector<std::shared_ptr<Capture>> captures;
     std::map<std::uintptr_t, Allocation> allocations;
-    std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, dependent = 0, pieces = 0;
+    std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, cooperative_kernels = 0, dependent = 0, pieces = 0;
     int overruns = 0, streams_made = 0;
     /// What the piece of work that runs takes by its device's clock; negative if it is the time that the CPU takes.
     double taken = -1;
@@ -752,6 +752,7 @@ const char* name_of(cudaError_t error) {
         CUPOLA_EMULATOR_NAME(cudaErrorHostMemoryAlreadyRegistered);
         CUPOLA_EMULATOR_NAME(cudaErrorHostMemoryNotRegistered);
         CUPOLA_EMULATOR_NAME(cudaErrorLaunchFailure);
+        CUPOLA_EMULATOR_NAME(cudaErrorCooperativeLaunchTooLarge);
         CUPOLA_EMULATOR_NAME(cudaErrorNotSupported);
         CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnsupported);
         CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureInvalidated);
@@ -801,8 +802,17 @@ static bool follows_kernel(const Stream& stream) {
     return last.type == cudaGraphNodeTypeKernel && !last.is_library;
 }
 
+/// The blocks of a kernel that a multiprocessor holds at a time.
+static int resident_blocks(int threads) {
+    constexpr int max_threads = 2048, max_blocks = 32;
+    const int set = state().resident_blocks;
+    return set > 0
+               ? set
+               : std::min(max_blocks, max_threads / ((threads + lanes_per_warp - 1) / lanes_per_warp * lanes_per_warp));
+}
+
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-                   std::function<void()> body, bool dependent) {
+                   std::function<void()> body, bool dependent, bool cooperative) {
     constexpr unsigned max_threads = 1024, max_blocks = 65535, max_blocks_of_x = 0x7FFF'FFFF, max_threads_of_z = 64;
     const Guard guard;
     const std::shared_ptr<Stream> queue = find(stream);
@@ -815,6 +825,12 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
         return keep(cudaErrorInvalidConfiguration);
     if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project uses dynamic shared memory
     if (dependent && state().major < 9) return keep(cudaErrorNotSupported);
+    if (cooperative) {
+        if (!state().cooperative) return keep(cudaErrorNotSupported);
+        const int held = resident_blocks(static_cast<int>(threads)) * state().multiprocessors;
+        if (std::uint64_t{grid.x} * grid.y * grid.z > static_cast<std::uint64_t>(held))
+            return keep(cudaErrorCooperativeLaunchTooLarge);
+    }
     if (dependent && !follows_kernel(*queue)) {
         fail(current, kernel_name(kernel) + " was launched as one that depends on a kernel, and follows none");
         return keep(failed(current));
@@ -826,10 +842,11 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
             ++s.kernels;
             s.ran.insert(kernel);
             if (dependent) ++s.dependent;
+            if (cooperative) ++s.cooperative_kernels;
             const std::uint64_t before = threads_that_waited();
-            std::string what = run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, body);
+            std::string what = run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, cooperative, body);
             const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z,
-                                ran = s.last_blocks == 0 ? blocks : std::min(blocks, s.last_blocks),
+                                ran = s.last_blocks == 0 || cooperative ? blocks : std::min(blocks, s.last_blocks),
                                 waited = threads_that_waited() - before;
             if (what.empty() && dependent && waited != ran * threads)
                 what = kernel_name(kernel) + " was launched before the end of the kernel before it, for which " +
@@ -932,6 +949,10 @@ void set_resident_blocks(int count) {
     const Guard guard;
     state().resident_blocks = count;
 }
+void set_cooperative(bool can) {
+    const Guard guard;
+    state().cooperative = can;
+}
 void run_only_last(std::uint64_t blocks) {
     const Guard guard;
     state().last_blocks = blocks;
@@ -994,6 +1015,10 @@ std::int64_t waits() {
 std::int64_t kernels() {
     const Guard guard;
     return state().kernels;
+}
+std::int64_t cooperative_kernels() {
+    const Guard guard;
+    return state().cooperative_kernels;
 }
 std::int64_t dependent_kernels() {
     const Guard guard;
@@ -1104,6 +1129,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
             return cudaSuccess;
         case cudaDevAttrComputeCapabilityMajor: *value = properties.major; return cudaSuccess;
         case cudaDevAttrComputeCapabilityMinor: *value = properties.minor; return cudaSuccess;
+        case cudaDevAttrCooperativeLaunch: *value = state().cooperative ? 1 : 0; return cudaSuccess;
     }
     return keep(cudaErrorInvalidValue);
 }
@@ -1318,15 +1344,11 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
                                                           size_t shared_bytes) {
-    constexpr int max_threads = 2048, max_blocks = 32;
     const Guard guard;
     if (blocks == nullptr || kernel == nullptr || threads < 1 || threads > 1024 || shared_bytes != 0)
         return keep(cudaErrorInvalidValue);
     if (!has_code()) return keep(cudaErrorNoKernelImageForDevice);
-    const int set = state().resident_blocks;
-    *blocks = set > 0 ? set
-                      : std::min(max_blocks,
-                                 max_threads / ((threads + lanes_per_warp - 1) / lanes_per_warp * lanes_per_warp));
+    *blocks = resident_blocks(threads);
     return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {

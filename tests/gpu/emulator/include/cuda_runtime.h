@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The emulator's: what CUDA adds to C++ in kernels, as far as this project uses it, for a compiler of plain C++. A kernel is
- * a function that each thread of a block calls; shared memory is a static variable, as one block runs at a time.
+ * a function that each thread of a block calls; shared memory is a static variable per thread of the process, which runs one block
+ * at a time.
  */
 #pragma once
 
@@ -23,7 +24,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static
+#define __shared__ static thread_local
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
@@ -39,6 +40,9 @@ inline void __syncthreads(const char* file = __builtin_FILE(), int line = __buil
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFU, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     static_cast<void>(
         cupola::emulator::exchange(cupola::emulator::WarpOperation::synchronize, mask, 0, 0, {file, line}));
+}
+inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    cupola::emulator::sleep({file, line});
 }
 inline void __threadfence_block() {}
 inline void __threadfence() {}
@@ -160,8 +164,12 @@ V atomicCAS(V* to, std::type_identity_t<V> expected, std::type_identity_t<V> val
 inline void cudaGridDependencySynchronize() { cupola::emulator::wait_for_earlier_kernels(); }
 inline void cudaTriggerProgrammaticLaunchCompletion() {}
 
-enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6
+};
 union cudaLaunchAttributeValue {
+    int cooperative;
     int programmaticStreamSerializationAllowed;
 };
 struct cudaLaunchAttribute {
@@ -182,13 +190,20 @@ struct cudaLaunchConfig_t {
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+    bool cooperative = false, dependent = false;
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+        const cudaLaunchAttribute& attribute = config->attrs[i];
+        if (attribute.id == cudaLaunchAttributeCooperative) cooperative = attribute.val.cooperative != 0;
+        if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            dependent = attribute.val.programmaticStreamSerializationAllowed != 0;
+    }
     return cupola::emulator::launch(
         reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes,
         config->stream,
         [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(std::forward<Arguments>(arguments)...)] {
             std::apply(kernel, values);
         },
-        config->numAttrs > 0 && config->attrs->val.programmaticStreamSerializationAllowed != 0);
+        dependent, cooperative);
 }
 
 template <class T>

@@ -117,6 +117,31 @@ void throws() {
     if (threadIdx.x == 2) throw std::runtime_error("no such thing");
 }
 
+void wait_for_all_blocks(unsigned* arrived) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const unsigned before = atomicAdd(arrived, 1U), round = before / gridDim.x;
+        while (*static_cast<volatile unsigned*>(arrived) < (round + 1) * gridDim.x) __nanosleep(20);
+    }
+    __syncthreads();
+}
+
+/// In each round a thread reads what the thread of the next block has written in the round before. `left_out` leaves out a barrier;
+/// 1 + a block's number lets that block end before the second.
+template <int left_out>
+void read_next_block(int* to, unsigned* arrived, int ends = 0) {
+    __shared__ int kept[32];
+    const unsigned blocks = gridDim.x, next = (blockIdx.x + 1) % blocks;
+    kept[threadIdx.x] = static_cast<int>(100 * blockIdx.x + threadIdx.x);
+    int* const mine = to + blockIdx.x * blockDim.x + threadIdx.x;
+    *mine = kept[threadIdx.x];
+    if (left_out != 1) wait_for_all_blocks(arrived);
+    const int read = to[next * blockDim.x + threadIdx.x];
+    if (ends == static_cast<int>(blockIdx.x) + 1) return;
+    if (left_out != 2) wait_for_all_blocks(arrived);
+    *mine = read + kept[blockDim.x - 1 - threadIdx.x];
+}
+
 }  // namespace emulated_kernels
 
 using namespace emulated_kernels;
@@ -128,6 +153,15 @@ template <class... Parameters, class... Arguments>
 cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
     const cudaLaunchConfig_t config{grid, block, 0, nullptr, nullptr, 0};
     return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+template <class... Parameters, class... Arguments>
+cudaError_t run_cooperative(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+    cudaLaunchAttribute cooperative{};
+    cooperative.id = cudaLaunchAttributeCooperative;
+    cooperative.val.cooperative = 1;
+    const cudaLaunchConfig_t config{grid, block, 0, nullptr, &cooperative, 1};
+    const cudaError_t status = cudaLaunchKernelEx(&config, kernel, arguments...);
+    return status == cudaSuccess ? cudaStreamSynchronize(nullptr) : status;
 }
 template <class... Parameters, class... Arguments>
 cudaError_t run(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
@@ -288,4 +322,65 @@ TEST_CASE("a launch of no thread, or of too many, is rejected") {
         CHECK(start(&some_at_barrier, grid, block) == cudaErrorInvalidConfiguration);
         CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
     }
+}
+
+TEST_CASE("blocks of a cooperative grid run side by side, each with its own shared memory") {
+    constexpr int blocks = 12, threads = 32;
+    const auto expected = [](int at) {
+        const int block = at / threads, thread = at % threads;
+        return 100 * ((block + 1) % blocks) + thread + 100 * block + threads - 1 - thread;
+    };
+    int without[3] = {};
+    for (int i = 0; i < 20; ++i) {
+        const auto wrong = [&](void (*kernel)(int*, unsigned*, int)) {
+            std::vector<int> values(blocks * threads, -1);
+            unsigned arrived = 0;
+            CHECK(run_cooperative(kernel, blocks, threads, values.data(), &arrived, 0) == cudaSuccess);
+            int count = 0;
+            for (int at = 0; at < blocks * threads; ++at)
+                count += values[static_cast<std::size_t>(at)] != expected(at) ? 1 : 0;
+            return count;
+        };
+        without[0] += wrong(&read_next_block<0>);
+        without[1] += wrong(&read_next_block<1>);
+        without[2] += wrong(&read_next_block<2>);
+    }
+    CHECK(without[0] == 0);
+    CHECK(without[1] > 0);
+    CHECK(without[2] > 0);
+}
+
+TEST_CASE("a barrier of the grid that not all blocks reach, or in a grid that is not cooperative, is a failure") {
+    std::vector<int> values(8 * 32);
+    unsigned arrived = 0;
+    CHECK(run_cooperative(&read_next_block<0>, 8, 32, values.data(), &arrived, 3) == cudaErrorLaunchFailure);
+    const std::string failure = emulator::failure();
+    CHECK(contains(failure, "the kernel void emulated_kernels::read_next_block<0>(int*, unsigned int*, int), block ("));
+    CHECK(contains(failure, "thread (0, 0, 0) waits in the loop of block_test.cpp:"));
+    CHECK(contains(failure, "for what no thread writes"));
+    emulator::mend();
+    CHECK(cudaGetLastError() == cudaErrorLaunchFailure);
+    arrived = 0;
+    CHECK(contains(failure_of(&read_next_block<0>, 8, 32, values.data(), &arrived, 0), "the grid is not cooperative"));
+    // The threads that ran the blocks of the kernel that failed run other blocks.
+    arrived = 0;
+    CHECK(run_cooperative(&read_next_block<0>, 8, 32, values.data(), &arrived, 0) == cudaSuccess);
+}
+
+TEST_CASE(
+    "a cooperative grid of more blocks than the device holds is rejected, and each on a device that launches none") {
+    int to[64] = {};
+    CHECK(run_cooperative(&write_index, 64, 1, &to[0]) == cudaSuccess);  // 32 on each of 2 multiprocessors
+    CHECK(run_cooperative(&write_index, 65, 1, &to[0]) == cudaErrorCooperativeLaunchTooLarge);
+    CHECK(cudaGetLastError() == cudaErrorCooperativeLaunchTooLarge);
+    emulator::set_multiprocessors(132);
+    CHECK(run_cooperative(&some_at_barrier, 132 * 8 + 1, 256) == cudaErrorCooperativeLaunchTooLarge);
+    emulator::set_multiprocessors(2);
+    emulator::set_cooperative(false);
+    CHECK(run_cooperative(&write_index, 1, 1, &to[0]) == cudaErrorNotSupported);
+    int can = 1;
+    CHECK(cudaDeviceGetAttribute(&can, cudaDevAttrCooperativeLaunch, 0) == cudaSuccess);
+    CHECK(can == 0);
+    emulator::set_cooperative(true);
+    CHECK(cudaGetLastError() == cudaErrorNotSupported);
 }
