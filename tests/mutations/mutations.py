@@ -863,7 +863,7 @@ MUTATIONS = [
         "abort_without_deadline",
         "an abort of NCCL that hangs is waited for without a deadline",
         "parallel/impl/nccl_ranks.hpp",
-        "while (!done->load(std::memory_order_acquire)) «pause_until(calls, start, seconds, message, \"NCCL's ncclCommAbort\")»;",
+        "while (!done->load(std::memory_order_acquire)) «pause_until(calls, start, seconds, message, call)»;",
         "calls.pause()",
         ["emulated/nccl_communicator: an abort that does not return ends the process*"],
     ),
@@ -874,6 +874,22 @@ MUTATIONS = [
         "std::vector<ncclComm_t>& communicators) { «calls.group_start();»",
         "",
         ["emulated/nccl_communicator"],
+    ),
+    Mutation(
+        "shrunk_in_progress",
+        "a communicator is shrunk while its last call is in progress",
+        "parallel/impl/nccl_ranks.hpp",
+        "for (const ncclComm_t each : communicators) «static_cast<void>(ended(calls, each));»",
+        "",
+        ["emulated/nccl_communicator: ranks that are left*"],
+    ),
+    Mutation(
+        "shrunk_read_too_early",
+        "the communicator that is made is read before that of which it is made is no longer in progress",
+        "parallel/impl/nccl_ranks.hpp",
+        "«status = ended(calls, communicators[i]);» if (status == ncclSuccess) status = ended(calls, shrunk[i]);",
+        "",
+        ["emulated/nccl_communicator: ranks that are left*"],
     ),
     # Sums by NCCL.
     Mutation(

@@ -58,6 +58,7 @@ struct Script {
     std::map<std::string, ncclResult_t> statuses;  // what a call returns at once
     std::map<cudaEvent_t, int> pending;            // how often an event has not happened yet; -1 is never
     std::map<int, ncclComm_t> made;
+    std::map<ncclComm_t, ncclComm_t*> shrinks;  // where a rank's shrunken communicator will be
     std::string last_error;
     double time = 1000, pause = 0.5, poll = 0;  // of a pause, and of a question for the time
     int device = 7, sleeps = 0;
@@ -109,9 +110,16 @@ struct FakeCalls {
         return noted(text("init ", rank, " on ", script->device));
     }
     ncclResult_t state(ncclComm_t of, ncclResult_t* state) {
+        if (of == nullptr) return ncclInvalidArgument;
         int& left = script->in_progress[of];
         *state = left == 0 ? script->errors[of] : ncclInProgress;
         if (left > 0) --left;
+        if (*state == ncclSuccess) {
+            if (const auto found = script->shrinks.find(of); found != script->shrinks.end()) {
+                *found->second = handle<ncclComm_t>(reinterpret_cast<std::uintptr_t>(of) + 100);
+                script->shrinks.erase(found);
+            }
+        }
         return ncclSuccess;
     }
     ncclResult_t sum(float*, std::size_t count, ncclComm_t among, cudaStream_t) {
@@ -124,10 +132,20 @@ struct FakeCalls {
     ncclResult_t destroy(ncclComm_t communicator) { return noted("destroy " + of(communicator)); }
     ncclResult_t abort(ncclComm_t communicator) { return noted("abort " + of(communicator)); }
     std::string cannot_shrink() { return {}; }
-    ncclResult_t shrink(ncclComm_t of_, std::vector<int>&, ncclComm_t*, ncclConfig_t*) {
-        return noted("shrink " + of(of_));
+    /// As NCCL does: not while the last call is in progress, and `made` is null until this one has ended.
+    ncclResult_t shrink(ncclComm_t of_, std::vector<int>& lost, ncclComm_t* made, ncclConfig_t* config) {
+        CHECK(config->blocking == 0);
+        std::string call = "shrink " + of(of_) + " without";
+        for (const int rank : lost) call += text(' ', rank);
+        if (script->in_progress[of_] > 0) return ncclInvalidArgument;
+        *made = nullptr;
+        script->shrinks[of_] = made;
+        script->in_progress[of_] = 3;
+        const ncclResult_t called = noted(call);
+        return called == ncclSuccess ? ncclInProgress : called;
     }
     const char* meaning(ncclResult_t result) {
+        if (result == ncclInvalidArgument) return "invalid argument";
         return result == ncclRemoteError ? "remote process exited" : "unhandled system error";
     }
     const char* last_error(ncclComm_t) { return script->last_error.c_str(); }
@@ -169,14 +187,15 @@ struct Training {
     NcclCommunicators<FakeCalls> communicators;
 
     explicit Training(const std::string& folder = {}, const std::vector<NcclRank>& mine = {{1, 2, 3}, {2, 5, 6}},
-                      int process = 0)
+                      int process = 0, NcclEnvironment* environment = nullptr)
         : communicators(4, mine, beats,
                         NcclLimits{.start_seconds = 20,
                                    .step_seconds = 10,
                                    .heartbeat_seconds = 4,
                                    .abort_seconds = 7,
                                    .folder = folder,
-                                   .process = process},
+                                   .process = process,
+                                   .environment = environment},
                         FakeCalls{&script}) {
         script.each_turn = [this] {
             for (const int rank : {0, 2, 3}) beats.beat(rank);
@@ -561,6 +580,49 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
         CHECK(messages[0] == messages[1]);
         CHECK(aborts == 2);
     }
+}
+
+TEST_CASE(
+    "ranks that are left shrink their communicators once no call is in progress, and take them when they are made") {
+    const std::string name = text("cupola-shrinks-", getpid());
+    const auto event = handle<cudaEvent_t>(9);
+    const auto lose_the_other = [&](Training& training, NcclEnvironment& nccl, ncclResult_t comes_to) {
+        {
+            const NcclEnvironment other({.name = name, .processes = 2, .process = 1});
+            nccl.require_all_found(0);
+            training.start();
+        }
+        training.script.pending[event] = -1;
+        training.script.calls.clear();
+        const auto all_beat = training.script.each_turn;
+        training.script.each_turn = [&training, all_beat, comes_to] {
+            all_beat();
+            // The last call of rank 1 is in progress again when the deadline comes.
+            if (training.script.time >= 1010 && training.script.calls.empty())
+                training.script.in_progress[handle<ncclComm_t>(101)] = 5;
+            if (training.script.count("shrink 1 without 2 3") == 1)
+                training.script.errors[handle<ncclComm_t>(101)] = comes_to;
+        };
+    };
+    const std::vector<NcclRank> mine{{0, 2, 3}, {1, 5, 6}};
+    {
+        NcclEnvironment nccl({.name = name, .processes = 2, .process = 0});
+        Training training({}, mine, 0, &nccl);
+        lose_the_other(training, nccl, ncclSuccess);
+        CHECK(contains(message_of<ProcessLost>([&] { training.communicators.wait(0, event, work); }),
+                       "it is not done after 10 s"));
+        CHECK(training.script.calls == std::vector<std::string>{"run_apart", "group_start", "shrink 0 without 2 3",
+                                                                "shrink 1 without 2 3", "group_end", "group_start",
+                                                                "abort 0", "abort 1", "group_end"});
+        CHECK(training.script.device == 7);
+        CHECK(nccl.take() == std::vector<void*>{handle<void*>(200), handle<void*>(201)});
+    }
+    // An error of the call ends the process: there is no communicator to go on with.
+    NcclEnvironment nccl({.name = name, .processes = 2, .process = 0});
+    Training training({}, mine, 0, &nccl);
+    lose_the_other(training, nccl, ncclRemoteError);
+    CHECK(contains(message_of<Ended>([&] { training.communicators.wait(0, event, work); }),
+                   "; NCCL's ncclCommShrink failed with remote process exited, and this process was ended"));
 }
 
 TEST_CASE("the id is passed through a file completely, and an existing file is rejected") {

@@ -146,8 +146,9 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     cupola::emulator::Shared* shared = nullptr;
     std::atomic<bool> in_call = false;
     std::string last_error;
-    // The call that is in progress, and the number of queries after which it takes effect.
+    // The call that is in progress, the number of queries after which it takes effect, and what it waits for after them.
     std::function<void()> pending;
+    std::function<bool()> may_end;
     int answers = 0;
     bool finalizing = false;
     // Held while work of the communicator runs, and while it is ended.
@@ -239,6 +240,8 @@ ncclResult_t state_of(ncclComm& comm) {
             --comm.answers;
             return ncclInProgress;
         }
+        if (comm.may_end && !comm.may_end()) return ncclInProgress;
+        comm.may_end = nullptr;
         std::exchange(comm.pending, nullptr)();
         return state_of(comm);
     }
@@ -259,10 +262,16 @@ ncclResult_t state_of(ncclComm& comm) {
     return ncclSuccess;
 }
 
+/// A call with a communicator, and what it waits for before it takes effect.
+struct Call {
+    std::function<void()> effect;
+    std::function<bool()> may_end{};
+};
+
 /// The calls of a group, which take effect at its end.
 struct Group {
     int depth = 0, called = 0;
-    std::vector<std::pair<ncclComm*, std::function<void()>>> calls;
+    std::vector<std::pair<ncclComm*, Call>> calls;
     std::vector<ncclComm*> starts, aborts;
 };
 thread_local Group group;
@@ -272,14 +281,16 @@ void called_in_group() {
     if (group.depth > 0 && ++group.called == behavior().dies_in_group_at) std::raise(SIGKILL);
 }
 
-ncclResult_t launch(ncclComm* comm, std::function<void()> call) {
+ncclResult_t launch(ncclComm* comm, Call call) {
     comm->answers = behavior().in_progress;
-    if (comm->answers == 0) return call(), ncclSuccess;
-    comm->pending = std::move(call);
+    if (comm->answers == 0 && call.may_end) comm->answers = 1;
+    if (comm->answers == 0) return call.effect(), ncclSuccess;
+    comm->pending = std::move(call.effect);
+    comm->may_end = std::move(call.may_end);
     return ncclInProgress;
 }
 
-ncclResult_t launch_or_group(ncclComm* comm, std::function<void()> call) {
+ncclResult_t launch_or_group(ncclComm* comm, Call call) {
     if (group.depth == 0) return launch(comm, std::move(call));
     group.calls.emplace_back(comm, std::move(call));
     return ncclSuccess;
@@ -384,6 +395,7 @@ void end(ncclComm& comm) {
     const std::lock_guard guard(comm.working);
     comm.ended = true;
     comm.pending = nullptr;
+    comm.may_end = nullptr;
     comm.mine().aborted = 1;
 }
 
@@ -528,6 +540,8 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
     count(&NcclCallCounts::inits);
+    // A communicator that is made of an id is there at once, and in progress; one that cannot be made is null.
+    if (made != nullptr) *made = nullptr;
     if (made == nullptr || ranks < 1 || ranks > max_ranks || rank < 0 || rank >= ranks)
         return misuse(nullptr, ncclInvalidArgument, joined("rank ", rank, " of ", ranks, " ranks"));
     if (config == nullptr || config->magic != 0xcafebeef || config->size != sizeof *config || config->blocking != 0)
@@ -561,7 +575,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id
         group.starts.push_back(comm.get());
     else
         comm->mine().started = 1;
-    return launch_or_group(comm.get(), [] {});
+    return launch_or_group(comm.get(), {[] {}});
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
@@ -601,14 +615,15 @@ ncclResult_t call_collective(const char* name, const void* from, void* to, size_
     if (how.name_of_buffer) std::strncpy(call.buffer, how.name_of_buffer(to).c_str(), sizeof call.buffer - 1);
     const std::uint64_t number = comm->mine().called;
     if (!same_for_all(*comm, call, number)) return ncclInvalidUsage;
-    return launch_or_group(comm, [keep = comm->shared_from_this(), how, call, number, from, to, stream] {
-        enqueue(
-            stream,
-            [keep, call, number, from, to, vain_tries = how.vain_tries, ring_order = how.ring_order]() mutable {
-                return try_collective(*keep, call, number, from, to, vain_tries, ring_order);
-            },
-            joined(call.gathers() ? "all-gather " : "all-reduce ", number, " of rank ", keep->rank));
-    });
+    return launch_or_group(
+        comm, {[keep = comm->shared_from_this(), how, call, number, from, to, stream] {
+            enqueue(
+                stream,
+                [keep, call, number, from, to, vain_tries = how.vain_tries, ring_order = how.ring_order]() mutable {
+                    return try_collective(*keep, call, number, from, to, vain_tries, ring_order);
+                },
+                joined(call.gathers() ? "all-gather " : "all-reduce ", number, " of rank ", keep->rank));
+        }});
 }
 
 }  // namespace
@@ -634,7 +649,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     if (std::exchange(comm->finalizing, true))
         return misuse(comm, ncclInvalidUsage, "ncclCommFinalize was called twice", true);
     comm->mine().finalized = 1;
-    static_cast<void>(launch_or_group(comm, [] {}));
+    static_cast<void>(launch_or_group(comm, {[] {}}));
     return ncclInProgress;
 }
 
@@ -655,7 +670,10 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count_excluded, 
     if (!usable(comm, "ncclCommShrink", result)) return result;
     const OneCaller caller(comm);
     if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
-    if (flags != NCCL_SHRINK_ABORT || config == nullptr || config->blocking != 0 || count_excluded < 1)
+    // Also with NCCL_SHRINK_ABORT: the flag of the abort is cleared before NCCL looks at the state.
+    if (!may_call(comm, "ncclCommShrink", result)) return result;
+    if (made == nullptr || flags != NCCL_SHRINK_ABORT || config == nullptr || config->blocking != 0 ||
+        count_excluded < 1)
         return misuse(comm, ncclInvalidArgument,
                       "ncclCommShrink of a communicator that failed, non-blocking, excludes ranks");
     const auto shrunk = std::make_shared<ncclComm>();
@@ -677,14 +695,13 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count_excluded, 
         // What is queued on the former communicator ends.
         const std::lock_guard guard(comm->working);
         comm->shrunk = true;
-        comm->pending = nullptr;
     }
     {
         const std::lock_guard guard(settings().lock);
         settings().communicators.push_back(shrunk);
         settings().ids.push_back(shrunk->name);
     }
-    *made = shrunk.get();
+    *made = nullptr;
     std::int32_t none = 0;
     if (!shrunk->shared->ranks.compare_exchange_strong(none, shrunk->ranks) && none != shrunk->ranks)
         return misuse(shrunk.get(), ncclInvalidUsage, "other ranks exclude other ranks", true);
@@ -694,7 +711,9 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count_excluded, 
         group.starts.push_back(shrunk.get());
     else
         shrunk->mine().started = 1;
-    return launch_or_group(shrunk.get(), [] {});
+    // The parent is in progress until the new communicator has been made, and `*made` is null until then.
+    return launch_or_group(comm, {.effect = [made, shrunk] { *made = shrunk.get(); },
+                                  .may_end = [shrunk] { return all(*shrunk, &SharedRank::started); }});
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {

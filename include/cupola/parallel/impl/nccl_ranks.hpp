@@ -264,10 +264,11 @@ private:
         }
         calls.pause();
     }
-    /// Runs `aborts` in a thread of its own, and returns when it has returned; otherwise ends the process with `message`.
+    /// Runs `aborts`, which calls `call`, in a thread of its own, and returns when it has returned; otherwise ends the
+    /// process with `message`.
     template <class Aborts>
     [[gnu::cold]] static void run_until(Calls& calls, double start, double seconds, std::string_view message,
-                                        Aborts aborts) {
+                                        const char* call, Aborts aborts) {
         const auto done = std::make_shared<std::atomic<bool>>(false);
         try {
             calls.run_apart([aborts, done]() mutable {
@@ -278,8 +279,16 @@ private:
             // Other threads wait until it is done.
             calls.end_process(text(message, "; ", error.what(), ", and this process was ended"));
         }
-        while (!done->load(std::memory_order_acquire))
-            pause_until(calls, start, seconds, message, "NCCL's ncclCommAbort");
+        while (!done->load(std::memory_order_acquire)) pause_until(calls, start, seconds, message, call);
+    }
+    /// Waits until the last call of a communicator is no longer in progress; what it came to.
+    [[nodiscard]] static ncclResult_t ended(Calls& calls, ncclComm_t of) {
+        for (;;) {
+            ncclResult_t state = ncclSuccess;
+            if (const ncclResult_t asked = calls.state(of, &state); asked != ncclSuccess) return asked;
+            if (state != ncclInProgress) return state;
+            calls.pause();
+        }
     }
     /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
     [[gnu::cold]] void abort_all() {
@@ -295,6 +304,8 @@ private:
             bool shrinks = false;
             std::string error;
             void shrink() {
+                // A communicator whose last call is in progress cannot be shrunk, and its error is the call's.
+                for (const ncclComm_t each : communicators) static_cast<void>(ended(calls, each));
                 ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
                 config.blocking = 0;
                 shrunk.resize(communicators.size());
@@ -307,17 +318,14 @@ private:
                     const ncclResult_t called = calls.shrink(communicators[i], lost, &shrunk[i], &config);
                     if (called != ncclSuccess && called != ncclInProgress) status = called;
                 }
-                const ncclResult_t ended = calls.group_end();
-                if (ended != ncclSuccess && ended != ncclInProgress) status = ended;
+                const ncclResult_t closed = calls.group_end();
+                if (closed != ncclSuccess && closed != ncclInProgress) status = closed;
                 calls.set_device(before);
-                for (const ncclComm_t each : shrunk) {
-                    ncclResult_t state = status == ncclSuccess ? ncclInProgress : status;
-                    while (state == ncclInProgress) {
-                        calls.pause();
-                        const ncclResult_t asked = calls.state(each, &state);
-                        if (asked != ncclSuccess) state = asked;
-                    }
-                    if (state != ncclSuccess) status = state;
+                // The communicators that are shrunk are in progress, and those that are made are null until that ends; a
+                // question for the state of null is an error.
+                for (std::size_t i = 0; i < shrunk.size() && status == ncclSuccess; ++i) {
+                    status = ended(calls, communicators[i]);
+                    if (status == ncclSuccess) status = ended(calls, shrunk[i]);
                 }
                 if (status != ncclSuccess) error = calls.meaning(status);
             }
@@ -334,10 +342,11 @@ private:
         if (abort->communicators.empty()) return;
         abort->shrinks = !left_.empty();
         if (abort->shrinks) abort->lost = lost_ranks();
-        run_until(calls_, start, limits_.abort_seconds, message_, [abort] {
-            if (abort->shrinks) abort->shrink();
-            abort_together(abort->calls, abort->communicators);
-        });
+        run_until(calls_, start, limits_.abort_seconds, message_,
+                  abort->shrinks ? "NCCL's ncclCommShrink" : "NCCL's ncclCommAbort", [abort] {
+                      if (abort->shrinks) abort->shrink();
+                      abort_together(abort->calls, abort->communicators);
+                  });
         if (!abort->shrinks) return;
         if (!abort->error.empty()) {
             calls_.end_process(
@@ -349,6 +358,7 @@ private:
                 std::vector<ncclComm_t> communicators;
                 for (void* const each : made) communicators.push_back(static_cast<ncclComm_t>(each));
                 run_until(calls, calls.now(), seconds, "the training did not go on with the processes that are left",
+                          "NCCL's ncclCommAbort",
                           [calls, communicators]() mutable { abort_together(calls, communicators); });
             },
             left_);

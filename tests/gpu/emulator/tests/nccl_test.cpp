@@ -386,6 +386,56 @@ TEST_CASE("an abort that hangs returns when the behavior ends") {
     CHECK(nccl_open_communicators() == 0);
 }
 
+TEST_CASE("a shrunken communicator is null until its parents are no longer in progress") {
+    for (const int answers : {0, 3}) {
+        CAPTURE(answers);
+        Ranks all(3);
+        const NcclBehaves behaves({.in_progress = answers});
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        int lost = 1;
+        ncclComm_t made[2]{all.comm(0), all.comm(2)};
+        const auto shrink = [&](int rank, ncclComm_t& to) {
+            cudaSetDevice(rank);
+            const ncclResult_t called =
+                ncclCommShrink(all.comm(static_cast<std::size_t>(rank)), &lost, 1, &to, &config, NCCL_SHRINK_ABORT);
+            cudaSetDevice(0);
+            return called;
+        };
+        CHECK(shrink(0, made[0]) == ncclInProgress);
+        CHECK(made[0] == nullptr);
+        ncclResult_t state = ncclSuccess;
+        CHECK(ncclCommGetAsyncError(made[0], &state) == ncclInvalidArgument);
+        CHECK(take_nccl_misuse() == "ncclCommGetAsyncError was called with what is no communicator");
+        // It is made together with those of the other ranks.
+        for (int i = 0; i < answers + 5; ++i) CHECK(all.state(0) == ncclInProgress);
+        CHECK(shrink(0, made[1]) == ncclInvalidArgument);
+        CHECK(take_nccl_misuse() == "rank 0: ncclCommShrink was called before NCCL had settled the last call");
+        CHECK(shrink(2, made[1]) == ncclInProgress);
+        for (const std::size_t parent : {0U, 2U}) CHECK(all.settle(parent) == ncclSuccess);
+        for (const ncclComm_t each : made) {
+            REQUIRE(each != nullptr);
+            CHECK(ncclCommGetAsyncError(each, &state) == ncclSuccess);
+            CHECK(state == ncclSuccess);
+            CHECK(ncclCommAbort(each) == ncclSuccess);
+        }
+        CHECK(take_nccl_misuse().empty());
+    }
+    // That of an id is there at once, and one that cannot be made is null.
+    ncclUniqueId id;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t first = nullptr, none = reinterpret_cast<ncclComm_t>(1);
+    const NcclBehaves behaves({.in_progress = 2});
+    CHECK(ncclCommInitRankConfig(&first, 2, id, 0, &config) == ncclInProgress);
+    CHECK(first != nullptr);
+    CHECK(ncclCommInitRankConfig(&none, 2, id, 2, &config) == ncclInvalidArgument);
+    CHECK(none == nullptr);
+    CHECK(take_nccl_misuse() == "rank 2 of 2 ranks");
+    ncclCommAbort(first);
+}
+
 TEST_CASE("a stream of another device is detected") {
     Ranks all(2);
     float value = 1;
