@@ -5,8 +5,9 @@
 Usage: kernel_budget.py --ptxas PROGRAM [--nvdisasm PROGRAM] [--list] PROGRAM...
 
 The programs were built by nvcc with PTX, uncompressed; ptxas compiles it here, so no GPU is needed. Without nvdisasm the instructions are
-not checked, and a message says so. --list prints a line per kernel: registers, threads that a multiprocessor holds at a time, bytes of
-stack, loads of 16 bytes / all loads, stores of 16 bytes / all stores. Exit status 1 if a rule is broken.
+not checked, and a message says so. A kernel may be launched before the end of the one before it: the machine code has to wait for that one
+first. --list prints a line per kernel: registers, threads that a multiprocessor holds at a time, bytes of stack, loads of 16 bytes / all
+loads, stores of 16 bytes / all stores. Exit status 1 if a rule is broken.
 
 A pattern is searched in a kernel's name without namespaces: "strided_kernel<InPacks<4, MeanAt>>". An exception or a pattern that no kernel
 needs is an error, so that the lists stay true.
@@ -17,7 +18,7 @@ import dataclasses
 import re
 import sys
 
-from kernel_code import Wrong, compiled, run
+from kernel_code import LET_NEXT_BEGIN, WAIT, Wrong, compiled, run
 
 ARCHITECTURE = "sm_90"
 
@@ -64,6 +65,10 @@ TENSOR_CORES = ()
 
 WIDE_LOAD, WIDE_STORE, LOAD, STORE = r"LDG?\.E\.(\w+\.)*128(\..+)?", r"STG?\.E\.(\w+\.)*128(\..+)?", r"LDG?\.E(\..+)?", r"STG?\.E(\..+)?"
 LOCAL, MATRIX = r"(LDL|STL)(\..+)?", r"(HMMA|HGMMA|IMMA|QGMMA|WGMMA)(\..+)?"
+# What reads or writes global memory: all loads, stores and atomics but those of shared memory, local memory and constants, and the copies.
+GLOBAL = r"(?!LDS|LDL|LDC|LDGDEPBAR|LDTM|STS|STL|STTM|ATOMS)(LD|ST|ATOM|RED|TEX|TLD|SULD|SUST|SURED|SUATOM|UBLK|UTMA|UTMARED)\w*(\..+)?"
+# What may lead past an instruction that follows it.
+FLOW = r"(BRA|BRX|JMP|JMX|CALL|RET|EXIT|BREAK|KILL)\w*(\..+)?"
 
 
 def short(name: str) -> str:
@@ -98,6 +103,28 @@ def unneeded(used: set) -> list:
     for exception in EXCEPTIONS:
         declared = [("bytes of stack", exception.stack > MOST_STACK), ("bytes of spills", exception.spills > MOST_SPILLS), ("registers", exception.resident < LEAST_RESIDENT)]
         problems += [f"no kernel needs the exception {exception.pattern} for its {what}: remove it" for what, given in declared if given and (exception.pattern, what) not in used]
+    return problems
+
+
+def begins_too_early(kernels: list) -> list:
+    """Kernels that may read or write what a kernel before them still works on, when they are launched before its end: all threads of a
+    kernel wait before any access of global memory, and before they let the next kernel begin."""
+    problems = []
+    for kernel in kernels:
+        name = short(kernel.name)
+        if not kernel.count(WAIT):
+            problems.append(f"{name} does not wait for the kernel before it: it has no {WAIT}; its first statement is to be begin_kernel()")
+            continue
+        *before, wait = kernel.begin
+        if wait != WAIT:
+            problems.append(f"{name} waits for the kernel before it in some threads only: {wait}")
+        for instruction in before:
+            opcode = instruction.split()[-1]
+            what = "accesses global memory" if re.fullmatch(GLOBAL, opcode) else "may leave the wait out" if re.fullmatch(FLOW, opcode) else ""
+            if opcode == LET_NEXT_BEGIN:
+                what = "lets the next kernel begin"
+            if what:
+                problems.append(f"{name} {what} before it waits for the kernel before it: {instruction}")
     return problems
 
 
@@ -139,7 +166,7 @@ def main() -> int:
     if version and version.group(1) == VERSION:
         problems += unneeded(used)
     if arguments.nvdisasm:
-        problems += wrong_instructions(kernels)
+        problems += wrong_instructions(kernels) + begins_too_early(kernels)
     elif os.environ.get("CUPOLA_REQUIRE_CUDA"):
         problems.append("there is no nvdisasm, and CUPOLA_REQUIRE_CUDA is set: the instructions cannot be checked")
     else:

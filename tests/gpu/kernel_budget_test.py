@@ -96,6 +96,22 @@ class Rules(unittest.TestCase):
         self.assertIn("has 3 loads and stores of local memory", self.wrong(kernel("a_kernel<4>", instructions={"LDL.64": 2, "STL": 1})))
         self.assertIn("has 1 instructions of the tensor cores; none is expected", self.wrong(kernel("a_kernel<4>", instructions={"HMMA.16816.F32.BF16": 1})))
 
+    def early(self, *begin: str) -> str:
+        """What is wrong with a kernel that begins so; the rest of it accesses memory as it may."""
+        counts = {instruction.split()[-1]: 1 for instruction in begin}
+        return "\n".join(kernel_budget.begins_too_early([kernel("a_kernel<4>", begin=list(begin), instructions={"LDG.E": 1, **counts})]))
+
+    def test_all_threads_wait_for_the_kernel_before_before_they_access_memory(self):
+        self.assertEqual(self.early("LDC", "S2R", "LDS.64", "STS", "ULDC.64", "BAR.SYNC", "STL", "@P0 IMAD", "ACQBULK"), "")
+        self.assertIn("a_kernel<4> does not wait for the kernel before it: it has no ACQBULK", self.early("LDC", "LDG.E", "EXIT"))
+        for access in ("LDG.E.128", "LD.E", "@!P1 LDG.E.64.STRONG.SYS", "STG.E", "ST.E.128", "ATOMG.E.ADD.STRONG.GPU", "ATOM.E.ADD", "REDG.E.ADD",
+                       "RED.E.ADD", "LDGSTS.E.BYPASS.128", "UBLKCP.S.G", "UTMALDG.2D", "TEX.B"):  # fmt: skip
+            self.assertEqual(self.early("LDC", access, "ACQBULK"), f"a_kernel<4> accesses global memory before it waits for the kernel before it: {access}")
+        for flow in ("@P0 BRA", "EXIT", "CALL.REL.NOINC", "@P0 EXIT"):
+            self.assertEqual(self.early(flow, "ACQBULK"), f"a_kernel<4> may leave the wait out before it waits for the kernel before it: {flow}")
+        self.assertEqual(self.early("S2R", "@P0 ACQBULK"), "a_kernel<4> waits for the kernel before it in some threads only: @P0 ACQBULK")
+        self.assertIn("lets the next kernel begin before it waits", self.early("PREEXIT", "ACQBULK"))
+
     def test_a_pattern_without_a_kernel_is_a_problem(self):
         self.assertIn("no kernel has the name FromBytesAt<: remove it", kernel_budget.wrong_instructions([kernel("a_kernel<4>")]))
 
@@ -150,6 +166,14 @@ class Code(unittest.TestCase):
         )
         self.assertEqual(kernels["_Z1a"].instructions, {"LDG.E.128": 2, "EXIT": 1})
         self.assertEqual(kernels["_Z1b"].instructions, {"EXIT": 1})
+        self.assertEqual(kernels["_Z1a"].begin, ["LDG.E.128", "@!P0 EXIT", "@P1 LDG.E.128"])
+
+    def test_a_kernel_begins_up_to_its_wait(self):
+        kernels = {"_Z1a": Kernel("_Z1a")}
+        lines = ("LDC R1, c[0x0][0x28] ;", "@P0  ACQBULK ;", "PREEXIT ;", "LDG.E R4, desc[UR4][R2.64] ;", "ACQBULK ;")
+        listing = "".join(f"        /*{16 * i:04x}*/                   {line}\n" for i, line in enumerate(lines))
+        kernel_code.read_instructions(f'\t.section\t.text._Z1a,"ax",@progbits\n{listing}', kernels)
+        self.assertEqual(kernels["_Z1a"].begin, ["LDC", "@P0 ACQBULK"])
 
     def test_registers_shared_memory_and_threads_limit_the_blocks(self):
         def blocks(threads: int, registers: int, shared: int = 0) -> int:

@@ -15,6 +15,10 @@ REGISTERS, REGISTERS_AT_ONCE, WARPS, BLOCKS, PARTITIONS = 65536, 256, 64, 32, 4
 SHARED_BYTES, SHARED_BYTES_PER_BLOCK = 233472, 1024
 
 
+# The machine code of griddepcontrol.wait and of griddepcontrol.launch_dependents.
+WAIT, LET_NEXT_BEGIN = "ACQBULK", "PREEXIT"
+
+
 class Wrong(Exception):
     """The programs or tools are not what this needs."""
 
@@ -29,6 +33,9 @@ class Kernel:
     spills: int = 0  # bytes stored and loaded
     shared: int = 0  # bytes per block
     instructions: dict = dataclasses.field(default_factory=dict)  # opcode with its modifiers: how many
+    # The instructions up to the wait of an early launch, in the order of their addresses; all of them if there is no wait. A predicate is
+    # before its opcode: "@P0 EXIT".
+    begin: list = dataclasses.field(default_factory=list)
 
     def blocks(self) -> int:
         """How many blocks a multiprocessor holds at a time."""
@@ -140,8 +147,11 @@ def read_instructions(listing: str, kernels: dict):
     for line in listing.splitlines():
         if begin := re.match(r"\s*\.section\s+\.text\.(\w+)", line):
             kernel = kernels.get(begin.group(1))
-        elif kernel is not None and (found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line)):
-            kernel.instructions[found.group(1)] = kernel.instructions.get(found.group(1), 0) + 1
+        elif kernel is not None and (found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)", line)):
+            predicate, opcode = found.groups()
+            if WAIT not in kernel.instructions:
+                kernel.begin.append(f"{predicate.strip()} {opcode}" if predicate else opcode)
+            kernel.instructions[opcode] = kernel.instructions.get(opcode, 0) + 1
 
 
 def compiled(programs: list, architecture: str, ptxas: str, nvdisasm: str = "") -> list:

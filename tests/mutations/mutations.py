@@ -1244,4 +1244,13 @@ MUTATIONS = [
         "",
         ["emulated/kernels: the blocks of a cooperative kernel*"],
     ),
+    # Kernels: launched early.
+    Mutation(
+        "kernels_do_not_wait",
+        "a kernel that is launched early does not wait for the end of the one before it",
+        "device/launch.cuh",
+        "«cudaGridDependencySynchronize();» cudaTriggerProgrammaticLaunchCompletion();",
+        ";",
+        ["emulated/side_by_side"],
+    ),
 ]

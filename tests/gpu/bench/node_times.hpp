@@ -22,7 +22,7 @@ namespace bench {
 using namespace cupola;
 
 /// Holds the stream for this time, so that the work queued meanwhile runs without gaps.
-static __global__ void hold_kernel(std::uint64_t nanoseconds) {
+static __global__ void __launch_bounds__(1) hold_kernel(std::uint64_t nanoseconds) {
     impl::begin_kernel();
     std::uint64_t begun = 0, now = 0;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
