@@ -53,18 +53,19 @@ inline constexpr double weight_gradient_tolerance = reference::tolerance;
 template <cupola::Device D>
 class Guarded {
 public:
-    Guarded(typename D::Context& context, std::size_t bytes)
-        : context_(&context), bytes_(bytes), arena_(guard + bytes + guard, "a test") {
-        std::vector<std::byte> pattern(guard, guard_byte);
-        D::copy_from_host(context, arena_.data(), pattern.data(), guard);
-        D::copy_from_host(context, arena_.data() + guard + bytes, pattern.data(), guard);
+    /// At an odd number of units: no place is aligned any better than the contract says.
+    Guarded(typename D::Context& context, std::size_t bytes, std::size_t unit = cupola::alignment)
+        : context_(&context), bytes_(bytes), guard_(5 * unit), arena_(guard_ + bytes + guard_, "a test") {
+        std::vector<std::byte> pattern(guard_, guard_byte);
+        D::copy_from_host(context, arena_.data(), pattern.data(), guard_);
+        D::copy_from_host(context, arena_.data() + guard_ + bytes, pattern.data(), guard_);
         poison();
     }
     Guarded(typename D::Context& context, const Floats& values) : Guarded(context, values.size() * sizeof(float)) {
         write<float>(values);
     }
 
-    [[nodiscard]] std::byte* bytes() { return arena_.data() + guard; }
+    [[nodiscard]] std::byte* bytes() { return arena_.data() + guard_; }
     template <class T = float>
     [[nodiscard]] T* data() {
         return reinterpret_cast<T*>(bytes());
@@ -89,9 +90,9 @@ public:
         return {elements.begin(), elements.end()};
     }
     [[nodiscard]] bool guards_intact() {
-        std::vector<std::byte> both(2 * guard);
-        D::copy_to_host(*context_, both.data(), arena_.data(), guard);
-        D::copy_to_host(*context_, both.data() + guard, arena_.data() + guard + bytes_, guard);
+        std::vector<std::byte> both(2 * guard_);
+        D::copy_to_host(*context_, both.data(), arena_.data(), guard_);
+        D::copy_to_host(*context_, both.data() + guard_, arena_.data() + guard_ + bytes_, guard_);
         for (const std::byte value : both) {
             if (value != guard_byte) return false;
         }
@@ -99,11 +100,9 @@ public:
     }
 
 private:
-    /// An odd number of units: no place is aligned any better than the contract says.
-    static constexpr std::size_t guard = 5 * cupola::alignment;
     static constexpr std::byte guard_byte{0xA5};
     typename D::Context* context_;
-    std::size_t bytes_;
+    std::size_t bytes_, guard_;
     typename D::Arena arena_;
 };
 
@@ -175,7 +174,7 @@ template <class Where, class Make>
     Guarded<D> column(context, problem.column.size());
     D::copy_from_host(context, column.bytes(), problem.column.data(), problem.column.size());
     Guarded<D> packed(context, outcome.needs.packed), saved(context, outcome.needs.saved),
-        scratch(context, outcome.needs.scratch);
+        scratch(context, outcome.needs.scratch, cupola::scratch_alignment<D>);
     std::vector<Guarded<D>> parameters, gradients, buffers, statistics;
     for (const Floats& values : problem.buffers) {
         buffers.emplace_back(context, values);

@@ -493,6 +493,8 @@ struct Cuda {
     static constexpr bool host_memory = false;
     /// Work is queued and the host continues: a training has at most two complete steps queued behind an incomplete one.
     static constexpr int max_steps_in_flight = 3;
+    /// What cuBLASLt requires of its workspaces, and what cudaMalloc returns, for which cuDNN's engines are tested.
+    static constexpr std::size_t scratch_alignment = 256;
     /// Each pass of an optimiser is a launch, so neighbouring parameters are updated in one launch.
     static constexpr bool joins_segments = true;
     using Options = CudaOptions;

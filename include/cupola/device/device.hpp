@@ -111,9 +111,17 @@ inline constexpr std::array all{convolution, threads_per_device, onednn, isa, gp
 /// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.
 inline constexpr std::size_t alignment = 64;
 
-[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes, std::size_t to = alignment) {
+    return (bytes + to - 1) / to * to;
 }
+
+/// The scratch memory of an operation on `D`, and each part of it that is given to a library, starts at a multiple of this: the
+/// device's `scratch_alignment` where it has one. The arenas of such a device start at a multiple of it too.
+template <class D>
+inline constexpr std::size_t scratch_alignment = alignment;
+template <class D>
+    requires requires { D::scratch_alignment; }
+inline constexpr std::size_t scratch_alignment<D> = D::scratch_alignment;
 
 /// "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
 [[nodiscard, gnu::cold]] std::string bytes_text(std::size_t bytes);

@@ -56,6 +56,7 @@ public:
 
 private:
     static constexpr std::size_t guard = 4 * alignment;
+    static_assert(guard % scratch_alignment<D> == 0);
     static constexpr std::byte guard_byte{0xA5};
     Context* context_;
     std::size_t bytes_;

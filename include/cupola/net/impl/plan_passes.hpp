@@ -232,6 +232,10 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     if (backward) find_buckets();
     std::fill(sums_at_.begin(), sums_at_.end(), no_sums);
     if (backward) find_gradient_sums();
+    // The scratch memory follows the others.
+    if (bytes_.scratch == 0) return;
+    const std::size_t before = bytes_.total() - bytes_.scratch;
+    bytes_.saved += aligned(before, scratch_alignment<Device>) - before;
 }
 
 template <class Device, class T>

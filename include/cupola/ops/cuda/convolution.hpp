@@ -199,12 +199,14 @@ private:
     [[nodiscard]] std::size_t packed_weights_bytes() const {
         return std::same_as<T, float> ? 0 : aligned(static_cast<std::size_t>(weights_) * sizeof(T));
     }
-    /// The padded input and weights in the scratch memory, in this order.
+    /// The padded input and weights in the scratch memory, in this order, before the library's workspace.
     [[nodiscard]] std::size_t padded_input_bytes() const {
         return padded_ ? aligned(impl::PaddedRows<T>::bytes(padded_input_rows_)) : 0;
     }
     [[nodiscard]] std::size_t padded_bytes() const {
-        return padded_ ? padded_input_bytes() + aligned(impl::PaddedRows<T>::bytes(weights_ / shape_.in_channels)) : 0;
+        if (!padded_) return 0;
+        return aligned(padded_input_bytes() + impl::PaddedRows<T>::bytes(weights_ / shape_.in_channels),
+                       Cuda::scratch_alignment);
     }
     [[nodiscard]] std::size_t packed_bias_bytes() const {
         return bias_is_packed() ? aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(T)) : 0;
@@ -214,10 +216,13 @@ private:
     static constexpr bool keeps_gradient = !std::same_as<T, float>;
     /// The scratch memory of backward beside that of the library.
     [[nodiscard]] std::size_t used_bytes() const {
-        return backward_weights_ ? (keeps_gradient ? 0 : gradient_bytes()) + partial_bytes() : 0;
+        if (!backward_weights_) return 0;
+        return aligned((keeps_gradient ? 0 : gradient_bytes()) + partial_bytes(), Cuda::scratch_alignment);
     }
     /// Where the weights' gradient has its workspace while the input's is computed: after the latter's.
-    [[nodiscard]] std::size_t side_workspace_offset() const { return aligned(backward_data_.workspace_bytes()); }
+    [[nodiscard]] std::size_t side_workspace_offset() const {
+        return aligned(backward_data_.workspace_bytes(), Cuda::scratch_alignment);
+    }
     /// The place where cuDNN writes the weights' gradient when it cannot write into the arena.
     [[nodiscard]] std::size_t gradient_bytes() const { return aligned(static_cast<std::size_t>(weights_) * sizeof(T)); }
 

@@ -257,7 +257,9 @@ private:
         return std::max(backward_weights_.workspace_bytes(), own_backward_weights_.scratch_bytes());
     }
     /// Where the product for the weights has its scratch memory while the one for the input runs: after the latter's.
-    [[nodiscard]] std::size_t side_scratch_offset() const { return aligned(scratch_of_data()); }
+    [[nodiscard]] std::size_t side_scratch_offset() const {
+        return aligned(scratch_of_data(), Cuda::scratch_alignment);
+    }
 
     /// The numbers of parameters.
     [[nodiscard]] std::int64_t weights() const { return shape_.in_features * shape_.out_features; }

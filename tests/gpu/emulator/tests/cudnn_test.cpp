@@ -524,6 +524,9 @@ TEST_CASE("the emulator's cuDNN rejects to run with pointers that do not fit the
     convolution.workspace.resize(0);
     CHECK(convolution.queue() == CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     again();
+    convolution.workspace.resize(static_cast<std::size_t>(convolution.workspace_bytes) + 64);
+    CHECK(convolution.queue(convolution.workspace.get() + 64) == CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+    again();
     CHECK(cudaSetDevice(1) == cudaSuccess);
     CHECK(convolution.queue() == CUDNN_STATUS_EXECUTION_FAILED);
     CHECK(cudaSetDevice(0) == cudaSuccess);

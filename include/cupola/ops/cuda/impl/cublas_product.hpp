@@ -70,9 +70,8 @@ class CublasProduct {
 public:
     /// The alignment of the addresses of all operands, as vector loads and tensor maps require.
     static constexpr std::size_t operand_alignment = 16;
-    /// The memory for split sums: the alignment that cuBLASLt requires, and the maximum size, which NVIDIA recommends
-    /// for Hopper.
-    static constexpr std::size_t workspace_alignment = 256, max_workspace = std::size_t{32} << 20;
+    /// The maximum size of the memory for split sums, which NVIDIA recommends for Hopper.
+    static constexpr std::size_t max_workspace = std::size_t{32} << 20;
 
     enum class Epilogue : std::uint8_t { none, bias, relu, bias_relu };
 
@@ -84,9 +83,7 @@ public:
     [[gnu::cold]] CublasProduct(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
                                 const CublasMatrix& d, Epilogue epilogue, bool rectifiable)
         : tf32_(a.type == CUDA_R_32F && context.options().tf32),
-          max_workspace_(context.max_workspace() < max_workspace + workspace_alignment
-                             ? context.max_workspace() - std::min(context.max_workspace(), workspace_alignment)
-                             : max_workspace) {
+          max_workspace_(std::min(context.max_workspace(), max_workspace)) {
         const cublasComputeType_t compute = tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
         check_cublas(cublasLtMatmulDescCreate(description_.out(), compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
         set(CUBLASLT_MATMUL_DESC_TRANSA, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -105,8 +102,8 @@ public:
 
     /// Whether cuBLASLt has an algorithm for these matrices.
     [[nodiscard]] bool found() const { return found_; }
-    /// Bytes of the memory to pass to `run`, at any address.
-    [[nodiscard]] std::size_t workspace_bytes() const { return workspace_ == 0 ? 0 : workspace_ + workspace_alignment; }
+    /// Bytes of the memory to pass to `run`, at a multiple of Cuda::scratch_alignment.
+    [[nodiscard]] std::size_t workspace_bytes() const { return workspace_; }
     /// Whether `run` accepts operands at these addresses.
     template <class... Operands>
     [[nodiscard]] static bool takes(const Operands*... operands) {
@@ -119,10 +116,6 @@ public:
              std::byte* workspace) {
         if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
         const float one = 1.0F, beta = add ? 1.0F : 0.0F;
-        if (workspace_ > 0) {
-            const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-            workspace += (workspace_alignment - address % workspace_alignment) % workspace_alignment;
-        }
         check_cublas(cublasLtMatmul(context.cublas(), description_.get(), &one, a, a_.get(), b, b_.get(), &beta, d,
                                     d_.get(), d, d_.get(), &algorithm_.value, workspace_ > 0 ? workspace : nullptr,
                                     workspace_, context.stream()),
