@@ -829,10 +829,18 @@ MUTATIONS = [
     ),
     Mutation(
         "early_after_a_copy",
-        "a kernel is launched early although what precedes it is no kernel of Cupola",
+        "a kernel is launched early although what precedes it is no kernel",
         "device/cuda.hpp",
         "launch_joined(); «follows_kernel_ = false;» return current_stream();",
         "",
+        ["emulated/side_by_side"],
+    ),
+    Mutation(
+        "late_after_a_library",
+        "a kernel that follows a library's is launched after its end",
+        "device/cuda.hpp",
+        "follows_kernel_ = «launches_early()»; return current_stream();",
+        "false",
         ["emulated/side_by_side"],
     ),
     # Collectives of several processes.

@@ -173,8 +173,8 @@ struct CudaOptions {
     /// Whether the gradients of a layer's weights and of its input are computed side by side, on two streams. Both then have scratch
     /// memory of their own. The bits are the same.
     bool side_by_side_gradients = true;
-    /// Whether a kernel of Cupola that follows another one directly is brought to the GPU while that one still runs, and waits there for
-    /// its end (programmatic dependent launch, from compute capability 9.0). The bits are the same.
+    /// Whether a kernel of Cupola that follows another kernel directly, its own or a library's, may be brought to the GPU before that one
+    /// has ended, and waits there for its end (programmatic dependent launch, from compute capability 9.0). The bits are the same.
     bool dependent_launch = false;
     /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
     /// that see the same GPUs each begin at another.
@@ -298,8 +298,15 @@ public:
     /// `can_wait` says whether it is one that may be brought to the GPU so.
     [[nodiscard]] NextKernel next_kernel(bool can_wait = true) const {
         launch_joined();
-        const bool dependent = std::exchange(follows_kernel_, dependent_launch_ && defers_);
+        const bool dependent = std::exchange(follows_kernel_, launches_early());
         return {current_stream(), dependent && can_wait};
+    }
+    /// The stream of a library's call, which queues kernels on it. A kernel of Cupola after it may be launched early: it waits until the
+    /// library's has ended, whether that one lets others come before its end or not.
+    [[nodiscard]] cudaStream_t stream_of_library() const {
+        launch_joined();
+        follows_kernel_ = launches_early();
+        return current_stream();
     }
 
     /// During its lifetime, kernels that are queued on the context go to another stream of its device.
@@ -398,10 +405,9 @@ public:
     /// Launches the joined work, and then what is deferred, if there is any.
     void launch_deferred() const { joined_launches_ += deferred_.launch(*this); }
 
-    /// Joined work is launched first.
+    /// For a call that queues kernels on the stream; see stream_of_library().
     [[nodiscard]] cudnnHandle_t cudnn() const {
-        launch_joined();
-        follows_kernel_ = false;
+        [[maybe_unused]] const cudaStream_t stream = stream_of_library();
         return cudnn_.get();
     }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
@@ -427,6 +433,7 @@ public:
     }
 
 private:
+    [[nodiscard]] bool launches_early() const { return dependent_launch_ && defers_; }
     [[nodiscard]] cudaStream_t current_stream() const {
         return other_stream_ != nullptr ? other_stream_ : stream_.get();
     }
@@ -470,8 +477,8 @@ private:
     impl::CudaEvent forked_, side_done_;
     mutable cudaStream_t other_stream_ = nullptr;
     bool dependent_launch_ = false, cooperative_launch_ = false;
-    /// Whether what was queued last, on the stream that is used now, is a kernel of Cupola; only kept with `dependent_launch_`, and
-    /// while a DeferScope exists, in which nothing is queued past the context.
+    /// Whether what was queued last, on the stream that is used now, is a kernel, of Cupola or of a library; only kept with
+    /// `dependent_launch_`, and while a DeferScope exists, in which nothing is queued past the context.
     mutable bool follows_kernel_ = false;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;

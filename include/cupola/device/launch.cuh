@@ -5,7 +5,8 @@
 //
 // Each kernel begins with begin_kernel(). Where CudaOptions::dependent_launch is set, a kernel that follows another one is
 // brought to the GPU when all blocks of that one have called it, and waits in it until that one has ended. As each kernel
-// waits so before it lets the next one come, all kernels before have ended by then, too.
+// waits so before it lets the next one come, all kernels before have ended by then, too. A library's kernel begins when those before
+// it have ended, or waits for them as ours do; one that lets nothing come before its end is followed at once.
 #pragma once
 
 #include <algorithm>

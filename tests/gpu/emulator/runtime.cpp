@@ -114,7 +114,7 @@ struct Stream {
     int number = 0;
     std::deque<Work> list;
     std::uint64_t queued = 0, done = 0;
-    /// Not a copy, a fill, a graph, a wait or a library's call.
+    /// Of the program or of a library; not a copy, a fill, a graph or a wait.
     bool last_is_kernel = false;
     std::uint64_t priority = 0;
     std::shared_ptr<Capture> capture;
@@ -497,7 +497,7 @@ cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, s
         return status;
     }
     push(stream, std::move(name), [run = std::move(run)] { return run() ? Ran::all : Ran::not_yet; });
-    stream->last_is_kernel = type == cudaGraphNodeTypeKernel && !cost.is_library;
+    stream->last_is_kernel = type == cudaGraphNodeTypeKernel;
     return cudaSuccess;
 }
 
@@ -794,12 +794,11 @@ const char* meaning_of(cudaError_t error) {
 
 // The functions of kernel.hpp, stream.hpp and control.hpp.
 
-/// Whether the last work of a stream, or of its capture, is one kernel of the program.
+/// Whether the last work of a stream, or of its capture, is one kernel, of the program or of a library.
 static bool follows_kernel(const Stream& stream) {
     if (stream.capture == nullptr) return stream.last_is_kernel;
     if (stream.frontier.size() != 1) return false;
-    const Node& last = stream.capture->nodes[stream.frontier.front()];
-    return last.type == cudaGraphNodeTypeKernel && !last.is_library;
+    return stream.capture->nodes[stream.frontier.front()].type == cudaGraphNodeTypeKernel;
 }
 
 /// The blocks of a kernel that a multiprocessor holds at a time.

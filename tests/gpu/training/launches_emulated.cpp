@@ -95,8 +95,12 @@ TEST_CASE("branches of the graph and kernels that are launched early change no b
     CHECK(chain.work.size() == branches.work.size());
     CHECK(chain.dependent == 0);
     CHECK(branches.dependent == 0);
-    // Backward of the last layer, after the loss; of the first pooling, after its normalisation; the update, after the mean.
-    CHECK(early.dependent == 3);
+    // Both poolings forward, the loss, backward of the last layer and of the first pooling, the sums of biases, and the update. The others
+    // are the first of a pass or follow two branches.
+    CHECK(early.dependent == 7);
+    const Step early_chain = fourth_step<Cifar10NetBf16>({.side_by_side_gradients = false, .dependent_launch = true});
+    CHECK(early_chain.dependent == 10);
     CHECK(chain.parameters == branches.parameters);
     CHECK(chain.parameters == early.parameters);
+    CHECK(chain.parameters == early_chain.parameters);
 }

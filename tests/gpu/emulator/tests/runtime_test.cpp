@@ -675,6 +675,14 @@ TEST_CASE("a kernel that begins before the end of the one before it has to wait 
     CHECK(emulator::failure().find("for which 1 of its 1 threads did not wait") != std::string::npos);
     emulator::mend();
 
+    // After a library's call, too, which is the kernel before it.
+    emulator::enqueue(
+        stream, [to = value.get] { return *to = 10, true; }, "a call",
+        {.bytes_read = 0, .bytes_written = sizeof(int), .operations = 0});
+    CHECK(start_early(stream, waiting_kernel, value.get) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(value.read() == 11);
+
     // After a fill, and as the first work of a capture.
     CHECK(cudaMemsetAsync(value.get, 0, sizeof(int), stream) == cudaSuccess);
     CHECK(start_early(stream, waiting_kernel, value.get) == cudaErrorLaunchFailure);

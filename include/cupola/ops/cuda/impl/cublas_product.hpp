@@ -118,7 +118,7 @@ public:
         const float one = 1.0F, beta = add ? 1.0F : 0.0F;
         check_cublas(cublasLtMatmul(context.cublas(), description_.get(), &one, a, a_.get(), b, b_.get(), &beta, d,
                                     d_.get(), d, d_.get(), &algorithm_.value, workspace_ > 0 ? workspace : nullptr,
-                                    workspace_, context.stream()),
+                                    workspace_, context.stream_of_library()),
                      "cublasLtMatmul");
     }
 
