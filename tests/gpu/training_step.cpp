@@ -133,11 +133,13 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
                     weights.push_back(rows == 1 ? 1.0F : static_cast<float>(r + 100));
                 }
                 for (const Floats& row : of) from.push_back(row.data() + start);
-                Floats to(start + static_cast<std::size_t>(count) + 1, 7.0F);
+                Floats to(start + static_cast<std::size_t>(count) + 1, 7.0F), beside(1);
                 impl::queue_weighted_sum(cuda, from, weights,
-                                         std::span(to).subspan(start, static_cast<std::size_t>(count)));
+                                         std::span(to).subspan(start, static_cast<std::size_t>(count)),
+                                         {.to = beside.data(), .value = static_cast<float>(count)});
                 cuda.synchronize();
                 CHECK(to.back() == 7.0F);
+                CHECK(beside[0] == static_cast<float>(count));
                 bool close = true;
                 for (std::size_t i = start; i + 1 < to.size(); ++i) {
                     double sum = 0, size = 0;
@@ -171,12 +173,15 @@ TEST_CASE("a weighted sum in bfloat16 is that in float, rounded once") {
                 other[i] = 1e-3F * static_cast<float>(i * i % 977);
             }
             std::vector<BFloat16> rounded(size + 1, BFloat16(7.0F));
+            Floats beside{5.0F, 0.0F};
             const float* const rows[] = {one.data() + start, other.data() + start};
             const float weights[] = {3.0F, 17.0F};
             const auto columns = static_cast<std::size_t>(count);
             impl::queue_weighted_sum(cuda, rows, weights, std::span(sums).subspan(start, columns));
-            impl::queue_weighted_sum(cuda, rows, weights, std::span(rounded).subspan(start, columns));
+            impl::queue_weighted_sum(cuda, rows, weights, std::span(rounded).subspan(start, columns),
+                                     {.to = &beside[1], .from = &beside[0]});
             cuda.synchronize();
+            CHECK(beside[1] == 5.0F);
             for (std::size_t i = start; i < size; ++i) REQUIRE(rounded[i].bits == BFloat16(sums[i]).bits);
             CHECK(static_cast<float>(rounded.back()) == 7.0F);
         }

@@ -40,6 +40,7 @@ PROGRAMS = {
     "emulated/linear": ("emulated", ["tests/ops/linear_test.cpp"]),
     "emulated/softmax_cross_entropy": ("emulated", ["tests/ops/softmax_cross_entropy_test.cpp"]),
     "emulated/captured": ("emulated", ["tests/device/cuda_graph_test.cpp", "tests/device/cuda_step_constants_test.cpp"]),
+    "emulated/nccl": ("emulated", ["tests/gpu/training/nccl_emulated.cpp"]),
     "emulated/nccl_communicator": ("streams", ["tests/parallel/nccl_communicator_test.cpp"]),
     "emulated/bucket_all_reduce": ("streams", ["tests/parallel/nccl/bucket_all_reduce_test.cpp"]),
 }
@@ -942,12 +943,29 @@ MUTATIONS = [
         ["emulated/bucket_all_reduce"],
     ),
     Mutation(
-        "weight_of_another_step",
-        "the weights of all steps in flight are written to one place",
-        NCCL,
-        "«static_cast<std::size_t>(step_ % max_steps_in_flight)» * leading]",
-        "0",
-        ["emulated/bucket_all_reduce"],
+        "weight_not_written",
+        "the kernel of the last bucket's local sum leaves the weight as it was",
+        "parallel/nccl/nccl_collective.hpp",
+        "begin == 0 ? «weights_[static_cast<std::size_t>(device)]» : FloatWrite{}",
+        "FloatWrite{}",
+        ["emulated/nccl"],
+    ),
+    Mutation(
+        "fill_in_each_step",
+        "a step sets the weight to 0 by a fill before a kernel writes it",
+        "parallel/nccl/nccl_collective.hpp",
+        "«for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;»",
+        "for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;"
+        " cudaMemsetAsync(member.weight(), 0, sizeof(float), stream);",
+        ["emulated/nccl: a step copies nothing*"],
+    ),
+    Mutation(
+        "weight_of_labels_ignored",
+        "the weight of a device is its samples, also under a loss with weights",
+        "parallel/nccl/nccl_collective.hpp",
+        ".from = «shape.weight_here»,",
+        "nullptr",
+        ["emulated/nccl: the sums of NCCL are divided*"],
     ),
     # The loss scale that changes.
     Mutation(

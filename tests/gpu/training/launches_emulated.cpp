@@ -3,6 +3,7 @@
 // The number of kernels, copies, fills and calls of libraries in a step of the tutorial's network, counted as they run on an
 // emulated GPU. It is that of batches of up to 128 samples; those of larger ones have one more, which adds the losses of several blocks. With
 // CUPOLA_PRINT_LAUNCHES set, the names are printed.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -76,6 +77,7 @@ void expect_launches(const char* what, const Step& step, std::size_t most) {
     INFO(what);
     INFO(names);
     CHECK(step.work.size() <= most);
+    CHECK(std::count(step.work.begin(), step.work.end(), "a copy") == 0);
     const std::string counted = text("a step queues ", step.work.size(), " kernels and copies, ");
     CHECK_MESSAGE(step.description.starts_with(counted), "'", step.description, "', and ", step.work.size(), " ran");
 }

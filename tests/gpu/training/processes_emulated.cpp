@@ -153,6 +153,7 @@ TEST_CASE("child: a process of a training" * doctest::skip()) {
             std::ofstream(folder + "/stopped") << getpid() << std::flush;
             std::raise(std::atoi(variable("CUPOLA_TEST_SIGNAL").c_str()));
         }
+        if (step == steps - 1) emulator::record_work();
         const StepReport& report = training.step(batches);
         REQUIRE(report.replicas.size() == replicas);
         std::vector<double>& to = step == 0 ? first : all;
@@ -161,6 +162,9 @@ TEST_CASE("child: a process of a training" * doctest::skip()) {
             to.insert(to.end(), {static_cast<double>(each.samples), each.total, static_cast<double>(each.correct)});
         }
     }
+    const std::vector<std::string> work = emulator::recorded_work();
+    CHECK(!work.empty());
+    CHECK(std::count(work.begin(), work.end(), "a copy") == 0);
     const TrainingState state = training.state();
     std::vector<float> values = state.parameters;
     values.insert(values.end(), state.buffers.begin(), state.buffers.end());

@@ -176,20 +176,22 @@ void queue_take_batch(const CudaContext& context, const BatchView& batch, const 
 }
 
 /// to = the sum of weights[r] * rows[r], in the order of the rows; zeros without rows. `to` may be one of them. A
-/// single row of weight 1 keeps its bits.
+/// single row of weight 1 keeps its bits. The kernel also makes the write `beside`, unless `to` is empty.
 inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
-                               std::span<const float> weights, std::span<float> to) {
+                               std::span<const float> weights, std::span<float> to, const FloatWrite& beside = {}) {
     bool packs = aligned_for_packs(to.data());
     WeightedSumAt sum = weighted_sum_of(rows, weights, packs);
     sum.to = to.data();
+    sum.beside = beside;
     launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
 }
 /// The same, rounded once.
 template <class To>
 void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows, std::span<const float> weights,
-                        std::span<To> to) {
+                        std::span<To> to, const FloatWrite& beside = {}) {
     bool packs = aligned_for_packs(to.data());
-    const WeightedSumAt sum = weighted_sum_of(rows, weights, packs);
+    WeightedSumAt sum = weighted_sum_of(rows, weights, packs);
+    sum.beside = beside;
     launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, RoundedSumAt<To>{sum, to.data()});
 }
 

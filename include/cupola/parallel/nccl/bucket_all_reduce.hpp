@@ -7,7 +7,7 @@
 //
 // Each device has a Member. One thread calls it, in each step in this order:
 //
-//   begin(step, weight, stream)      the weight of the device's replicas: their samples
+//   begin(step)
 //   give(bucket, ready or stream)    once per bucket, when its local sum was queued
 //   finish(stream)                   later work of the stream sees the sums
 //   poll(step) or wait(step)         whether they are complete; with a deadline, and an error that names the missing ranks
@@ -20,8 +20,9 @@
 //
 // In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), after the last bucket.
 //
-// The weight lies before the first element and is summed with the last bucket. A rank that finds a value that is not
-// finite before that bucket is ready reports it by a NaN in weight(): every rank's divisor is NaN then.
+// The weight, the samples of the device's replicas, lies before the first element and is summed with the last bucket. The
+// caller writes it in each step, by a kernel: a copy from the host would be one more call per step. A rank that finds a value
+// that is not finite before that bucket is ready may write a NaN: every rank's divisor is NaN then.
 //
 // A bucket that is given out of order throws InvalidArgument and ends the step of every rank.
 #pragma once
@@ -38,7 +39,6 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/finite.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_pinned.hpp>
@@ -118,16 +118,13 @@ public:
     [[nodiscard]] std::span<Element> values() const {
         return {reinterpret_cast<Element*>(memory_ + leading), static_cast<std::size_t>(elements_)};
     }
-    /// The weight, on the device. A NaN that is written there on the step's stream before the last bucket is ready makes
-    /// every rank's divisor NaN.
+    /// Where the weight is, on the device. It is written in each step before the last bucket is ready, or by its `local`.
     [[nodiscard]] float* weight() const { return memory_; }
 
-    /// Begins a step. `weight` is written in the order of `stream`, on which the local sums are computed; or, if it is null,
-    /// on the member's own stream behind the first bucket's `ready`. Throws InvalidArgument if the last step is not
-    /// finished or the step before the last max_steps_in_flight is not complete.
-    void begin(std::int64_t step, float weight, cudaStream_t stream = nullptr) {
+    /// Begins a step. Throws InvalidArgument if the last step is not finished or the step before the last
+    /// max_steps_in_flight is not complete.
+    void begin(std::int64_t step) {
         if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
-        if (!impl::is_finite(weight) || weight < 0) misused(text("the weight of a device is ", weight));
         Slot& slot = slot_of(step);
         if (slot.step >= 0 && !done(slot)) {
             misused(text("step ", step, " begins before step ", slot.step, " is complete: at most ",
@@ -139,12 +136,9 @@ public:
         given_ = 0;
         slot.step = -1;
         slot.complete = false;
-        pinned_weight()[0] = weight;  // the floats beside it stay 0
-        weight_is_written_ = stream != nullptr;
-        if (weight_is_written_) write_weight(stream);
     }
 
-    /// Queues the sum of a bucket behind `ready`, which was recorded on begin()'s stream behind the bucket's local sum.
+    /// Queues the sum of a bucket behind `ready`, which was recorded behind the bucket's local sum.
     /// Returns when it is queued. Throws InvalidArgument if the bucket is not the next.
     /// `local`, if given, queues the bucket's local sum on the member's own stream, behind `ready`.
     void give(const GradientBucket& bucket, cudaEvent_t ready, FunctionRef<void(cudaStream_t)> local = {}) {
@@ -155,7 +149,6 @@ public:
                                         : text("the next ends at element ", next_end_, " of ", elements_)));
         }
         impl::check_cuda(cudaStreamWaitEvent(stream_.get(), ready, 0), "cudaStreamWaitEvent");
-        if (!std::exchange(weight_is_written_, true)) write_weight(stream_.get());
         if (local) local(stream_.get());
         next_end_ = bucket.begin;
         ++given_;
@@ -262,12 +255,7 @@ private:
     };
 
     Member(impl::NcclGroup<Calls>& group, int device, float* memory, std::int64_t elements, const RankBlocks& blocks)
-        : group_(group),
-          device_(device),
-          memory_(memory),
-          elements_(elements),
-          blocks_(blocks),
-          pinned_(static_cast<std::size_t>(max_steps_in_flight * leading) * sizeof(float)) {
+        : group_(group), device_(device), memory_(memory), elements_(elements), blocks_(blocks) {
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         for (Slot& slot : slots_) {
             impl::check_cuda(cudaEventCreateWithFlags(slot.summed.out(), cudaEventDisableTiming),
@@ -276,6 +264,9 @@ private:
         for (impl::CudaEvent* event : {&ready_, &last_, &told_event_})
             impl::check_cuda(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
+        // The floats beside the weight, which are summed with it, stay 0.
+        impl::check_cuda(cudaMemsetAsync(memory_, 0, leading * sizeof(float), stream_.get()), "cudaMemsetAsync");
+        impl::check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     }
 
     [[nodiscard]] Slot& slot_of(std::int64_t step) {
@@ -290,15 +281,6 @@ private:
     [[nodiscard]] bool done(Slot& slot) {
         return slot.complete || (slot.complete = group_.poll(device_, slot.summed.get(), slot.step, group_.now()));
     }
-    [[nodiscard]] float* pinned_weight() const {
-        return &weights()[static_cast<std::size_t>(step_ % max_steps_in_flight) * leading];
-    }
-    void write_weight(cudaStream_t stream) {
-        impl::check_cuda(
-            cudaMemcpyAsync(memory_, pinned_weight(), leading * sizeof(float), cudaMemcpyHostToDevice, stream),
-            "cudaMemcpyAsync");
-    }
-    [[nodiscard]] float* weights() const { return reinterpret_cast<float*>(pinned_.data()); }
     [[nodiscard]] static std::string shown(const GradientBucket& bucket) {
         return text('[', bucket.begin, ", ", bucket.end, ')');
     }
@@ -334,7 +316,6 @@ private:
     float* memory_;
     std::int64_t elements_;
     RankBlocks blocks_;
-    impl::CudaPinned pinned_;
     /// What is exchanged between steps, on the device and on the host: this rank's, and then that of all.
     CudaArena told_;
     impl::CudaPinned told_on_host_;
@@ -342,7 +323,7 @@ private:
     impl::CudaEvent ready_, last_, told_event_;
     std::array<Slot, max_steps_in_flight> slots_;
     std::vector<GradientBucket> held_back_;
-    bool begun_ = false, weight_is_written_ = false;
+    bool begun_ = false;
     std::int64_t step_ = 0, next_end_ = 0, polled_ = -1;
     int given_ = 0, steps_ = 0;
     double polled_since_ = 0;

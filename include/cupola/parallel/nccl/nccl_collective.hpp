@@ -59,8 +59,11 @@ public:
 
     /// The sums of the last step are read by its update until the first bucket of this step is complete.
     void begin(int device, CudaQueue&, CudaContext&, const StepShape& shape) {
-        weights_[static_cast<std::size_t>(device)] = shape.weight_here;
-        sums_.member(device).begin(shape.step, static_cast<float>(shape.samples_here) * loss_scale_);
+        auto& member = sums_.member(device);
+        weights_[static_cast<std::size_t>(device)] = {.to = member.weight(),
+                                                      .from = shape.weight_here,
+                                                      .value = static_cast<float>(shape.samples_here) * loss_scale_};
+        member.begin(shape.step);
     }
 
     void give(int device, CudaQueue& queue, CudaContext& context, std::size_t k, const GradientBucket& bucket,
@@ -74,9 +77,8 @@ public:
             require(rows.rows.size() <= parts.size(), "NcclAllReduce adds the gradients of at most ", parts.size(),
                     " replicas of a device, not of ", rows.rows.size());
             for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;
-            queue_weighted_sum(context, {parts.data(), rows.rows.size()}, rows.weights, to);
-            const float* const weight = weights_[static_cast<std::size_t>(device)];
-            if (begin == 0 && weight != nullptr) context.queue_copy(member.weight(), weight, sizeof(float));
+            queue_weighted_sum(context, {parts.data(), rows.rows.size()}, rows.weights, to,
+                               begin == 0 ? weights_[static_cast<std::size_t>(device)] : FloatWrite{});
         });
     }
 
@@ -107,8 +109,8 @@ private:
     std::int64_t elements_;
     float loss_scale_;
     std::vector<CudaArena> memory_;
-    /// Where each device has its weight in this step, or null.
-    std::vector<const float*> weights_;
+    /// The weight of each device in this step, which the kernel of its last bucket writes.
+    std::vector<FloatWrite> weights_;
     AllReduce sums_;
 };
 

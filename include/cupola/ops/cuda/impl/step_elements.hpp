@@ -176,7 +176,18 @@ struct WriteWordsAndTake {
     }
 };
 
-/// to = the sum of weight * row over the rows, in their order.
+/// *to = *from, or `value` where `from` is null; nothing where `to` is null.
+struct FloatWrite {
+    float* to = nullptr;
+    const float* from = nullptr;
+    float value = 0;
+
+    CUPOLA_HOST_DEVICE void operator()() const {
+        if (to != nullptr) *to = from != nullptr ? *from : value;
+    }
+};
+
+/// to = the sum of weight * row over the rows, in their order; and one number beside them.
 struct WeightedSumAt {
     static constexpr int max_rows = 64;
 
@@ -184,9 +195,11 @@ struct WeightedSumAt {
     float weight[max_rows];
     int rows;
     float* to;
+    FloatWrite beside;
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        if (i == 0) beside();
         float sum[n];
         add<n>(i, sum);
         store_floats<n>(to + i, sum);
@@ -213,6 +226,7 @@ struct RoundedSumAt {
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        if (i == 0) sum.beside();
         float values[n];
         sum.add<n>(i, values);
         store_floats<n>(to + i, values);

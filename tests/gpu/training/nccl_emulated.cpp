@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compressed<NcclAllReduce> on emulated GPUs: the weighted sum of each device is rounded, and the stand-in for NCCL rounds after
-// each addition.
+// NcclAllReduce on emulated GPUs, and what its step calls; and Compressed<NcclAllReduce>: the weighted sum of each device is rounded,
+// and the stand-in for NCCL rounds after each addition.
 //
 // Covers: cupola/parallel/compressed.hpp, cupola/parallel/nccl/nccl_collective.hpp
 #include <algorithm>
@@ -18,11 +18,14 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/loss/cross_entropy.hpp>
+#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/nccl.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+
+#include "../emulator/control.hpp"
 
 using namespace cupola;
 
@@ -33,8 +36,8 @@ struct Scaled16 : Float32 {
 };
 struct NcclNet
     : InPrecision<Scaled16, Sequential<Input<12>, Named<"hidden", Linear<40>>, ReLU, Named<"out", Linear<3>>>> {};
-template <class A>
-using NcclTraining = DataParallel<NcclNet, CrossEntropy<3>, Sgd, A, Cuda>;
+template <class A, class Loss = CrossEntropy<3>>
+using NcclTraining = DataParallel<NcclNet, Loss, Sgd, A, Cuda>;
 
 static_assert(AveragesBuckets<Compressed<NcclAllReduce>, Cuda> && !AveragesRows<Compressed<NcclAllReduce>, Cuda>);
 static_assert(agreement_diagnostic<Compressed<NcclAllReduce>, Cuda>().empty());
@@ -65,9 +68,9 @@ private:
     std::vector<std::int32_t> labels_;
 };
 
-template <class A>
-NcclTraining<A> nccl_training(int devices, const NcclAllReduce& policy) {
-    typename NcclTraining<A>::Options options;
+template <class A, class Loss = CrossEntropy<3>>
+NcclTraining<A, Loss> nccl_training(int devices, const NcclAllReduce& policy) {
+    typename NcclTraining<A, Loss>::Options options;
     options.replicas = 4;
     options.devices = devices;
     options.batch_size = 8;
@@ -75,14 +78,65 @@ NcclTraining<A> nccl_training(int devices, const NcclAllReduce& policy) {
     options.seed = 3;
     options.device.deterministic = true;
     options.optimizer = {.learning_rate = 0.2, .momentum = 0.5};
+    if constexpr (std::is_same_v<Loss, WeightedCrossEntropy<3>>) options.loss.data.class_weights = {1, 2, 0.5F};
     if constexpr (std::is_same_v<A, NcclAllReduce>)
         options.averaging = policy;
-    else
+    else if constexpr (!std::is_same_v<A, ConcatMean>)
         options.averaging = {.policy = policy};
-    return NcclTraining<A>(options);
+    return NcclTraining<A, Loss>(options);
+}
+
+/// The copies and fills of a step, once the first ones have been captured.
+template <class A, class Loss = CrossEntropy<3>>
+std::int64_t copies_of_step(int devices, const NcclBatches& batches, const NcclAllReduce& policy = {}) {
+    auto training = nccl_training<A, Loss>(devices, policy);
+    for (int step = 0; step < 5; ++step) training.step(batches);
+    CHECK(training.not_captured() == "");
+    emulator::record_work();
+    training.step(batches);
+    const std::vector<std::string> work = emulator::recorded_work();
+    CHECK(!work.empty());
+    return std::count(work.begin(), work.end(), "a copy") + std::count(work.begin(), work.end(), "a memset");
 }
 
 }  // namespace
+
+TEST_CASE("a step copies nothing by NCCL, and by ConcatMean each row and the mean") {
+    using Weighted = WeightedCrossEntropy<3>;
+    NcclBatches batches;
+    batches.unequal = false;
+    for (const int devices : {1, 4}) {
+        CAPTURE(devices);
+        for (const std::int64_t bucket_bytes : {0, 64}) {
+            const NcclAllReduce policy{.bucket_bytes = bucket_bytes};
+            CHECK(copies_of_step<NcclAllReduce>(devices, batches, policy) == 0);
+            CHECK(copies_of_step<NcclAllReduce, Weighted>(devices, batches, policy) == 0);
+            CHECK(copies_of_step<Compressed<NcclAllReduce>>(devices, batches, policy) == 0);
+        }
+        CHECK(copies_of_step<ConcatMean>(devices, batches) == 4 + devices);
+    }
+}
+
+TEST_CASE("the sums of NCCL are divided by the weights of the labels") {
+    using Weighted = WeightedCrossEntropy<3>;
+    const NcclBatches batches;
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        auto concat = nccl_training<ConcatMean, Weighted>(1, {});
+        auto nccl = nccl_training<NcclAllReduce, Weighted>(devices, {.bucket_bytes = 64});
+        for (int step = 0; step < 6; ++step) {
+            CHECK(nccl.step(batches).loss == doctest::Approx(concat.step(batches).loss).epsilon(1e-5));
+            const std::vector<float> expected = concat.averaged_gradient(), mean = nccl.averaged_gradient();
+            float largest = 0, apart = 0;
+            for (std::size_t i = 0; i < mean.size(); ++i) {
+                largest = std::max(largest, std::abs(expected[i]));
+                apart = std::max(apart, std::abs(mean[i] - expected[i]));
+            }
+            CHECK(apart < 1e-5F * largest);
+            nccl.restore(concat.state());
+        }
+    }
+}
 
 TEST_CASE("the compressed sum of the ranks is within one rounding per rank and addition of the sum in double") {
     for (const int devices : {1, 2, 4}) {
