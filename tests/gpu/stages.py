@@ -80,6 +80,8 @@ class Report:
         self.folder = folder
         self.start = time.monotonic()
         self.writing = threading.Lock()
+        # Called after each stage, and at the end.
+        self.after = lambda: None
         self.data = {
             "format": FORMAT,
             "command": command,
@@ -104,7 +106,9 @@ class Report:
             seconds = min(stage.limit, self.left() - sum(later.least for later in stages[i + 1 :]))
             if not self.stage(stage.name, seconds, stage.body) and stage.needed:
                 without = stage.name
+            self.after()
         self.end()
+        self.after()
 
     def end(self):
         self.data.update(ended=True, seconds=round(time.monotonic() - self.start, 1))

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,17 @@ public:
             before = ", ";
         }
         std::printf("]}\n");
+    }
+
+    /// The mean time in seconds of the kernels in whose names `part` is; 0 if none ran.
+    static double mean(std::string_view part) {
+        Sum all;
+        for (const auto& [name, sum] : sums) {
+            if (name.find(part) == std::string::npos) continue;
+            all.count += sum.count;
+            all.seconds += sum.seconds;
+        }
+        return all.count == 0 ? 0 : all.seconds / static_cast<double>(all.count);
     }
 
 private:

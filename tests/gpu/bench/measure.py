@@ -2,9 +2,11 @@
 """The measurements of tests/gpu/run, one method per stage: the plans, the rates of the machine, the parts of a step, the step compared
 with PyTorch's by turns, memory, averaging, and the batches that are made on the device; and the goals that they have to meet."""
 
+import dataclasses
 import importlib.util
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +43,11 @@ COMPILE_SECONDS = 280
 # Asked of each of our own kernels at the largest batch, whose data no cache holds: this fraction of its bound.
 OF_BOUND = 0.7
 PREDICTED = ROOT / "docs/measurements/gpu-predicted.json"
-MILLISECONDS = {("bfloat16", 128): 0.13}
+# The step that has a goal of its own: a limit in milliseconds. Its plans are those that are made cold and warm.
+STEP, MILLISECONDS = ("bfloat16", 128), 0.13
+# The plans of its convolutions: two forward, two of weights, one of the input. Two choices are alike if they are the same, or if the
+# first takes at most so much of the time of the second, once the GPU and the libraries are warm.
+CONVOLUTIONS, ALIKE = 5, 1.05
 
 
 def least_ratio(precision, batch):
@@ -80,11 +86,16 @@ def row_of(precision, batch, rounds, missing, profile, rates):
     name = f"{precision} {batch}"
     of = f", of the modes but {', '.join(absent)}" if absent and known else ""
     row["bars"].append({"what": f"{name} over PyTorch's fastest mode{f' ({best})' if best else ''}{of}", "asked": asked, "measured": measured, "met": met})
-    if (precision, batch) in MILLISECONDS:
-        limit = MILLISECONDS[precision, batch]
-        took = row["milliseconds"]["cupola"]["median"] if own else None
-        row["bars"].append({"what": f"{name}, milliseconds", "asked": limit, "measured": took, "met": took and took <= limit, "at_most": True})
     return row
+
+
+def step_bar(took, least):
+    """The limit of the step that has one: `took` are its milliseconds and `least` those that are predicted at the rates and floors of this
+    card, each None if not known. No card is asked for less than its own floors allow."""
+    what, asked = f"{STEP[0]} {STEP[1]}, milliseconds", MILLISECONDS
+    if least is not None and least > asked:
+        what, asked = f"{what} (the goal is {MILLISECONDS:g}; the floors of this card allow no less)", least
+    return {"what": what, "asked": asked, "measured": took, "met": took and took <= asked, "at_most": True, "least": least}
 
 
 def line_of(row):
@@ -127,13 +138,13 @@ def bars_missed(bars):
     return f"{len(missed)} of {len(bars)} bars are not met: " + "; ".join(words)
 
 
-def kernel_bars(precision, batch, rows):
-    """The goal of each of our own kernels: a fraction of its bound, which is at least the shortest time of a kernel."""
+def kernel_bars(precision, batch, rows, floors=roofline.PUBLISHED):
+    """The goal of each of our own kernels: a fraction of its bound, which is at least the shortest time of a kernel on this card."""
     bars = []
     for row in rows[:-1]:
         if row["name"] == roofline.LIBRARIES or row["count"] == 0:
             continue
-        bound = max(row["bound"], row["count"] * roofline.SHORTEST_KERNEL)
+        bound = max(row["bound"], row["count"] * floors.kernel)
         reached = bound / row["measured"] if row["measured"] else None
         what = f"{roofline.short_name(row['name'])} in {precision} at {batch}, of its bound"
         bars.append({"what": what, "asked": OF_BOUND, "measured": reached, "met": reached and reached >= OF_BOUND})
@@ -148,6 +159,7 @@ class Measured:
         self.programs, self.cache, self.out, self.log = programs, cache, out, out / "measurements.log"
         self.peers, self.compilers, self.peers_missing = {}, {}, {}
         self.rates, self.profiles, self.own_rates, self.bytes = None, {}, {}, {}
+        self.floors = roofline.PUBLISHED
 
     def __enter__(self):
         return self
@@ -232,6 +244,61 @@ class Measured:
         if self.peers_missing:
             raise Failed("; ".join(self.peers_missing.values()), {"peers": found, "lines": lines})
         return {"peers": found, "lines": lines}
+
+    def empty_chain(self, seconds):
+        """The floors of this card, which the later goals follow from."""
+        chain = json_of(self.command(*STEP, "empty"), seconds, self.log)
+        try:
+            self.floors = roofline.floors_of(chain)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Failed(f"the chain of empty kernels has no usable times: {error}; {roofline.PUBLISHED.text()} are used", {"chain": chain}) from None
+        lines = [self.floors.text(), f"without a measurement: {roofline.PUBLISHED.text()}"]
+        return {"chain": chain, "floors": dataclasses.asdict(self.floors), "lines": lines}
+
+    def plans_again(self, seconds):
+        """The plans of the convolutions of a step, made by one process several times: the first time with cold libraries on an idle GPU."""
+        try:
+            status, output = run(self.command(*STEP, "again"), seconds, self.log)
+            problem = f"it ended with status {status}: {last_lines(output, 1)}" if status != 0 else ""
+        except subprocess.TimeoutExpired as expired:
+            problem, output = f"it was ended after {seconds:.0f} s", expired.output
+        times = [json.loads(line) for line in output.splitlines() if line.startswith("{") and line.endswith("}")]
+        return convolutions_found(times, problem)
+
+    def predicted_seconds(self, precision, batch):
+        """What is predicted of a step at the rates and the floors that this card was measured to have; None without rates."""
+        if not self.rates or precision not in self.rates:
+            return None
+        step = next((one for one in json.loads(PREDICTED.read_text())["steps"] if (one["precision"], one["batch"]) == (precision, batch)), None)
+        if step is None:
+            return None
+        with roofline.card("this machine", self.card_rates()):
+            return roofline.predicted_of_step(step["launches"], precision, "this machine", self.floors)
+
+    def card_rates(self):
+        """The measured rates as those of a card of roofline.py; the bytes are those of the widest elements."""
+        return {
+            "bytes": max(self.rates[name]["bytes"] for name in PRECISIONS if name in self.rates),
+            **{name: self.rates[name]["operations"] for name in PRECISIONS if name in self.rates},
+        }
+
+    def own_step(self, seconds):
+        """The step that has a goal of its own, alone on the GPU."""
+        end = time.monotonic() + seconds - 2
+        rounds, described, missing = self.by_turns({"cupola": self.command(*STEP)}, end)
+        if missing or not rounds.get("cupola"):
+            raise Failed(missing.get("cupola", "no round was ended"))
+        took, seconds_predicted = milliseconds_of(rounds)["cupola"], self.predicted_seconds(*STEP)
+        least = None if seconds_predicted is None else 1e3 * seconds_predicted
+        lines = [f"{STEP[0]} {STEP[1]}, {described['cupola'].get('how', '')}: {turns.text_of(took, 4)} ms"]
+        if least is not None:
+            lines.append(f"predicted at the rates of this card: {least:.4f} ms, of {self.floors.text()}")
+        bars = [step_bar(took["median"], least)]
+        found = {"milliseconds": took, "predicted_milliseconds": least, "bars": bars, "lines": lines}
+        problem = bars_missed(bars)
+        if problem:
+            raise Failed(problem, found)
+        return found
 
     def plans(self, seconds):
         """The plans of all rows, made one after another on a GPU that does nothing else; the later stages take them from files."""
@@ -336,12 +403,11 @@ class Measured:
             step = roofline.predicted_step(steps, precision, batch, found["kernels"])
             if step is None or not self.rates or precision not in self.rates:
                 return lines
-            here = {"bytes": self.rates[precision]["bytes"], **{name: self.rates[name]["operations"] for name in PRECISIONS if name in self.rates}}
-            with roofline.card("this machine", here):
-                rows = roofline.beside_prediction(step["launches"], precision, "this machine", found["kernels"])
+            with roofline.card("this machine", self.card_rates()):
+                rows = roofline.beside_prediction(step["launches"], precision, "this machine", found["kernels"], self.floors)
             beside[f"{precision} {batch}"] = rows
             if batch == BATCHES[-1]:
-                bars.extend(kernel_bars(precision, batch, rows))
+                bars.extend(kernel_bars(precision, batch, rows, self.floors))
             return [*lines, "beside the prediction:", *roofline.prediction_lines(rows)]
 
         try:
@@ -479,6 +545,47 @@ class Measured:
     def batches(self, seconds):
         status, output = run([self.programs.require("bench_batches")], seconds, self.log)
         return batches_found(status, output, self.own_rates)
+
+
+def convolution_of(plan):
+    """A convolution of a plan, whatever its channels are padded to: "forward -> 24 x 24 x 64"; None for another operation."""
+    found = re.search(r", ([^,:]*(?:, bias)?(?:, ReLU)?) of a convolution in \w+: .* -> ([^,]*),", plan["key"])
+    return f"{found.group(1)} -> {found.group(2)}" if found else None
+
+
+def seconds_among(plan, choice, padded):
+    """The time of a choice among the candidates of a plan; None if it was not timed."""
+    named = [one["seconds"] for one in plan["candidates"] if one["name"].split(",")[0] == choice and ("padded" in one["name"]) == padded]
+    return min(named, default=None)
+
+
+def convolutions_found(times, problem):
+    """Of the plans that were made cold and then warm: the choices, and a bar for the number of those that are alike."""
+    made = [{convolution_of(plan): plan for plan in one["plans"] if convolution_of(plan)} for one in times]
+    took = ", ".join(f"{one['seconds']:.2f}" for one in times)
+    lines, plans, alike = [f"made in {took} s" if times else "none was made"], {}, 0
+    for name in made[0] if made else []:
+        cold, warm = made[0][name], made[-1].get(name) if len(made) > 1 else None
+        plans[name] = [{"choice": each[name]["choice"], "seconds": each[name]["seconds"]} for each in made if name in each]
+        words = [f"{name}: cold {cold['choice']}, {1e3 * cold['seconds']:.4f} ms"]
+        if warm is not None:
+            again = seconds_among(warm, cold["choice"], "zeros" in cold["key"])
+            same = cold["choice"] == warm["choice"] and ("zeros" in cold["key"]) == ("zeros" in warm["key"])
+            alike += same or (again is not None and again <= ALIKE * warm["seconds"])
+            words.append(f"warm {'the same' if same else warm['choice']}, {1e3 * warm['seconds']:.4f} ms")
+            if not same:
+                words.append("the cold choice was not timed again" if again is None else f"the cold choice {1e3 * again:.4f} ms")
+        lines.append("; ".join(words))
+    whole = len(made) > 1 and len(made[0]) == CONVOLUTIONS
+    what = "convolutions whose plans are chosen alike cold and warm"
+    bars = [{"what": what, "asked": CONVOLUTIONS, "measured": alike if whole else None, "met": alike == CONVOLUTIONS if whole else None}]
+    found = {"again": plans, "seconds": [one["seconds"] for one in times], "bars": bars, "lines": lines}
+    if not problem and not whole:
+        problem = f"plans of {len(made[0]) if made else 0} convolutions were made {len(made)} times, and {CONVOLUTIONS} are expected"
+    problem = problem or bars_missed(bars)
+    if problem:
+        raise Failed(problem, found)
+    return found
 
 
 def milliseconds_of(rounds):

@@ -3,6 +3,7 @@
 the rate of a large copy. The C++ programs count the operations and bytes of each part from the table of the network."""
 
 import contextlib
+import dataclasses
 import re
 
 
@@ -35,11 +36,39 @@ CARDS = {
 }
 # Of a step whose plan pads the channels of the images for the tensor cores: the name of its precision, and a part of that of its kernel.
 PADDED, PADDING = "-padded", "PadChannels"
-# The shortest time of a kernel is an assumption until a card is measured. Between two kernels of a graph NVIDIA measured 0.5 us: 3.4 us
-# for each kernel of 2.9 us ("Getting Started with CUDA Graphs", V100).
-SHORTEST_KERNEL, BETWEEN_KERNELS = 1.0e-6, 0.5e-6
 # The row of all kernels of libraries.
 LIBRARIES = "cuDNN and cuBLASLt"
+
+
+@dataclasses.dataclass(frozen=True)
+class Floors:
+    """What a kernel of a graph takes at least, in seconds: from its begin to its end, as a recording of kernels has it, and from there
+    to the begin of the next one."""
+
+    kernel: float
+    gap: float
+    source: str
+
+    def text(self):
+        return f"{1e6 * self.kernel:.2f} us per kernel and {1e6 * self.gap:.2f} us to the next one, {self.source}"
+
+
+# Of a card that was not measured: about 2 us per empty kernel that is queued on a stream, and 1.3 us from one to the next in a graph, which
+# are published of an H100. Their sum is on the safe side: whatever a kernel of a graph takes of the 1.3 us is counted twice.
+PUBLISHED = Floors(2.0e-6, 1.3e-6, 'as published of an H100 (Hazy Research, "Look Ma, No Bubbles!", 2025)')
+
+
+def floors_of(chain):
+    """The floors of this card, of what bench_step says of a chain of empty kernels in a graph: the `seconds` from one to the next, and
+    `kernel`, the recorded time of one, or None where nothing could be recorded."""
+    whole, kernel = chain["seconds"], chain.get("kernel")
+    if not whole > 0:
+        raise ValueError(f"a chain of empty kernels takes {whole} s per kernel")
+    if not kernel:
+        kernel = whole * PUBLISHED.kernel / (PUBLISHED.kernel + PUBLISHED.gap)
+        return Floors(kernel, whole - kernel, "whose sum was measured on this card and whose ratio is as published of an H100")
+    # A recording delays kernels, so that one may be longer than the time from one to the next without it.
+    return Floors(kernel, max(0.0, whole - kernel), "measured on this card")
 
 
 def bound_of_launch(launch, precision, card):
@@ -48,9 +77,26 @@ def bound_of_launch(launch, precision, card):
     return max((launch["read"] + launch["written"]) / rates["bytes"], launch["operations"] / rates[precision.removesuffix(PADDED)])
 
 
-def predicted_of_launch(launch, precision, card):
+def predicted_of_launch(launch, precision, card, floors=PUBLISHED):
     """Its bound or the shortest time of a kernel, and the gap to the next one."""
-    return max(bound_of_launch(launch, precision, card), SHORTEST_KERNEL) + BETWEEN_KERNELS
+    return max(bound_of_launch(launch, precision, card), floors.kernel) + floors.gap
+
+
+def predicted_of_step(launches, precision, card, floors=PUBLISHED):
+    """What is predicted of a step: its launches one after another, each at its bound or at the floor of a kernel."""
+    return sum(predicted_of_launch(launch, precision, card, floors) for launch in launches)
+
+
+def share_of_bounds(launches, precision, card, seconds, floors=PUBLISHED):
+    """The fraction of its bound that each launch reaches in a step that takes so long; None if that is less than is predicted."""
+    if seconds < predicted_of_step(launches, precision, card, floors):
+        return None
+    low, high = 1e-6, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        took = sum(max(bound_of_launch(launch, precision, card) / middle, floors.kernel) + floors.gap for launch in launches)
+        low, high = (middle, high) if took > seconds else (low, middle)
+    return high
 
 
 @contextlib.contextmanager
@@ -75,7 +121,7 @@ def predicted_step(steps, precision, batch, kernels):
     return of.get((precision + PADDED, batch) if pads else (precision, batch))
 
 
-def beside_prediction(launches, precision, card, kernels):
+def beside_prediction(launches, precision, card, kernels, floors=PUBLISHED):
     """What a card's kernels took beside their bounds: `launches` are a step's of gpu-predicted.json, `kernels` those that were
     recorded on the card, with `name`, `count` and `seconds` per step. A row has the seconds of all launches of a name; the
     kernels of libraries have other names and are one row. Returns rows with `name`, `count`, `bound`, `predicted`, and
@@ -91,7 +137,7 @@ def beside_prediction(launches, precision, card, kernels):
         row = rows.setdefault(name, empty(name))
         row["count"] += 1
         row["bound"] += bound_of_launch(launch, precision, card)
-        row["predicted"] += predicted_of_launch(launch, precision, card)
+        row["predicted"] += predicted_of_launch(launch, precision, card, floors)
     for kernel in kernels:
         name = kernel_name(kernel["name"])
         if name not in rows and not is_ours(kernel["name"]):

@@ -9,19 +9,25 @@
 //   bench_step_PRECISION BATCH [tf32] nodes        the time of each part of a step, not captured, as one line of JSON
 //   bench_step_PRECISION BATCH [tf32] kernels      the kernels of a captured step, if CUPTI was found by the build
 //   bench_step_PRECISION BATCH,... [tf32] plans    one line of JSON per batch size: the algorithms of the plans, the memory
+//   bench_step_PRECISION BATCH [tf32] again        one line of JSON per time that the plans are made, by a process whose first work on
+//                                                  the GPU they are: the choices and the seconds of the first time and of later ones
+//   bench_step_PRECISION BATCH empty               what a kernel of a graph and the gap after it take at least
 //
 // In place of tf32, for TF32 in convolutions and products, tf32-convolutions is PyTorch's default: in convolutions alone.
 // With chain the gradients of a layer are not computed side by side, and with early kernels are launched before the end of the one
 // before them: see CudaOptions.
 // With plans=FILE each of them takes the algorithms from this file; the last also adds those that it had to choose.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/data/cuda_batches.hpp>
@@ -31,6 +37,7 @@
 
 #include "../random_images.hpp"
 #include "../synthetic_batches.hpp"
+#include "empty_chain.hpp"
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
 #endif
@@ -77,11 +84,11 @@ private:
 template <class Batches = Synthetic>
 class Steps {
 public:
-    Steps(std::int64_t batch, const CudaOptions& device)
+    /// Runs so many steps before the first that counts; plans are made with the training.
+    Steps(std::int64_t batch, const CudaOptions& device, int warm_up = 20)
         : used_before_(used_bytes()),
           batches_(batch),
           training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
-        constexpr int warm_up = 20;
         run(warm_up);
     }
     /// Waits for all steps and returns the loss of the last.
@@ -120,6 +127,23 @@ int kernels(std::int64_t batch, const CudaOptions& device) {
 #endif
 }
 
+/// What a kernel and the gap after it take at least: one line of JSON, with the seconds of a kernel by the clock that kernels() has, if
+/// CUPTI was found by the build.
+int empty(const CudaOptions& device) {
+    const CudaContext context(0, device);
+    const auto scope = context.team();
+    const bench::EmptyChain chain(context);
+    std::printf("{\"kernels\": %d, \"seconds\": %.9f", bench::EmptyChain::kernels, chain.seconds_per_kernel());
+#ifdef CUPOLA_BENCH_CUPTI
+    bench::KernelTimes::start();
+    chain.run();
+    bench::KernelTimes::stop();
+    std::printf(", \"kernel\": %.9f", bench::KernelTimes::mean(bench::EmptyChain::name));
+#endif
+    std::printf("}\n");
+    return 0;
+}
+
 std::string quoted(std::string text) {
     std::replace(text.begin(), text.end(), '"', '\'');
     std::replace(text.begin(), text.end(), '\\', '/');
@@ -129,7 +153,8 @@ std::string quoted(std::string text) {
 }
 
 void print(const PlanRecord& plan, const char* before) {
-    std::printf("%s{\"plan\": %s, \"candidates\": [", before, quoted(to_string(plan)).c_str());
+    std::printf("%s{\"plan\": %s, \"key\": %s, \"choice\": %s, \"seconds\": %.9f, \"candidates\": [", before,
+                quoted(to_string(plan)).c_str(), quoted(plan.key).c_str(), quoted(plan.name).c_str(), plan.seconds);
     const char* comma = "";
     for (const TimedCandidate& one : plan.candidates) {
         std::printf("%s{\"name\": %s, \"seconds\": %.9f}", comma, quoted(one.name).c_str(), one.seconds);
@@ -157,6 +182,26 @@ int plans(std::string_view batches, const CudaOptions& device, PlanFile& choices
     return 0;
 }
 
+/// Makes the plans of a step again and again, each time with no choices that are known.
+int plans_again(std::int64_t batch, CudaOptions device) {
+    constexpr int times = 3;
+    for (int time = 0; time < times; ++time) {
+        device.plan_choices = std::make_shared<PlanChoices>();
+        const double began = monotonic_seconds();
+        const Steps<> steps(batch, device, 1);
+        std::printf("{\"batch\": %lld, \"time\": %d, \"seconds\": %.6f, \"plans\": [", static_cast<long long>(batch),
+                    time, monotonic_seconds() - began);
+        const char* before = "";
+        for (const PlanRecord& plan : device.plan_choices->records()) {
+            print(plan, before);
+            before = ", ";
+        }
+        std::printf("]}\n");
+        std::fflush(stdout);
+    }
+    return 0;
+}
+
 template <class Batches>
 int serve(std::int64_t batch, const CudaOptions& device) {
     Steps<Batches> training(batch, device);
@@ -175,10 +220,10 @@ int serve(std::int64_t batch, const CudaOptions& device) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    require(
-        argc >= 2,
-        "usage: bench_step_PRECISION BATCH [tf32|tf32-convolutions] [chain] [early] [augmented|nodes|kernels|plans] "
-        "[plans=FILE]");
+    require(argc >= 2,
+            "usage: bench_step_PRECISION BATCH [tf32|tf32-convolutions] [chain] [early] "
+            "[augmented|nodes|kernels|plans|again|empty] "
+            "[plans=FILE]");
     [[maybe_unused]] const int devices = cuda_devices();
     const std::int64_t batch = std::atoll(argv[1]);
     CudaOptions device;
@@ -199,8 +244,10 @@ int main(int argc, char** argv) try {
             file = word.substr(std::string_view("plans=").size());
         } else {
             require(
-                word == "augmented" || word == "nodes" || word == "kernels" || word == "plans",
-                "a word after BATCH is tf32, tf32-convolutions, chain, early, augmented, nodes, kernels, plans or plans=FILE, not ",
+                word == "augmented" || word == "nodes" || word == "kernels" || word == "plans" || word == "again" ||
+                    word == "empty",
+                "a word after BATCH is tf32, tf32-convolutions, chain, early, augmented, nodes, kernels, plans, again, empty or "
+                "plans=FILE, not ",
                 word);
             what = word;
         }
@@ -213,6 +260,10 @@ int main(int argc, char** argv) try {
         status = kernels(batch, device);
     } else if (what == "plans") {
         status = plans(argv[1], device, choices);
+    } else if (what == "again") {
+        status = plans_again(batch, device);
+    } else if (what == "empty") {
+        status = empty(device);
     } else if (what == "augmented") {
         status = serve<Augmented>(batch, device);
     } else if (what.empty()) {
