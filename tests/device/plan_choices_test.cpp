@@ -87,8 +87,12 @@ TEST_CASE("records and notes are lines, each given once, and a plan has one reco
         {.key = "cuDNN 1, A GPU, a", .choice = {4, {}}, .name = "engine 4", .source = PlanRecord::Source::kept});
     CHECK(choices.records().size() == 1);
     CHECK(choices.records()[0].source == PlanRecord::Source::first);
+    choices.note_once("said once");
+    choices.note_once("said once");
     auto lines = choices.take_lines();
-    REQUIRE(lines.size() == 2);
+    REQUIRE(lines.size() == 3);
+    CHECK(lines[2] == "said once");
+    choices.note_once("said once");
     CHECK(lines[1] == "a note");
     choices.record({.key = "cuDNN 1, A GPU, a", .choice = {5, {}}, .name = "engine 5"});
     CHECK(choices.records().size() == 1);

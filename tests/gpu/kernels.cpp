@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -434,7 +435,6 @@ TEST_CASE("the blocks of a cooperative kernel wait for each other, launch after 
     CudaContext context(0, {});
     const auto scope = context.team();
     constexpr int threads = 64, rounds = 3;
-    REQUIRE(impl::cooperative_blocks(context, impl::resident_blocks(add_over_blocks<rounds>, threads)) == 64);
     for (const int blocks : {1, 5, 16}) {
         const std::size_t count = static_cast<std::size_t>(blocks) * threads;
         CudaArena memory(count * (1 + rounds) * sizeof(int), "the test");
@@ -462,8 +462,37 @@ TEST_CASE("the blocks of a cooperative kernel wait for each other, launch after 
             true, [] {}, run);
         check();
     }
+}
+
+TEST_CASE("a cooperative grid is one that the GPU holds at a time, and the log says where there is none") {
+    const auto grid_on = [](CudaContext& context, std::int64_t most, std::int64_t least) {
+        return impl::cooperative_grid(context, "a test", add_over_blocks<3>, 256, most, least);
+    };
+    emulator::set_multiprocessors(132);
+    {
+        CudaContext context(0, {});
+        CHECK(grid_on(context, 100, 1) == 100);
+        CHECK(grid_on(context, 2000, 1) == 132 * 8);
+        emulator::set_resident_blocks(1);
+        CHECK(grid_on(context, 2000, 132) == 132);
+        CHECK(context.plan_choices().take_lines().empty());
+        CHECK(grid_on(context, 2000, 133) == 0);
+        CHECK(grid_on(context, 2000, 133) == 0);
+        CHECK(context.plan_choices().take_lines() ==
+              std::vector<std::string>{
+                  "GPU 0 (Emulated GPU) holds 132 blocks of the kernel of a test at a time, which needs "
+                  "133: its parts are kernels of their own"});
+        emulator::set_resident_blocks(0);
+        CudaContext without(0, {.cooperative_launch = false});
+        CHECK(grid_on(without, 100, 1) == 0);
+        CHECK(without.plan_choices().take_lines().empty());
+    }
+    emulator::set_multiprocessors(2);
     emulator::set_cooperative(false);
-    CudaContext other(0, {});
-    CHECK(impl::cooperative_blocks(other, 8) == 0);
+    CudaContext lacks(0, {});
+    CHECK(grid_on(lacks, 100, 1) == 0);
+    CHECK(lacks.plan_choices().take_lines() ==
+          std::vector<std::string>{
+              "GPU 0 (Emulated GPU) has no cooperative launches: parts of a step are kernels of their own"});
     emulator::set_cooperative(true);
 }

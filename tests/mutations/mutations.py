@@ -1321,4 +1321,12 @@ MUTATIONS = [
         ";",
         ["emulated/side_by_side"],
     ),
+    Mutation(
+        "cooperative_grid_not_held",
+        "A cooperative grid has more blocks than the GPU holds at a time.",
+        "device/launch.cuh",
+        "return static_cast<unsigned>(«std::min(most, held)»);",
+        "most",
+        ["emulated/kernels: a cooperative grid is one that*"],
+    ),
 ]

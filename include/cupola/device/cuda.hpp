@@ -176,6 +176,9 @@ struct CudaOptions {
     /// Whether a kernel of Cupola that follows another kernel directly, its own or a library's, may be brought to the GPU before that one
     /// has ended, and waits there for its end (programmatic dependent launch, from compute capability 9.0). The bits are the same.
     bool dependent_launch = false;
+    /// Whether work that a barrier of all blocks divides into parts may be one kernel (a cooperative launch), where the GPU holds all its
+    /// blocks at a time. Otherwise each part is a kernel, and the log says so where a GPU cannot. The bits are the same.
+    bool cooperative_launch = true;
     /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
     /// that see the same GPUs each begin at another.
     int first_gpu = 0;
@@ -230,7 +233,12 @@ public:
         int cooperative = 0;
         impl::check_cuda(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, gpu_),
                          "cudaDeviceGetAttribute");
-        cooperative_launch_ = cooperative != 0;
+        if (cooperative == 0 && options_.cooperative_launch) {
+            options_.plan_choices->note_once(
+                text("GPU ", gpu_, " (", gpu_name_,
+                     ") has no cooperative launches: parts of a step are kernels of their own"));
+        }
+        cooperative_launch_ = cooperative != 0 && options_.cooperative_launch;
         constexpr std::size_t grid_counters = 2;
         sums_ = CudaArena(sums_bytes + grid_counters * sizeof(unsigned), "the sums of a GPU");
         if (!options.side_by_side_gradients) return;
@@ -278,7 +286,7 @@ public:
     [[nodiscard]] std::size_t max_workspace() const { return max_workspace_; }
     void set_max_workspace(std::size_t bytes) { max_workspace_ = bytes; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other.
+    /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other, and the options allow it.
     [[nodiscard]] bool cooperative_launch() const { return cooperative_launch_; }
     /// What the blocks of a cooperative kernel that is queued now count with: one per stream, and used by nothing else.
     [[nodiscard]] unsigned* grid_counter() const {

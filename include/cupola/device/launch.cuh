@@ -10,7 +10,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <cuda_runtime.h>
@@ -105,7 +107,7 @@ void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const C
                 std::forward<Arguments>(arguments)...);
 }
 
-/// The same for a kernel that calls grid_barrier(), with at most cooperative_blocks() blocks, in one dimension: the GPU then runs all
+/// The same for a kernel that calls grid_barrier(), with the blocks of cooperative_grid(), in one dimension: the GPU then runs all
 /// of them side by side. It begins when what precedes it has ended.
 template <class... Parameters, class... Arguments>
 void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, dim3 block, const CudaContext& context,
@@ -118,21 +120,42 @@ void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, dim3 blo
 }
 
 /// The number of blocks of `threads` threads of a kernel that a multiprocessor of the calling thread's device holds at a time;
-/// its registers and shared memory limit it. At least 1. Waits for nothing, and may be called while a stream is captured.
+/// its registers and shared memory limit it. Waits for nothing, and may be called while a stream is captured.
 template <class... Parameters>
-[[nodiscard]] int resident_blocks(void (*kernel)(Parameters...), int threads) {
+[[nodiscard]] int held_blocks(void (*kernel)(Parameters...), int threads) {
     int blocks = 0;
     const cudaError_t status =
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel), threads, 0);
     if (lacks_code(status)) throw_no_code<Parameters...>(status);
     check_cuda(status, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    return std::max(1, blocks);
+    return blocks;
+}
+/// The same for the size of a grid: at least 1.
+template <class... Parameters>
+[[nodiscard]] int resident_blocks(void (*kernel)(Parameters...), int threads) {
+    return std::max(1, held_blocks(kernel, threads));
 }
 
 /// The largest grid that launch_cooperative() can launch of a kernel of which a multiprocessor holds `resident` blocks; 0 on a device
 /// that launches no cooperative grids.
 [[nodiscard]] inline std::int64_t cooperative_blocks(const CudaContext& context, int resident) {
     return context.cooperative_launch() ? std::int64_t{context.multiprocessors()} * resident : 0;
+}
+
+/// The blocks of the grid with which launch_cooperative() launches a kernel that has use for `most` blocks, at least 1, and needs `least`:
+/// at most those that the GPU holds at a time, on all multiprocessors. 0 where the kernel cannot be launched so. That the GPU holds too
+/// few blocks is then said in the log, where `what` names the kernel's work.
+template <class... Parameters>
+[[nodiscard]] unsigned cooperative_grid(const CudaContext& context, std::string_view what,
+                                        void (*kernel)(Parameters...), int threads, std::int64_t most,
+                                        std::int64_t least = 1) {
+    if (!context.cooperative_launch()) return 0;
+    const std::int64_t held = cooperative_blocks(context, held_blocks(kernel, threads));
+    if (held >= least) return static_cast<unsigned>(std::min(most, held));
+    context.plan_choices().note_once(text("GPU ", context.gpu(), " (", context.gpu_name(), ") holds ", held,
+                                          " blocks of the kernel of ", what, " at a time, which needs ", least,
+                                          ": its parts are kernels of their own"));
+    return 0;
 }
 
 }  // namespace impl

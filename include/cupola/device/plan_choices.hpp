@@ -147,6 +147,11 @@ public:
         const std::scoped_lock lock(mutex_);
         lines_.push_back(std::move(line));
     }
+    /// The same, unless this text has been added by this function before.
+    void note_once(std::string line) {
+        const std::scoped_lock lock(mutex_);
+        if (announced_.insert(line).second) lines_.push_back(std::move(line));
+    }
     /// The records in the order in which they were added.
     [[nodiscard]] std::vector<PlanRecord> records() const {
         const std::scoped_lock lock(mutex_);
@@ -238,6 +243,7 @@ private:
     /// The source of the text, and its choices per library's version and device.
     std::string name_;
     std::map<std::string, std::size_t> read_;
+    /// What is said once: origins, and lines of note_once().
     std::set<std::string> announced_;
     std::vector<PlanRecord> records_;
     std::vector<std::string> lines_;
