@@ -2,7 +2,9 @@
 //
 // The plans that follow from the order in which one version of cuDNN ranks its engines. With another version these cases are
 // skipped, and the others (cudnn_plans_test.cpp, cudnn_tensor_cores_test.cpp) hold.
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,38 @@ TEST_CASE("without an engine, the error names the convolution and the skipped en
     CHECK(contains(slow.dropped.to_text(), "it passed over "));
     CHECK(contains(slow.dropped.to_text(),
                    text(slow.dropped.tensor_core, " for tensor cores, which round float factors")));
+}
+
+TEST_CASE("what is timed has about twice the candidates with tensor cores for a gradient of weights in 16 bits" *
+          doctest::skip(other_version())) {
+    for (const ElementType element : {ElementType::bfloat16, ElementType::float16}) {
+        const impl::EngineRules rules = impl::convolution_rules(element, false, false);
+        for (const ConvolutionProblem& problem : tutorial(element)) {
+            const impl::CudnnDescriptor graph = impl::convolution_graph(described(), problem);
+            const auto candidates = [&](bool times) {
+                std::vector<EngineChoice> found;
+                for (const cudnnBackendHeurMode_t mode : impl::heuristic_modes(times)) {
+                    for (const impl::CudnnEngine& engine : impl::cudnn_engines(described(), graph, mode)) {
+                        impl::EnginesDropped dropped;
+                        std::string refusal;
+                        if (impl::allowed(engine, rules, dropped) && engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
+                            std::ranges::find(found, engine.choice) == found.end() &&
+                            impl::CudnnPlan::make(described(), engine.config, refusal))
+                            found.push_back(engine.choice);
+                    }
+                }
+                return found;
+            };
+            const std::vector<EngineChoice> first = candidates(false), all = candidates(true);
+            INFO(impl::describe(problem), ": ", first.size(), " and ", all.size());
+            // Those that are asked first keep their order.
+            REQUIRE(all.size() >= first.size());
+            CHECK(std::ranges::equal(first, std::span(all).first(first.size())));
+            if (problem.direction == impl::ConvolutionDirection::backward_weights)
+                CHECK(all.size() >= first.size() + 34);
+            if (problem.direction == impl::ConvolutionDirection::forward) CHECK(all.size() == first.size());
+        }
+    }
 }
 
 TEST_CASE("a description of another GPU leads to other engines" * doctest::skip(other_version())) {

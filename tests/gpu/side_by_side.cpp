@@ -62,9 +62,9 @@ private:
 class WithScratch {
 public:
     WithScratch() {
-        emulator::set_engine_behavior(emulator::tensor_core_engine, emulator::EngineBehavior{.seconds = 1e-6});
-        emulator::set_engine_behavior(emulator::tiled_engine, emulator::EngineBehavior{.seconds = 1e-6});
-        emulator::set_product_behavior(2, emulator::EngineBehavior{.seconds = 1e-7});
+        emulator::set_engine_behavior(emulator::tensor_core_engine, emulator::EngineBehavior{.seconds = 50e-6});
+        emulator::set_engine_behavior(emulator::tiled_engine, emulator::EngineBehavior{.seconds = 50e-6});
+        emulator::set_product_behavior(2, emulator::EngineBehavior{.seconds = 20e-6});
     }
     WithScratch(const WithScratch&) = delete;
     WithScratch& operator=(const WithScratch&) = delete;

@@ -41,6 +41,7 @@ PROGRAMS = {
     "emulated/softmax_cross_entropy": ("emulated", ["tests/ops/softmax_cross_entropy_test.cpp"]),
     "emulated/captured": ("emulated", ["tests/device/cuda_graph_test.cpp", "tests/device/cuda_step_constants_test.cpp"]),
     "emulated/nccl": ("emulated", ["tests/gpu/training/nccl_emulated.cpp"]),
+    "emulated/plans": ("emulated", ["tests/gpu/emulator/tests/plans_test.cpp"]),
     "emulated/nccl_communicator": ("streams", ["tests/parallel/nccl_communicator_test.cpp"]),
     "emulated/bucket_all_reduce": ("streams", ["tests/parallel/nccl/bucket_all_reduce_test.cpp"]),
 }
@@ -63,6 +64,8 @@ POOLING = "ops/cuda/impl/pool_elements.hpp"
 NORM = "ops/cuda/impl/batch_norm_kernels.cuh"
 SOFTMAX = "ops/cuda/softmax_cross_entropy.hpp"
 SLABS = "ops/cuda/impl/convolution_kernels.cuh"
+TIMER = "ops/cuda/impl/plan_timer.hpp"
+ENGINES = "ops/cuda/impl/cudnn_engines.hpp"
 
 MUTATIONS = [
     # The step engine.
@@ -1328,5 +1331,38 @@ MUTATIONS = [
         "return static_cast<unsigned>(«std::min(most, held)»);",
         "most",
         ["emulated/kernels: a cooperative grid is one that*"],
+    ),
+    # The choice of plans.
+    Mutation(
+        "timer_idle_clock",
+        "candidates are timed while the clock of an idle GPU rises",
+        TIMER,
+        "if («timed_.empty() && least < most») {",
+        "false",
+        ["emulated/plans: the choice and its time are the same whether the GPU was idle*"],
+    ),
+    Mutation(
+        "timer_counts_loading",
+        "the time in which a library loads its code counts for the limit",
+        TIMER,
+        "static_cast<void>(«seconds_of_work(run)»);",
+        "spent_ += seconds_of_work(run)",
+        ["emulated/plans: the choice and its time are the same whether the GPU was idle*"],
+    ),
+    Mutation(
+        "timer_without_turns",
+        "the best candidates are compared by times of different moments",
+        TIMER,
+        "if («finalists.size() > 1 && round < most») play_off",
+        "false",
+        ["emulated/plans: the best candidates are compared by turns*"],
+    ),
+    Mutation(
+        "mode_b_not_asked",
+        "what is timed has only the candidates of cuDNN's mode A",
+        ENGINES,
+        "return «times» ? std::span",
+        "false",
+        ["emulated/plans: what is timed has the candidates of the heuristics of mode B*"],
     ),
 ]

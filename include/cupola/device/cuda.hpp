@@ -162,9 +162,11 @@ struct CudaOptions {
     bool tf32_convolutions = false;
     /// Restricts the choice to algorithms whose results have the same bits each time.
     bool deterministic = false;
-    /// Seconds for timing the candidates of one plan, the algorithms that cuDNN offers for a direction of a convolution or
-    /// cuBLASLt for a product: when the plan is made, and once for all devices of one kind. Those for which no time is
-    /// left are not used. With 0 nothing is timed, and the first candidate that the rules allow is used.
+    /// Seconds of the GPU for timing the candidates of one plan, the algorithms that cuDNN offers for a direction of
+    /// a convolution or cuBLASLt for a product: when the plan is made, and once for all devices of one kind. Those
+    /// for which no time is left are not used. The time until the GPU has its full clock, a quarter of a second at
+    /// most, and the loading of the libraries' code do not count. With 0 nothing is timed, and the first candidate
+    /// that the rules allow is used.
     double plan_seconds = 0.5;
     /// The algorithms to use, of cuDNN and of cuBLASLt. For an operation without an entry, the one that was chosen is
     /// added. Copies of these options share it, and so do the devices of a training; another run uses the same

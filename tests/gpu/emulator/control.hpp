@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -67,6 +68,26 @@ void set_engine_behavior(std::int64_t engine, std::optional<EngineBehavior> beha
 void set_product_behavior(std::int64_t splits, std::optional<EngineBehavior> behavior);
 [[nodiscard]] EngineBehavior engine_behavior(std::int64_t engine, double own_seconds);
 [[nodiscard]] EngineBehavior product_behavior(std::int64_t splits);
+/// The clock of each device. An idle device runs at `idle` of its full clock, as an H100 does at 345 of 1,980 MHz, and while
+/// it works its clock rises to the full one in `ramp` seconds. In every second period of `sag_period` seconds it is lower by
+/// the share `sag`, as that of a GPU at its limit of power. What sets no time, such as a copy, does not change the clock.
+struct Clock {
+    double idle = 345.0 / 1980, ramp = 4e-3, sag = 0, sag_period = 0;
+};
+/// Replaces the clock of all devices, which are idle then. A device is idle too when a handle of cuDNN is made for it: a
+/// program that begins has not used it.
+void set_clock(const Clock& clock);
+void let_idle(int device);
+/// An algorithm's code is loaded when it runs for the first time in the process: the call takes so many seconds longer; 0.3 by
+/// default. With `again`, no code is loaded any more.
+void set_load_seconds(double seconds, bool again = true);
+/// The seconds that a call of this library's algorithm takes longer now.
+double load_seconds(std::string_view library, std::int64_t algorithm);
+/// The plans of cuDNN that were made, and how often its heuristics of a mode were asked.
+std::int64_t plans_made();
+std::int64_t heuristics_asked(int mode);
+void count_plan();
+void count_heuristics(int mode);
 /// The runs of algorithms of cuDNN and cuBLASLt that were queued.
 std::int64_t library_calls();
 void count_library_call();

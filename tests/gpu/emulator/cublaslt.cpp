@@ -477,7 +477,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     enqueue(
         stream,
         [product, chosen = *unpacked, operands,
-         seconds = queued_seconds(stream, behavior.seconds, behavior.host_seconds)] {
+         seconds = queued_seconds(stream, behavior.seconds,
+                                  behavior.host_seconds + load_seconds("cuBLASLt", unpacked->splits))] {
             multiply(product, chosen, operands);
             take_seconds(seconds);
             return true;

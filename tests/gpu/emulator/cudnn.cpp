@@ -168,13 +168,11 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
     const EngineBehavior behavior = engine_behavior(program.engine.index, program.engine.seconds);
     require_that(!behavior.fails, "the engine cannot run", CUDNN_STATUS_EXECUTION_FAILED);
     count_library_call();
-    double seconds = behavior.seconds;
-    for (const auto& [knob, value] : plan.knobs) {
-        if (knob == CUDNN_KNOB_TYPE_TILE_SIZE && value == fast_tile) seconds *= fast_tile_time;
-    }
+    double seconds = behavior.seconds * time_with(plan.knobs);
     if (program.engine.index == tensor_core_engine && has_few_channels(program.convolution))
         seconds *= few_channels_time;
-    seconds = queued_seconds(handle->stream, seconds, behavior.host_seconds);
+    seconds =
+        queued_seconds(handle->stream, seconds, behavior.host_seconds + load_seconds("cuDNN", program.engine.index));
     LibraryCost cost = program.cost();
     cost.workspace = workspace;
     cost.workspace_bytes = static_cast<std::size_t>(program.workspace_bytes());
@@ -240,6 +238,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
             cudaGetLastError();
             throw CudnnFailure{CUDNN_STATUS_NOT_INITIALIZED, "cudaGetDeviceCount(&count) != cudaSuccess"};
         }
+        let_idle(current_device());
         *handle = new cudnnContext{current_device(), nullptr};
     });
 }

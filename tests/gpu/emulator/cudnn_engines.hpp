@@ -4,6 +4,7 @@
 // and each engine computes different bits, so a wrong choice changes the results.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -37,6 +38,22 @@ enum CudnnEngineIndex : std::int64_t {
 /// An engine with this size of a tile takes this share of its time.
 inline constexpr std::int64_t fast_tile = 8;
 inline constexpr double fast_tile_time = 0.9;
+
+/// As in cuDNN 9.19, the heuristics of mode B offer more settings of an engine for a gradient of weights than those of mode A:
+/// those with tiles of 5 to 7 and 4 stages.
+[[nodiscard]] inline CudnnKnobs only_of_mode_b(std::int64_t tile) {
+    return {{CUDNN_KNOB_TYPE_TILE_SIZE, tile}, {CUDNN_KNOB_TYPE_STAGES, 4}};
+}
+inline constexpr std::int64_t first_of_mode_b = 5, last_of_mode_b = 7;
+
+/// The share of its time that an engine takes with these settings.
+[[nodiscard]] inline double time_with(const CudnnKnobs& knobs) {
+    for (std::int64_t tile = first_of_mode_b; tile <= last_of_mode_b; ++tile) {
+        if (knobs == only_of_mode_b(tile)) return 1 - 0.1 * static_cast<double>(tile - first_of_mode_b + 1);
+    }
+    const auto tile = std::ranges::find(knobs, CUDNN_KNOB_TYPE_TILE_SIZE, &CudnnKnobs::value_type::first);
+    return tile != knobs.end() && tile->second == fast_tile ? fast_tile_time : 1;
+}
 
 /// As in cuDNN, few channels of 16 bits are not what the tensor cores are best for: an engine without them is ranked first,
 /// and one with them takes longer.
@@ -105,12 +122,13 @@ inline constexpr double few_channels_time = 3;
 
 /// The configurations for a problem, best first.
 [[nodiscard]] inline std::vector<CudnnConfiguration> ranked_cudnn_engines(const CudnnConvolution& convolution,
-                                                                          bool fallback, int compute_capability) {
+                                                                          cudnnBackendHeurMode_t mode,
+                                                                          int compute_capability) {
     const auto tile = [](std::int64_t size, std::int64_t stages) {
         return CudnnKnobs{{CUDNN_KNOB_TYPE_TILE_SIZE, size}, {CUDNN_KNOB_TYPE_STAGES, stages}};
     };
     std::vector<CudnnConfiguration> ranked;
-    if (fallback) {
+    if (mode == CUDNN_HEUR_MODE_FALLBACK) {
         ranked = {{plain_engine, {}}};
     } else {
         ranked = {{short_sums_engine, tile(1, 4)}, {compiled_engine, tile(2, 2)},    {large_workspace_engine, {}},
@@ -118,6 +136,11 @@ inline constexpr double few_channels_time = 3;
         if (convolution.w.kind == ElementKind::float32) ranked.push_back({down_convert_engine, {}});
         if (convolution.direction != CudnnDirection::forward) ranked.push_back({nondeterministic_engine, tile(4, 2)});
         ranked.insert(has_few_channels(convolution) ? ranked.begin() : ranked.end(), {tiled_engine, tile(2, 2)});
+        if (mode == CUDNN_HEUR_MODE_B && convolution.direction == CudnnDirection::backward_filter) {
+            const bool wide = convolution.w.kind == ElementKind::float32;
+            for (std::int64_t size = first_of_mode_b; size <= last_of_mode_b; ++size)
+                ranked.push_back({wide ? tiled_engine : tensor_core_engine, only_of_mode_b(size)});
+        }
     }
     std::erase_if(ranked, [&](const CudnnConfiguration& configuration) {
         return !has_cudnn_engine(configuration.engine, convolution.w.kind, compute_capability);

@@ -291,11 +291,12 @@ void finalize_heuristics(CudnnObject& object) {
     const auto* const graph = object.made_of<CudnnGraph>(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     require_that(graph != nullptr, "the heuristics have no finalised graph");
     const CudnnDevice device = device_of(object, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
-    const bool fallback = object.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
+    const auto mode = object.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
+    count_heuristics(mode);
     std::vector<CudnnObjectPointer> results;
     if (graph->program) {
         for (const CudnnConfiguration& configuration :
-             ranked_cudnn_engines(graph->program->convolution, fallback, device.compute_capability))
+             ranked_cudnn_engines(graph->program->convolution, mode, device.compute_capability))
             results.push_back(configuration_of(*graph, device, configuration));
     }
     object.keep(CUDNN_ATTR_ENGINEHEUR_RESULTS, std::move(results));
@@ -381,6 +382,7 @@ void finalize_plan(CudnnObject& object) {
     require_that(configured != nullptr, "the plan has no finalised configuration of an engine",
                  CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
     require_that(!configured->kind.refuses, "the engine does not run here", CUDNN_STATUS_NOT_SUPPORTED);
+    count_plan();
     CudnnEngine plan = *configured;
     plan.device = device_of(object, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
     plan.graph.program->engine = plan.kind;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -141,8 +143,8 @@ struct Allocation {
 struct Device {
     cudaError_t failed = cudaSuccess;
     std::size_t used = 0;
-    /// The seconds that its work has taken.
-    double clock = 0;
+    /// The seconds that its work has taken, and those since it was idle.
+    double clock = 0, busy = 0;
     std::shared_ptr<Stream> default_stream;
 };
 
@@ -177,7 +179,11 @@ struct State {
     /// What the piece of work that runs takes by its device's clock; negative if it is the time that the CPU takes.
     double taken = -1;
     std::map<std::int64_t, EngineBehavior> engines, products;
-    std::int64_t library_calls = 0;
+    Clock clock;
+    double load_seconds = 0.3;
+    std::set<std::string> loaded;
+    std::int64_t library_calls = 0, plans = 0;
+    std::map<int, std::int64_t> heuristics;
     std::string gpu_name = "Emulated GPU";
     std::set<const void*> ran;  // kernels
     bool records = false;
@@ -285,6 +291,27 @@ const Allocation* find(const void* address, std::size_t bytes = 0) {
 
 // Work.
 
+/// Work that takes so many seconds at the full clock: what it takes now, while the device's clock rises.
+double at_clock(Device& device, double work) {
+    const Clock& clock = state().clock;
+    const double rise = 1 - clock.idle;
+    const auto done_by = [&](double time) {  // the integral of the clock
+        const double rising = std::min(time, clock.ramp);
+        return clock.idle * rising + (clock.ramp > 0 ? rise * rising * rising / (2 * clock.ramp) : 0) +
+               std::max(0.0, time - clock.ramp);
+    };
+    const double end = done_by(device.busy) + work, until_full = done_by(clock.ramp);
+    double busy = clock.ramp + end - until_full;
+    if (end < until_full) {
+        const double slope = rise / clock.ramp;
+        busy = (std::sqrt(clock.idle * clock.idle + 2 * slope * end) - clock.idle) / slope;
+    }
+    double taken = busy - device.busy;
+    device.busy = busy;
+    if (clock.sag > 0 && std::fmod(device.clock, 2 * clock.sag_period) >= clock.sag_period) taken /= 1 - clock.sag;
+    return taken;
+}
+
 /// Runs the first piece of work of a stream, or a part of it.
 bool run_first(Stream& stream) {
     State& s = state();
@@ -308,7 +335,8 @@ bool run_first(Stream& stream) {
         fail(stream.device, work.name + " on " + text_of(stream) + " threw: " + error.what());
     }
     s.executing = false;
-    s.device[static_cast<std::size_t>(current)].clock += s.taken >= 0 ? s.taken : seconds() - began;
+    Device& device = s.device[static_cast<std::size_t>(current)];
+    device.clock += s.taken >= 0 ? at_clock(device, s.taken) : seconds() - began;
     current = before;
     if (ran == Ran::not_yet) return false;
     ++s.pieces;
@@ -918,9 +946,44 @@ std::int64_t library_calls() {
     const Guard guard;
     return state().library_calls;
 }
+std::int64_t plans_made() {
+    const Guard guard;
+    return state().plans;
+}
+std::int64_t heuristics_asked(int mode) {
+    const Guard guard;
+    return state().heuristics[mode];
+}
+void count_plan() {
+    const Guard guard;
+    ++state().plans;
+}
+void count_heuristics(int mode) {
+    const Guard guard;
+    ++state().heuristics[mode];
+}
 void count_library_call() {
     const Guard guard;
     ++state().library_calls;
+}
+void set_clock(const Clock& clock) {
+    const Guard guard;
+    state().clock = clock;
+    for (Device& device : state().device) device.busy = 0;
+}
+void let_idle(int device) {
+    const Guard guard;
+    state().device[static_cast<std::size_t>(device)].busy = 0;
+}
+void set_load_seconds(double seconds, bool again) {
+    const Guard guard;
+    state().load_seconds = seconds;
+    if (again) state().loaded.clear();
+}
+double load_seconds(std::string_view library, std::int64_t algorithm) {
+    const Guard guard;
+    const bool first = state().loaded.insert(std::string(library) + ' ' + std::to_string(algorithm)).second;
+    return first ? state().load_seconds : 0;
 }
 void set_gpu_name(std::string name) {
     const Guard guard;

@@ -43,11 +43,13 @@ public:
             emulator::set_product_behavior(i, std::nullopt);
         }
         emulator::set_gpu_name("Emulated GPU");
+        emulator::set_clock({});
+        emulator::set_load_seconds(0.3);
     }
-    void engine(std::int64_t engine, double seconds, bool fails = false, std::int64_t workspace = 0) {
+    void engine(std::int64_t engine, double seconds, bool fails = false, std::int64_t workspace = 0) const {
         emulator::set_engine_behavior(engine, emulator::EngineBehavior{seconds, fails, workspace});
     }
-    void product(std::int64_t splits, double seconds, bool fails = false) {
+    void product(std::int64_t splits, double seconds, bool fails = false) const {
         emulator::set_product_behavior(splits, emulator::EngineBehavior{seconds, fails});
     }
 };
@@ -136,6 +138,68 @@ TEST_CASE("the time that the host takes for a call does not count") {
     CHECK(last(context).seconds == doctest::Approx(3e-6));
     static_cast<void>(product_of(context));
     CHECK(last(context).seconds == doctest::Approx(2e-6));
+}
+
+TEST_CASE("the choice and its time are the same whether the GPU was idle, and whether libraries are loaded") {
+    const Times times;
+    times.engine(nondeterministic_engine, 100 * microsecond);
+    times.engine(tiled_engine, 150 * microsecond);
+    times.engine(plain_engine, 200 * microsecond);
+    times.product(3, 40 * microsecond);
+    times.product(2, 45 * microsecond);
+    times.product(1, 50 * microsecond);
+    // More candidates than are compared by turns.
+    const ConvolutionProblem problem = problem_of(ConvolutionDirection::backward_weights);
+    // From a GPU that is never idle to one that takes long for its full clock.
+    for (const double ramp : {0.0, 0.3e-3, 1e-3, 4e-3, 30e-3, 100e-3}) {
+        for (const double load : {0.0, 0.3}) {
+            CAPTURE(ramp);
+            CAPTURE(load);
+            emulator::set_clock({.ramp = ramp});
+            emulator::set_load_seconds(load);
+            const CudaContext context(0, {.plan_seconds = 0.5});
+            CHECK(planned(context, problem).choice.engine == nondeterministic_engine);
+            CHECK(last(context).seconds == doctest::Approx(100e-6).epsilon(1e-3));
+            CHECK(last(context).next_seconds == doctest::Approx(105e-6).epsilon(1e-3));
+            CHECK(last(context).timed == 6);
+            CHECK(last(context).not_timed == 0);
+            emulator::let_idle(0);
+            static_cast<void>(product_of(context));
+            CHECK(last(context).choice.engine == 3);
+            CHECK(last(context).seconds == doctest::Approx(40e-6).epsilon(1e-3));
+            CHECK(last(context).timed == 3);
+        }
+    }
+}
+
+TEST_CASE("the best candidates are compared by turns: a clock that sags now and then prefers none of them") {
+    const Times times;
+    times.engine(nondeterministic_engine, 100 * microsecond);
+    times.engine(tiled_engine, 104 * microsecond);
+    times.engine(plain_engine, 108 * microsecond);
+    for (int shift = 0; shift < 8; ++shift) {
+        CAPTURE(shift);
+        // Periods in which about two candidates are timed, and some that begin within one.
+        emulator::set_clock({.ramp = 0, .sag = 0.1, .sag_period = (600 + 110 * shift) * microsecond});
+        const CudaContext context(0, {.plan_seconds = enough});
+        CHECK(planned(context).choice.engine == nondeterministic_engine);
+        CHECK(last(context).seconds == doctest::Approx(100e-6).epsilon(1e-3));
+        CHECK(last(context).next_seconds == doctest::Approx(104e-6).epsilon(1e-3));
+    }
+}
+
+TEST_CASE("what is timed has the candidates of the heuristics of mode B too, and only that asks for them") {
+    const ConvolutionProblem problem = problem_of(ConvolutionDirection::backward_weights, ElementType::bfloat16);
+    const CudaContext context(0, {.plan_seconds = enough});
+    const EngineChoice choice = planned(context, problem).choice;
+    CHECK(choice.engine == tensor_core_engine);
+    CHECK(knob(choice, CUDNN_KNOB_TYPE_TILE_SIZE) == emulator::last_of_mode_b);
+    CHECK(last(context).timed == 5);
+    CHECK(last(context).seconds == doctest::Approx(0.7 * 100e-6 * emulator::few_channels_time));
+    const CudaContext first(0, {.plan_seconds = 0});
+    const std::int64_t asked = emulator::heuristics_asked(CUDNN_HEUR_MODE_B);
+    CHECK(knob(planned(first, problem).choice, CUDNN_KNOB_TYPE_TILE_SIZE) == 4);
+    CHECK(emulator::heuristics_asked(CUDNN_HEUR_MODE_B) == asked);
 }
 
 TEST_CASE("settings of an engine's knobs are candidates of their own") {
@@ -263,8 +327,8 @@ TEST_CASE("a device that is lost while candidates are timed is an error") {
 
 TEST_CASE("a candidate whose scratch memory exceeds the limit, or the GPU's memory, is passed over") {
     Times times;
-    constexpr std::int64_t much = std::int64_t{64} << 20;
-    times.engine(nondeterministic_engine, microsecond, false, much);
+    constexpr std::int64_t much = std::int64_t{8} << 20;
+    times.engine(nondeterministic_engine, 100 * microsecond, false, much);
     CudaContext context(0, {.plan_seconds = enough});
     CHECK(planned(context).choice.engine == nondeterministic_engine);
     CudaContext limited(0, {.plan_seconds = enough});
@@ -273,7 +337,7 @@ TEST_CASE("a candidate whose scratch memory exceeds the limit, or the GPU's memo
     CHECK(small.choice.engine == tiled_engine);
     CHECK(small.plan.workspace_bytes() <= limited.max_workspace());
 
-    emulator::set_memory(emulator::memory_in_use() + (std::size_t{32} << 20));
+    emulator::set_memory(emulator::memory_in_use() + (std::size_t{4} << 20));
     CudaContext of_small_gpu(0, {.plan_seconds = enough});
     CHECK(planned(of_small_gpu).choice.engine == tiled_engine);
     // No memory for the operands: nothing is timed, and a line says so.
@@ -366,6 +430,8 @@ TEST_CASE("a fused product and the same without ReLU use one algorithm") {
 }
 
 TEST_CASE("devices that make the same plans at the same time choose once") {
+    const Times times;
+    emulator::set_load_seconds(0);  // the same number of runs for whoever is first
     const CudaOptions options{.plan_seconds = enough};
     std::int64_t alone = emulator::library_calls();
     CHECK(planned(CudaContext(0, {.plan_seconds = enough})).choice.engine == nondeterministic_engine);

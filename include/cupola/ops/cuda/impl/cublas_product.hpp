@@ -189,8 +189,15 @@ private:
         PlanTimer timer(offered.empty() ? nullptr : &trial);
         if (!timer.why().empty())
             context.plan_choices().note(text("no candidate is timed for the plan of ", record.key, ": ", timer.why()));
-        std::optional<CublasAlgorithm> best;
-        std::size_t workspace = 0;
+        struct Candidate {
+            CublasAlgorithm algorithm;
+            std::size_t workspace;
+        };
+        std::vector<Candidate> candidates;  // those that were timed, or the first
+        const auto run_it = [&](std::byte* memory, std::span<const void* const> tensors) {
+            run(context, tensors[0], tensors[1], const_cast<void*>(tensors[2]), has_bias_ ? tensors[3] : nullptr, false,
+                memory);
+        };
         for (const CublasAlgorithm& algorithm : offered) {
             if (timer.is_over()) {
                 ++record.not_timed;
@@ -200,30 +207,31 @@ private:
             if (timer.times()) {
                 algorithm_ = algorithm;
                 set_epilogue(timed);
-                const auto run_it = [&](std::byte* memory, std::span<const void* const> tensors) {
-                    run(context, tensors[0], tensors[1], const_cast<void*>(tensors[2]),
-                        has_bias_ ? tensors[3] : nullptr, false, memory);
-                };
-                const PlanTimer::Result result = timer.offer(workspace_bytes(), run_it);
-                if (result == PlanTimer::Result::fastest || result == PlanTimer::Result::slower) {
-                    record.candidates.push_back(
-                        {text("algorithm ", choice_of(algorithm).engine, ", workspace ", workspace_),
-                         timer.last_seconds()});
-                }
-                if (result != PlanTimer::Result::fastest) continue;
+                if (timer.offer(workspace_bytes(), run_it) != PlanTimer::Result::timed) continue;
+                record.candidates.push_back(
+                    {text("algorithm ", choice_of(algorithm).engine, ", workspace ", workspace_)});
             }
-            best = algorithm;
-            workspace = workspace_;
+            candidates.push_back({algorithm, workspace_});
             if (!timer.times()) break;
+        }
+        std::size_t chosen = 0;
+        if (timer.timed() > 0) {
+            chosen = timer.choose([&](std::size_t candidate, std::byte* memory, std::span<const void* const> tensors) {
+                algorithm_ = candidates[candidate].algorithm;
+                workspace_ = candidates[candidate].workspace;
+                set_epilogue(timed);
+                run_it(memory, tensors);
+            });
         }
         record.source = timer.times() ? PlanRecord::Source::timed : PlanRecord::Source::first;
         record.seconds = timer.seconds();
         record.next_seconds = timer.next_seconds();
         record.timed = timer.timed();
+        for (std::size_t i = 0; i < record.candidates.size(); ++i) record.candidates[i].seconds = timer.seconds_of(i);
         set_epilogue(used);
-        if (!best) return false;
-        algorithm_ = *best;
-        workspace_ = workspace;
+        if (candidates.empty()) return false;
+        algorithm_ = candidates[chosen].algorithm;
+        workspace_ = candidates[chosen].workspace;
         return true;
     }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice of one of the engines that cuDNN offers for a graph, of those that satisfy the rules and become a plan: the
-// fastest on the device or, where nothing is timed, the first in the order in which cuDNN ranks them for the device,
-// followed by cuDNN's fallbacks. An engine counts once for each setting of its knobs that cuDNN offers.
+// The choice of one of the engines that cuDNN offers for a graph, of those that satisfy the rules and become a plan:
+// the fastest on the device or, where nothing is timed, the first in the order in which cuDNN ranks them for the
+// device, followed by cuDNN's fallbacks. An engine counts once for each setting of its knobs that cuDNN offers. What
+// is timed has more candidates: those of cuDNN's heuristics of mode B, which take the host longer.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -99,6 +101,15 @@ struct CudnnEngine {
         result.push_back(describe_engine(std::move(config)));
     }
     return result;
+}
+
+/// The heuristics that are asked, in this order. Of a gradient of weights in bfloat16 or half those of mode B offer
+/// about as many engines with tensor cores again as those of mode A; they take tens of milliseconds and rank no
+/// better, so they are left out where the first engine that is allowed is taken.
+[[nodiscard]] inline std::span<const cudnnBackendHeurMode_t> heuristic_modes(bool times) {
+    static constexpr std::array modes{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
+    static constexpr std::array without_b{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    return times ? std::span<const cudnnBackendHeurMode_t>(modes) : without_b;
 }
 
 /// The engine of a kept choice. Empty where this version of cuDNN has no such engine or knob for the graph.
@@ -231,6 +242,11 @@ private:
         if (plan->workspace_bytes() + variant.scratch > rules_.max_workspace) return ++dropped.workspace, std::nullopt;
         return plan;
     }
+    /// An engine that was timed.
+    struct Candidate {
+        CudnnEngine engine;
+        CudnnPlan plan;
+    };
     static void take(ChosenPlan& result, CudnnEngine& engine, CudnnPlan& plan) {
         result.plan = std::move(plan);
         result.choice = std::move(engine.choice);
@@ -273,7 +289,7 @@ private:
             ChosenPlan offered;
             offered.variant = i;
             contest(variants_[i], timer, made, offered);
-            spent += timer.elapsed();
+            spent += timer.spent();
             if (!offered) {
                 if (i == 0) result_ = std::move(offered);
                 continue;
@@ -316,7 +332,8 @@ private:
     void contest(const PlanVariant& variant, PlanTimer& timer, PlanRecord& made, ChosenPlan& result) {
         std::vector<EngineChoice> seen;
         std::vector<CudnnEngine> plain;
-        for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+        std::vector<Candidate> timed;
+        for (const cudnnBackendHeurMode_t mode : heuristic_modes(timer.times())) {
             for (CudnnEngine& engine : cudnn_engines(target_, variant.graph, mode, &result.dropped.refusal)) {
                 if (std::ranges::find(seen, engine.choice) != seen.end()) continue;
                 seen.push_back(engine.choice);
@@ -324,21 +341,40 @@ private:
                     plain.push_back(std::move(engine));
                     EnginesDropped ignored;
                     result.dropped.plain += plan_of(variant, plain.back(), ignored) ? 1 : 0;
-                } else if (try_engine(variant, timer, made, result, engine)) {
+                } else if (try_engine(variant, timer, timed, made, result, engine)) {
                     return;
                 }
             }
         }
-        if (result) return;
-        result.dropped.plain = 0;
-        for (CudnnEngine& engine : plain) {
-            if (try_engine(variant, timer, made, result, engine)) return;
+        if (timed.empty()) {
+            result.dropped.plain = 0;
+            for (CudnnEngine& engine : plain) {
+                if (try_engine(variant, timer, timed, made, result, engine)) return;
+            }
         }
+        if (timed.empty()) return;
+        const std::size_t chosen =
+            timer.choose([&](std::size_t candidate, std::byte* workspace, std::span<const void* const> tensors) {
+                run(variant, timed[candidate].plan, workspace, tensors);
+            });
+        for (Candidate& each : timed) each.plan.forget_pointers();
+        take(result, timed[chosen].engine, timed[chosen].plan);
+        made.source = PlanRecord::Source::timed;
+        made.seconds = timer.seconds();
+        made.next_seconds = timer.next_seconds();
+        made.timed = timer.timed();
+        for (std::size_t i = 0; i < made.candidates.size(); ++i) made.candidates[i].seconds = timer.seconds_of(i);
     }
 
-    /// True for an engine that is taken without being timed.
-    [[nodiscard]] bool try_engine(const PlanVariant& variant, PlanTimer& timer, PlanRecord& made, ChosenPlan& result,
-                                  CudnnEngine& engine) {
+    void run(const PlanVariant& variant, CudnnPlan& plan, std::byte* workspace,
+             std::span<const void* const> tensors) const {
+        if (variant.before) variant.before(tensors);
+        plan.run(target_.handle, workspace, tensors.first(variant.graph_tensors));
+    }
+
+    /// True for an engine that is taken without being timed. One that is timed joins `timed`.
+    [[nodiscard]] bool try_engine(const PlanVariant& variant, PlanTimer& timer, std::vector<Candidate>& timed,
+                                  PlanRecord& made, ChosenPlan& result, CudnnEngine& engine) {
         if (timer.is_over()) {
             EnginesDropped ignored;
             made.not_timed += allowed(engine, rules_, ignored) ? 1 : 0;
@@ -350,25 +386,18 @@ private:
             take(result, engine, *plan);
             return true;
         }
-        const PlanTimer::Result timed =
+        const PlanTimer::Result how =
             timer.offer(plan->workspace_bytes(), [&](std::byte* workspace, std::span<const void* const> tensors) {
-                if (variant.before) variant.before(tensors);
-                plan->run(target_.handle, workspace, tensors.first(variant.graph_tensors));
+                run(variant, *plan, workspace, tensors);
             });
         plan->forget_pointers();
-        if (timed == PlanTimer::Result::fastest || timed == PlanTimer::Result::slower) {
-            made.candidates.push_back(
-                {text(engine_text(engine.choice), engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ? ", tensor cores" : "",
-                      variant.before ? ", padded" : ""),
-                 timer.last_seconds()});
-        }
-        if (timed == PlanTimer::Result::failed) ++result.dropped.failed;
-        if (timed == PlanTimer::Result::no_memory) ++result.dropped.workspace;
-        if (timed == PlanTimer::Result::fastest) take(result, engine, *plan);
-        made.source = PlanRecord::Source::timed;
-        made.seconds = timer.seconds();
-        made.next_seconds = timer.next_seconds();
-        made.timed = timer.timed();
+        if (how == PlanTimer::Result::failed) ++result.dropped.failed;
+        if (how == PlanTimer::Result::no_memory) ++result.dropped.workspace;
+        if (how != PlanTimer::Result::timed) return false;
+        made.candidates.push_back(
+            {text(engine_text(engine.choice), engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ? ", tensor cores" : "",
+                  variant.before ? ", padded" : "")});
+        timed.push_back({std::move(engine), std::move(*plan)});
         return false;
     }
 

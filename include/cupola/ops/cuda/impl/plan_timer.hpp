@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The time of the candidates of a plan: runs on memory of their own, timed by the device's events, within a limit of
-// time. A candidate runs once to load its code, once to find out how often it has to run for a time that can be
-// measured, and then three times as often; the least time counts. Those runs are captured and launched as a graph, because a call
-// of a library may take the host longer than its kernel the device. Its operands are small random numbers of either sign.
+// time of the device. A candidate runs once to load its code, which does not count, once to find out how often it has
+// to run for a time that can be measured, and then three times as often; the least time counts. Those runs are
+// captured and launched as a graph, because a call of a library may take the host longer than its kernel the device.
+// Its operands are small random numbers of either sign.
+//
+// A GPU that was idle runs at a fraction of its clock: before the first candidate is timed, it runs until its times
+// have settled. The clock of a busy one still moves with its power: the best three run once more at the end, by
+// turns, so that what the clock does is the same for each of them.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,10 +46,12 @@ struct PlanTrial {
 
 class PlanTimer {
 public:
-    enum class Result : std::uint8_t { fastest, slower, failed, no_memory };
+    enum class Result : std::uint8_t { timed, failed, no_memory };
     /// The share of the time of a candidate that one that is ranked after it must take at most to be chosen.
     static constexpr double faster = 0.98;
     using Run = FunctionRef<void(std::byte* workspace, std::span<const void* const> tensors)>;
+    /// Runs the candidate of a number: those for which offer() has returned `timed`, from 0.
+    using RunOne = FunctionRef<void(std::size_t candidate, std::byte* workspace, std::span<const void* const> tensors)>;
 
     /// Nothing is timed where there is no trial, no time or no memory for the tensors, or where the stream is captured.
     [[gnu::cold]] explicit PlanTimer(const PlanTrial* trial) {
@@ -69,21 +77,24 @@ public:
             place += padded(tensor);
         }
         for (CudaEvent& event : events_) check_cuda(cudaEventCreate(event.out()), "cudaEventCreate");
-        record(0);
         times_ = true;
     }
 
     [[nodiscard]] bool times() const { return times_; }
     /// Why nothing can be timed, where that is for lack of memory.
     [[nodiscard]] const std::string& why() const { return why_; }
-    /// Whether the limit is reached; not before a first candidate has been timed.
-    [[nodiscard]] bool is_over() const { return timed_ > 0 && std::max(spent_, elapsed()) >= limit_; }
-    /// The seconds since the first candidate could run, by the host's clock.
-    [[nodiscard]] double elapsed() const { return times_ ? monotonic_seconds() - began_ : 0; }
+    /// Whether the limit is reached; not before a first candidate has been timed. Loading and planning take the host
+    /// time that depends on what is loaded and cached: they end the candidates only where they take ten times the
+    /// limit.
+    [[nodiscard]] bool is_over() const {
+        constexpr double of_host = 10;
+        return !timed_.empty() && (spent_ >= limit_ || monotonic_seconds() - began_ >= of_host * limit_);
+    }
+    /// The seconds of the device that count for the limit.
+    [[nodiscard]] double spent() const { return spent_; }
 
-    /// Times a candidate. `fastest` if it takes less time than `faster` of each before: of two that are alike, the one
-    /// that the library ranks first is taken each time. `failed` where `run` throws DeviceError; throws it where the device
-    /// computes nothing more.
+    /// Times a candidate, which has the number of those that were timed before. `failed` where `run` throws
+    /// DeviceError; throws it where the device computes nothing more.
     [[gnu::cold]] Result offer(std::size_t workspace_bytes, Run run) {
         if (workspace_bytes > workspace_.size()) {
             try {
@@ -93,95 +104,201 @@ public:
                 return Result::no_memory;
             }
         }
-        double time = 0;
+        std::byte* const workspace = workspace_bytes == 0 ? nullptr : workspace_.data();
         try {
-            time = seconds_of([&] { run(workspace_bytes == 0 ? nullptr : workspace_.data(), pointers_); });
+            const double time = measured([&] { run(workspace, pointers_); });
+            timed_.push_back({timed_.size(), time, workspace_bytes});
         } catch (const DeviceError&) {
-            check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-            cudaGetLastError();  // the error is of this candidate alone
+            forget_failure();
             return Result::failed;
         }
-        last_ = time;
-        const bool first = timed_++ == 0;
-        if (first || time < faster * seconds_) {
-            next_ = first ? 0 : seconds_;
-            seconds_ = time;
-            return Result::fastest;
-        }
-        next_ = timed_ == 2 ? time : std::min(next_, time);
-        return Result::slower;
+        return Result::timed;
     }
 
-    /// The seconds of a run: of the fastest, and the least of the others; and the number of candidates.
+    /// The number of the candidate that takes the least time: of those that differ by less than `faster`, the one that
+    /// was offered first, which is the one that the library ranks first. Called once, after at least one was timed.
+    [[nodiscard, gnu::cold]] std::size_t choose(RunOne run) {
+        std::vector<Timed> finalists = best_three();
+        const double round = sum_of(finalists);
+        // A part of the limit, and what takes longer than that differs by more than the clock does.
+        const double most = limit_ / 4;
+        if (finalists.size() > 1 && round < most) play_off(finalists, run, most);
+        const Timed* best = &finalists.front();
+        for (const Timed& each : finalists) {
+            if (each.seconds < faster * best->seconds) best = &each;
+        }
+        seconds_ = best->seconds;
+        next_ = 0;
+        for (const Timed& each : finalists) timed_[each.number] = each;
+        for (const Timed& each : timed_) {
+            if (each.number != best->number) next_ = next_ > 0 ? std::min(next_, each.seconds) : each.seconds;
+        }
+        return best->number;
+    }
+
+    /// The seconds of a run: of the chosen candidate, and the least of the others; and the number of candidates.
     [[nodiscard]] double seconds() const { return seconds_; }
     [[nodiscard]] double next_seconds() const { return next_; }
-    [[nodiscard]] int timed() const { return timed_; }
-    /// The seconds of a run of the last candidate that was timed.
-    [[nodiscard]] double last_seconds() const { return last_; }
+    [[nodiscard]] int timed() const { return static_cast<int>(timed_.size()); }
+    /// The seconds of a run of a candidate: those of the play-off, if it was in it.
+    [[nodiscard]] double seconds_of(std::size_t candidate) const { return timed_[candidate].seconds; }
 
 private:
+    struct Timed {
+        std::size_t number = 0;
+        double seconds = 0;
+        std::size_t workspace_bytes = 0;
+    };
+
     static constexpr std::size_t padding = 256;
     [[nodiscard]] static std::size_t padded(std::size_t bytes) { return (bytes + padding - 1) / padding * padding; }
+    [[nodiscard]] static double sum_of(const std::vector<Timed>& candidates) {
+        double sum = 0;
+        for (const Timed& each : candidates) sum += each.seconds;
+        return sum;
+    }
 
     void record(std::size_t event) { check_cuda(cudaEventRecord(events_[event].get(), stream_), "cudaEventRecord"); }
-    [[nodiscard]] double seconds_between(std::size_t from, std::size_t to) {
+    /// The seconds of the device for what `work` queues.
+    [[nodiscard]] double seconds_of_work(FunctionRef<void()> work) {
+        record(0);
+        work();
+        record(1);
+        check_cuda(cudaEventSynchronize(events_[1].get()), "cudaEventSynchronize");
         float milliseconds = 0;
-        check_cuda(cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get()), "cudaEventElapsedTime");
+        check_cuda(cudaEventElapsedTime(&milliseconds, events_[0].get(), events_[1].get()), "cudaEventElapsedTime");
         return static_cast<double>(milliseconds) / 1e3;
     }
-    /// The seconds of what `work` queues.
-    [[nodiscard]] double seconds_of_work(FunctionRef<void()> work) {
-        record(1);
-        work();
-        record(2);
-        check_cuda(cudaEventSynchronize(events_[2].get()), "cudaEventSynchronize");
-        // By the host's clock and by the device's: a plan takes time to be made, too.
-        spent_ = std::max(elapsed(), seconds_between(0, 2));
-        return seconds_between(1, 2);
+    /// The error of a candidate is of that alone, unless the device computes nothing more.
+    void forget_failure() {
+        check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        cudaGetLastError();
     }
-    /// A graph of `runs` runs; empty where the stream cannot be captured with them.
-    [[nodiscard]] CudaGraphExec graph_of(int runs, FunctionRef<void()> run) {
-        CudaGraph graph;
-        CudaGraphExec exec;
-        bool captured = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
-        if (captured) {
-            try {
-                for (int i = 0; i < runs; ++i) run();
-            } catch (const DeviceError&) {
-                captured = false;
+    /// Several runs of a candidate: a graph; queued one by one where the stream cannot be captured with them.
+    class Runs {
+    public:
+        Runs() = default;
+        Runs(cudaStream_t stream, int runs, FunctionRef<void()> run) : stream_(stream), runs_(runs) {
+            CudaGraph graph;
+            bool captured = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+            if (captured) {
+                try {
+                    for (int i = 0; i < runs; ++i) run();
+                } catch (const DeviceError&) {
+                    captured = false;
+                }
+                captured = cudaStreamEndCapture(stream, graph.out()) == cudaSuccess && captured;
             }
-            captured = cudaStreamEndCapture(stream_, graph.out()) == cudaSuccess && captured;
+            if (!captured || cudaGraphInstantiate(exec_.out(), graph.get(), 0) != cudaSuccess ||
+                cudaGraphUpload(exec_.get(), stream) != cudaSuccess) {
+                cudaGetLastError();
+                exec_ = {};
+            }
         }
-        if (!captured || cudaGraphInstantiate(exec.out(), graph.get(), 0) != cudaSuccess ||
-            cudaGraphUpload(exec.get(), stream_) != cudaSuccess) {
-            cudaGetLastError();
-            exec = {};
+        void queue(FunctionRef<void()> run) const {
+            if (exec_) {
+                check_cuda(cudaGraphLaunch(exec_.get(), stream_), "cudaGraphLaunch");
+            } else {
+                for (int i = 0; i < runs_; ++i) run();
+            }
         }
-        return exec;
+        [[nodiscard]] int count() const { return runs_; }
+
+    private:
+        cudaStream_t stream_ = nullptr;
+        int runs_ = 0;
+        CudaGraphExec exec_;
+    };
+    /// As many runs as take about `seconds`, at most 20.
+    [[nodiscard]] Runs runs_for(double seconds, double of_one, FunctionRef<void()> run) const {
+        constexpr double max_runs = 20;
+        const double wanted = std::ceil(seconds / std::max(of_one, 1e-9));
+        return {stream_, static_cast<int>(std::clamp(wanted, 1.0, max_runs)), run};
     }
-    [[nodiscard]] double seconds_of(FunctionRef<void()> run) {
-        // An event is exact to half a microsecond, and the launch of a kernel takes a few.
-        constexpr double long_enough = 100e-6;
-        constexpr int rounds = 3, max_runs = 20;
+    [[nodiscard]] double seconds_of_one(const Runs& runs, FunctionRef<void()> run) {
+        return seconds_of_work([&] { runs.queue(run); }) / runs.count();
+    }
+
+    /// An event is exact to half a microsecond, and the launch of a kernel takes a few.
+    static constexpr double long_enough = 100e-6;
+
+    [[nodiscard]] double measured(FunctionRef<void()> run) {
+        constexpr int rounds = 3;
         static_cast<void>(seconds_of_work(run));
         double least = seconds_of_work(run);
+        // A run that takes longer than that raises the clock itself.
+        const double most = std::min(0.25, limit_ / 2);
+        if (timed_.empty() && least < most) {
+            settle(least, most, run);
+            least = seconds_of_work(run);
+        }
+        spent_ += 2 * least;
         // Compared with a run that was launched as this one was.
-        const bool slow = timed_ > 0 && least > 2 * single_;
-        single_ = timed_ > 0 ? std::min(single_, least) : least;
+        const bool slow = !timed_.empty() && least > 2 * single_;
+        single_ = timed_.empty() ? least : std::min(single_, least);
         if (spent_ >= limit_ || slow) return least;
-        const double wanted = std::ceil(long_enough / std::max(least, 1e-9));
-        const int runs = static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(max_runs)));
-        const CudaGraphExec graph = graph_of(runs, run);
-        const auto all = [&] {
-            if (graph) {
-                check_cuda(cudaGraphLaunch(graph.get(), stream_), "cudaGraphLaunch");
-            } else {
-                for (int i = 0; i < runs; ++i) run();
-            }
-        };
-        for (int round = 0; round < rounds && spent_ < limit_; ++round)
-            least = std::min(least, seconds_of_work(all) / runs);
+        Runs runs = runs_for(long_enough, least, run);
+        for (int round = 0; round < rounds && spent_ < limit_; ++round) {
+            const double of_one = seconds_of_one(runs, run);
+            spent_ += runs.count() * of_one;
+            least = std::min(least, of_one);
+            // What was launched on its own took mainly the host's time.
+            if (round == 0 && 2 * runs.count() * of_one < long_enough) runs = runs_for(long_enough, of_one, run);
+        }
         return least;
+    }
+
+    /// Runs until the least time of 10 ms is not less than that of the 10 ms before, for `most` seconds. An H100
+    /// begins at 345 MHz, a sixth of its clock.
+    void settle(double of_one, double most, FunctionRef<void()> run) {
+        constexpr double span = 10e-3, settled = 0.99, graph_seconds = 1e-3;
+        const Runs runs = runs_for(graph_seconds, of_one, run);
+        double total = 0, before = std::numeric_limits<double>::infinity();
+        while (total < most) {
+            double least = std::numeric_limits<double>::infinity(), end = total + span;
+            do {
+                const double time = seconds_of_one(runs, run);
+                total += runs.count() * time;
+                least = std::min(least, time);
+            } while (total < end && total < most);
+            if (least > settled * before) return;
+            before = least;
+        }
+    }
+
+    /// In the order in which they were offered. One that differs from the best by less than `faster` comes before
+    /// those that were offered after it.
+    [[nodiscard]] std::vector<Timed> best_three() const {
+        constexpr std::size_t most = 3;
+        const double least = std::ranges::min_element(timed_, {}, &Timed::seconds)->seconds;
+        std::vector<Timed> result = timed_;
+        const auto rank = [&](const Timed& each) { return faster * each.seconds <= least ? least : each.seconds; };
+        std::ranges::stable_sort(result, {}, rank);
+        result.resize(std::min(result.size(), most));
+        std::ranges::sort(result, {}, &Timed::number);
+        return result;
+    }
+    /// Times the finalists by turns, for at most about `seconds`.
+    void play_off(std::vector<Timed>& finalists, RunOne run, double seconds) {
+        constexpr int rounds = 5;
+        std::vector<Runs> runs;
+        const auto queued = [&](std::size_t i) {
+            const Timed& each = finalists[i];
+            run(each.number, each.workspace_bytes == 0 ? nullptr : workspace_.data(), pointers_);
+        };
+        for (std::size_t i = 0; i < finalists.size(); ++i)
+            runs.push_back(runs_for(long_enough, finalists[i].seconds, [&] { queued(i); }));
+        std::vector<double> least(finalists.size(), std::numeric_limits<double>::infinity());
+        double total = 0;
+        for (int round = 0; round < rounds && total < seconds; ++round) {
+            for (std::size_t i = 0; i < finalists.size(); ++i) {
+                const double of_one = seconds_of_one(runs[i], [&] { queued(i); });
+                total += runs[i].count() * of_one;
+                least[i] = std::min(least[i], of_one);
+            }
+        }
+        for (std::size_t i = 0; i < finalists.size(); ++i) finalists[i].seconds = least[i];
+        spent_ += total;
     }
 
     /// Every 16 bits are a sign, 0111100 and eight random bits: 0.008 to 0.03 in float and in bfloat16, 1 to 1.25 in half.
@@ -207,16 +324,16 @@ private:
     }
 
     cudaStream_t stream_ = nullptr;
-    double limit_ = 0, began_ = 0, spent_ = 0, seconds_ = 0, next_ = 0, last_ = 0;
+    double limit_ = 0, began_ = 0, spent_ = 0, seconds_ = 0, next_ = 0;
     /// The least time of a run that was launched on its own.
     double single_ = 0;
-    int timed_ = 0;
     bool times_ = false;
     std::string why_;
+    std::vector<Timed> timed_;
     CudaArena tensors_, workspace_;
     std::vector<const void*> pointers_;
-    /// The beginning of all, and the beginning and the end of some runs.
-    std::array<CudaEvent, 3> events_;
+    /// The beginning and the end of some runs.
+    std::array<CudaEvent, 2> events_;
 };
 
 }  // namespace impl
