@@ -27,9 +27,14 @@
 #include <cupola/net/tied.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
+#include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
+#include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/adamax.hpp>
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lars.hpp>
 #include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/optim/update_parameters.hpp>
 
@@ -637,4 +642,156 @@ TEST_CASE_TEMPLATE(
             expect_sums(partial, parts);
         }
     }
+}
+
+namespace {
+
+/// What a step queues at its end, and the arrays that it changes.
+struct EndOfStep {
+    /// The elements by which all arrays begin beside a multiple of 16 bytes.
+    std::int64_t start = 0;
+    int regularized = 2;
+    bool gradients = true, averages = true, rounds = true, finite = true;
+    std::int64_t elements = arena;
+};
+
+struct AtEnd {
+    Floats w, row, average, state;
+    std::vector<BFloat16> rounded;
+    std::vector<double> squares;
+    std::int32_t healthy = 1;
+    std::vector<impl::PinnedUnit> landed;
+    std::int64_t kernels = 0, cooperative = 0;
+
+    bool operator==(const AtEnd& other) const {
+        return same_bits(w, other.w) && same_bits(row, other.row) && same_bits(average, other.average) &&
+               same_bits(state, other.state) && squares == other.squares && healthy == other.healthy &&
+               std::memcmp(rounded.data(), other.rounded.data(), rounded.size() * sizeof(BFloat16)) == 0 &&
+               std::memcmp(landed.data(), other.landed.data(), landed.size() * sizeof(impl::PinnedUnit)) == 0;
+    }
+};
+
+/// Twice, with counters that are 0 again in the second. `apart`: each piece is launched before the next is queued.
+template <class O>
+AtEnd end_of_step(CudaContext& cuda, const O& optimizer, const EndOfStep& what, bool apart = false) {
+    const std::int64_t count = what.elements, widened = count / 2 / 4 * 4, slabs = 5, channels = count - widened;
+    const auto size = static_cast<std::size_t>(count + what.start);
+    AtEnd result{.w = normal(count + what.start, 1),
+                 .row = Floats(size, 0.25F),
+                 .average = normal(count + what.start, 4),
+                 .state = Floats(3 * size + 16, 0.1F),
+                 .rounded = std::vector<BFloat16>(size),
+                 .squares = std::vector<double>(20),
+                 .landed = std::vector<impl::PinnedUnit>(2)};
+    const auto begin = static_cast<std::size_t>(what.start);
+    float *const w = result.w.data() + begin, *const row = result.row.data() + begin;
+    std::vector<BFloat16> narrow;
+    for (const float value : normal(widened, 5)) narrow.push_back(static_cast<BFloat16>(value));
+    const Floats partial = normal(slabs * channels, 6);
+    const double loss = what.finite ? 1.0 : std::numeric_limits<double>::quiet_NaN();
+    const float divisor = 3;
+    const std::vector<impl::PinnedUnit> status{{{1, 2, 3, 4}}, {{5, 6, 7, 8}}};
+    impl::PinnedUnit* const place = result.landed.data();
+    const std::vector<Segment> segments{{.offset = 0, .size = widened, .l2 = 0.01, .rank = 4},
+                                        {.offset = widened, .size = channels, .rank = 1}};
+    cuda.set_step_scalars({.healthy = &result.healthy});
+    const auto piece = [&] {
+        if (apart) cuda.launch_joined();
+    };
+    const std::int64_t before = emulator::kernels(), cooperative = emulator::cooperative_kernels();
+    for (int turn = 0; turn < 2; ++turn) {
+        if (what.gradients) {
+            impl::queue_widened_gradient(cuda, narrow.data(), row, widened, true, false);
+            impl::queue_slab_sums(cuda, partial.data(), slabs, channels, false, row + widened, false);
+            ops::TrainingStep<Cuda>::poison(cuda, &loss, row + 7);
+            piece();
+        }
+        ops::TrainingStep<Cuda>::mean(cuda, {row, static_cast<std::size_t>(count)}, &divisor,
+                                      {row, static_cast<std::size_t>(count)}, &result.healthy);
+        for (int k = 0; k < what.regularized; ++k)
+            ops::TrainingStep<Cuda>::sum_of_squares(cuda,
+                                                    {w + 3 * k, static_cast<std::size_t>((count - 3 * k) / (k + 1))},
+                                                    &result.squares[static_cast<std::size_t>(k)]);
+        piece();
+        const Update<Cuda> update{.context = cuda,
+                                  .parameters = w,
+                                  .gradient = row,
+                                  .state = result.state.data() + begin,
+                                  .elements = count / 4 * 4 + 4,
+                                  .segments = segments,
+                                  .step = 3 + turn};
+        update_parameters(optimizer, update);
+        piece();
+        if (what.averages) MovingAverage{.decay = 0.9}.update<Cuda>(cuda, result.average.data() + begin, w, count, 2);
+        piece();
+        if (what.rounds) ops::Convert<Cuda>::run_joined(cuda, w, result.rounded.data() + begin, widened);
+        if (auto* const updates = cuda.joined_as<impl::JoinedUpdatesBase>(); updates != nullptr && !apart) {
+            updates->add_copy({.from = status.data(), .place = &place, .units = 2});
+        } else {
+            impl::queue_copy_to_pinned(cuda, status.data(), place, 2 * sizeof(impl::PinnedUnit));
+        }
+        cuda.synchronize();
+    }
+    result.kernels = emulator::kernels() - before;
+    result.cooperative = emulator::cooperative_kernels() - cooperative;
+    cuda.set_step_scalars({});
+    return result;
+}
+
+/// `together`: the launches of both turns where the GPU launches cooperative grids.
+template <class O>
+void expect_one_kernel(const O& optimizer, const EndOfStep& what, std::int64_t together = 2) {
+    CudaContext cuda(0, {}), without(0, {.cooperative_launch = false});
+    const AtEnd joined = end_of_step(cuda, optimizer, what), parts = end_of_step(without, optimizer, what),
+                apart = end_of_step(without, optimizer, what, true);
+    CHECK(joined.kernels == together);
+    CHECK(joined.cooperative == 2);
+    CHECK(parts.kernels > together);
+    CHECK(parts.cooperative == 0);
+    CHECK(joined == parts);
+    CHECK(joined == apart);
+    CHECK(joined.healthy == (what.finite ? 1 : 0));
+    CHECK(same_bits(joined.w, normal(what.elements + what.start, 1)) == !what.finite);
+    CHECK(joined.landed[1].word[3] == 8);
+}
+
+}  // namespace
+
+TEST_CASE("the end of a step is one kernel with the bits of a kernel for each of its parts") {
+    const Sgd plain{.learning_rate = 0.1};
+    for (const bool averages : {true, false}) {
+        for (const bool rounds : {true, false}) {
+            CAPTURE(averages);
+            CAPTURE(rounds);
+            expect_one_kernel(plain, {.averages = averages, .rounds = rounds});
+            expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 0.5, .max_value = 0.1},
+                              {.averages = averages, .rounds = rounds});
+        }
+    }
+    for (const int regularized : {0, 1, 16}) expect_one_kernel(plain, {.regularized = regularized});
+    expect_one_kernel(plain, {.gradients = false});
+    expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 1e9}, {.regularized = 16, .gradients = false});
+    // One block, and more elements than the blocks that run at a time have threads.
+    expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 0.5}, {.elements = 24});
+    expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 0.5}, {.elements = 24'000});
+    // A loss that is not finite: nothing changes.
+    expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 0.5}, {.rounds = false, .finite = false});
+    // Beside a multiple of 16 bytes, where averages and rounded copies are kernels of their own, as is the copy behind them.
+    expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 0.5},
+                      {.start = 1, .averages = false, .rounds = false});
+    expect_one_kernel(plain, {.start = 1, .averages = true, .rounds = false}, 4);
+}
+
+TEST_CASE_TEMPLATE("the end of a step is one kernel for each optimiser by a formula", O, Sgd, Adam, AdamW, Adamax,
+                   RmsProp, Adagrad) {
+    O optimizer{.learning_rate = 0.1};
+    if constexpr (requires { optimizer.momentum; }) optimizer.momentum = 0.9;
+    expect_one_kernel(optimizer, {});
+    expect_one_kernel(Clipped<O>{.optimizer = optimizer, .max_norm = 0.5}, {});
+}
+
+TEST_CASE("a gradient that is clipped twice has the bits of kernels apart") {
+    const Clipped<Sgd> once{.optimizer = {.learning_rate = 0.1}, .max_norm = 0.5};
+    // The first norm is a kernel for each of its sums; the second is in the kernel of the update.
+    expect_one_kernel(Clipped<Clipped<Sgd>>{.optimizer = once, .max_norm = 0.7}, {}, 2 * (1 + 1 + 2 * 2 + 1 + 1));
 }

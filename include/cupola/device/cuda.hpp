@@ -289,8 +289,11 @@ public:
     void set_max_workspace(std::size_t bytes) { max_workspace_ = bytes; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
     /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other, and the options allow it.
-    [[nodiscard]] bool cooperative_launch() const { return cooperative_launch_; }
-    /// What the blocks of a cooperative kernel that is queued now count with: one per stream, and used by nothing else.
+    /// Not on streams other than the context's.
+    [[nodiscard]] bool cooperative_launch() const {
+        return cooperative_launch_ && (other_stream_ == nullptr || other_stream_ == side_stream_.get());
+    }
+    /// What the blocks of a cooperative kernel that is queued now count with: one per stream of the context, and used by nothing else.
     [[nodiscard]] unsigned* grid_counter() const {
         return reinterpret_cast<unsigned*>(sums_.data() + sums_bytes) + (other_stream_ != nullptr ? 1 : 0);
     }

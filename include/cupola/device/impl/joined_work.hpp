@@ -15,8 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Contains one object of any type `Work`, which is trivially copyable and has `void launch(const Context&) const`. Its memory is kept
-/// for the next one.
+/// Contains one object of any type `Work`, which is trivially copyable and has `void launch(const Context&) const`, or `int` where it
+/// returns the number of its launches. Its memory is kept for the next one.
 template <class Context>
 class JoinedWork {
 public:
@@ -47,11 +47,10 @@ public:
         if (launch_ == nullptr || base_ != &type_mark<Base>) return nullptr;
         return static_cast<Base*>(as_base_);
     }
-    /// Launches what is collected. Returns the number of launches: 0 or 1.
+    /// Launches what is collected. Returns the number of launches.
     int launch(const Context& context) {
         if (launch_ == nullptr) return 0;
-        std::exchange(launch_, nullptr)(context, memory_.data());
-        return 1;
+        return std::exchange(launch_, nullptr)(context, memory_.data());
     }
     void discard() { launch_ = nullptr; }
 
@@ -59,12 +58,18 @@ private:
     template <class>
     static constexpr char type_mark = 0;
     template <class Work>
-    static void launch_work(const Context& context, const std::byte* work) {
-        std::launder(reinterpret_cast<const Work*>(work))->launch(context);
+    static int launch_work(const Context& context, const std::byte* bytes) {
+        const Work& work = *std::launder(reinterpret_cast<const Work*>(bytes));
+        if constexpr (std::is_same_v<decltype(work.launch(context)), int>) {
+            return work.launch(context);
+        } else {
+            work.launch(context);
+            return 1;
+        }
     }
 
     std::vector<std::byte> memory_;
-    void (*launch_)(const Context&, const std::byte*) = nullptr;
+    int (*launch_)(const Context&, const std::byte*) = nullptr;
     const char* base_ = nullptr;
     void* as_base_ = nullptr;
 };

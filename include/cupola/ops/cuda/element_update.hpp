@@ -39,8 +39,8 @@ struct ElementUpdate<Cuda> {
                 auto* const updates = context.joined_as<impl::JoinedUpdatesBase>();
                 if (updates != nullptr && updates->add_averages(k, w, gradient, count)) return;
             }
-            if (!context.joined<impl::JoinedUpdates<F>>().takes(w)) context.launch_joined();
-            context.joined<impl::JoinedUpdates<F>>().add({k, w, gradient, state, nullptr}, count, packs);
+            if (!impl::joined_updates<F>(context).takes(w)) context.launch_joined();
+            impl::joined_updates<F>(context).add({k, w, gradient, state, nullptr}, count, packs);
         }
     }
 };

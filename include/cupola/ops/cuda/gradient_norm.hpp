@@ -2,13 +2,15 @@
 //
 // The sum of squares of a gradient on `Cuda`, in double and in an order that depends only on the count.
 // sum_of_squares() waits for the stream, so a step that calls it cannot be captured; the other functions leave their
-// results on the device.
+// results on the device. The squares and the scale that clip a gradient are joined with the mean before them and the update behind
+// them: see impl/joined_updates.cuh.
 #pragma once
 
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch_update.cuh>
+#include <cupola/ops/cuda/impl/step_sums.cuh>
 #include <cupola/ops/cuda/impl/sums.hpp>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
@@ -35,8 +37,11 @@ struct GradientNorm<Cuda> {
     /// Adds the squares of one span of a gradient to the sum; the first span sets the sum.
     static void queue_squares(const CudaContext& context, const float* w, const float* gradient, std::int64_t count,
                               const GradientTerms& terms, bool first) {
-        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
-                             impl::AddSumTo{&impl::sums_memory(context).clipping, first});
+        const impl::GradientSquare square{w, gradient, terms};
+        if (!impl::joined_step_sums(context).takes_span(count, first)) context.launch_joined();
+        if (auto& joined = impl::joined_step_sums(context); joined.takes_span(count, first))
+            return joined.add_span(square, count);
+        impl::reduce<double>(context, count, square, impl::AddSumTo{&impl::sums_memory(context).clipping, first});
     }
     /// The address, on the device, of the scale that the next queued update clips by; there is only one.
     [[nodiscard]] static const float* clip_scale(const CudaContext& context) {
@@ -46,7 +51,10 @@ struct GradientNorm<Cuda> {
     /// if `before` is not null.
     static void queue_clip_scale(const CudaContext& context, double max_norm, const float* before) {
         impl::SumsMemory& sums = impl::sums_memory(context);
-        impl::launch(context, 1, impl::ClipScaleTo{&sums.clipping, max_norm, before, &sums.clip_scale});
+        const impl::ClipScaleTo scale{&sums.clipping, max_norm, before, &sums.clip_scale};
+        if (auto* const joined = context.joined_as<impl::JoinedStepSums>(); joined != nullptr && joined->takes_scale())
+            return joined->set_scale(scale);
+        impl::launch(context, 1, scale);
     }
 };
 

@@ -209,10 +209,10 @@ inline void queue_mean(const CudaContext& context, std::span<const float> sums, 
                        std::span<float> mean, std::int32_t* healthy, const ops::RowsOfMean& rows = {},
                        const float* loss_scale = nullptr) {
     if (mean.empty()) return;
-    if (!context.joined<JoinedStepSums>().takes_mean()) context.launch_joined();
-    context.joined<JoinedStepSums>().set_mean(MeanAt{sums.data(), count, loss_scale, mean.data(), healthy, rows},
-                                              static_cast<std::int64_t>(mean.size()),
-                                              aligned_for_packs(sums.data(), mean.data()));
+    if (!joined_step_sums(context).takes_mean()) context.launch_joined();
+    joined_step_sums(context).set_mean(MeanAt{sums.data(), count, loss_scale, mean.data(), healthy, rows},
+                                       static_cast<std::int64_t>(mean.size()),
+                                       aligned_for_packs(sums.data(), mean.data()));
 }
 
 /// Copies `bytes` from the device to pinned memory of the host, which may read them once an event recorded after this
@@ -271,8 +271,8 @@ struct TrainingStep<Cuda> {
     }
     static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
         const auto count = static_cast<std::int64_t>(values.size());
-        if (!context.joined<impl::JoinedStepSums>().takes_sum(count)) context.launch_joined();
-        context.joined<impl::JoinedStepSums>().add_sum(context, values.data(), count, to);
+        if (!impl::joined_step_sums(context).takes_sum(count)) context.launch_joined();
+        impl::joined_step_sums(context).add_sum(context, values.data(), count, to);
     }
     static void all_finite(const CudaContext& context, std::span<const float> values, std::int32_t* to) {
         queue_all_finite(context, values, to);

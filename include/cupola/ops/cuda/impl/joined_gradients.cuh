@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last pieces of work on gradients of parameters as one kernel: gradients that cuDNN has computed in another type are
+// The last pieces of work on gradients of parameters as one kernel, or as the first part of the one at the end of a step: gradients that cuDNN has computed in another type are
 // widened, partial sums of slabs of rows are added, and the gradient of a loss that is not finite becomes a NaN. See the joined
 // work of CudaContext.
 #pragma once
@@ -82,21 +82,19 @@ struct GradientParts {
     }
 };
 
-/// A template, because nvcc ignores `inline` for a kernel, and warns of it.
-template <int threads>
-__global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_constant__ GradientParts parts) {
-    begin_kernel();
+/// What one block of the parts does; all threads of a block of a kernel call it.
+__device__ __forceinline__ void run_gradient_block(const GradientParts& parts, unsigned block_of_parts) {
     constexpr int channels = GradientParts::slab_channels, lanes = GradientParts::slab_lanes;
     __shared__ float sums[lanes][channels];
     int p = 0;
-    while (p < parts.parts && blockIdx.x >= parts.part[p].end) ++p;
+    while (p < parts.parts && block_of_parts >= parts.part[p].end) ++p;
     if (p == parts.parts) {  // the block after those of the parts
         if (threadIdx.x == 0 && parts.poisons(parts.poisoned)) *parts.poisoned = __builtin_nanf("");
         return;
     }
     const GradientPart part = parts.part[p];
     const unsigned first = p == 0 ? 0 : parts.part[p - 1].end;
-    const std::int64_t block = blockIdx.x - first;
+    const std::int64_t block = block_of_parts - first;
     if (part.kind != GradientPart::Kind::add_slabs) {
         const std::int64_t size = part.packs ? (part.count + GradientParts::n - 1) / GradientParts::n : part.count;
         const std::int64_t stride = static_cast<std::int64_t>(part.end - first) * blockDim.x;
@@ -129,8 +127,17 @@ __global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_co
     part.to[channel] = parts.poisons(part.to + channel) ? __builtin_nanf("") : sum;
 }
 
+/// A template, because nvcc ignores `inline` for a kernel, and warns of it.
+template <int threads>
+__global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_constant__ GradientParts parts) {
+    begin_kernel();
+    run_gradient_block(parts, blockIdx.x);
+}
+
 /// The pieces that wait to be launched together. None reads or writes what another writes.
 struct JoinedGradients {
+    using Base = JoinedGradients;
+
     /// Whether `count` elements at `to` can be written by the same kernel as the others: layers with tied parameters add to the same.
     [[nodiscard]] bool takes_part(const float* to, std::int64_t count) const {
         for (int p = 0; p < all.parts; ++p) {
@@ -157,14 +164,18 @@ struct JoinedGradients {
         all.poisoned = poisoned;
     }
 
-    void launch(const CudaContext& context) const {
+    [[nodiscard]] bool empty() const { return all.parts == 0 && all.loss == nullptr; }
+    /// The number of blocks that are run: of the parts, and one where no part contains the element that may become a NaN.
+    [[nodiscard]] unsigned blocks() const {
         bool in_part = all.loss == nullptr;
         for (int p = 0; p < all.parts; ++p) {
             const GradientPart& each = all.part[p];
             in_part = in_part || (all.poisoned >= each.to && all.poisoned < each.to + each.count);
         }
-        const unsigned blocks = all.parts == 0 ? 0 : all.part[all.parts - 1].end;
-        launch_kernel(gradient_parts_kernel<block_threads>, blocks + (in_part ? 0 : 1), block_threads, context, all);
+        return (all.parts == 0 ? 0 : all.part[all.parts - 1].end) + (in_part ? 0 : 1);
+    }
+    void launch(const CudaContext& context) const {
+        launch_kernel(gradient_parts_kernel<block_threads>, blocks(), block_threads, context, all);
     }
 
     GradientParts all{};

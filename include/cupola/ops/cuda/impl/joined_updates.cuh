@@ -2,6 +2,10 @@
 //
 // The updates by one formula of several segments of an arena as one kernel, and in the same kernel the moving averages of the
 // arena, the rounded copies of its parameters, and the copy of the step's numbers for the host: see the joined work of CudaContext.
+//
+// What the end of a step computes before them (step_sums.cuh) is in the same kernel, too, where the GPU launches cooperative grids: all
+// blocks wait for each other between the gradients' last pieces, their mean with the sums of squares, the scale that clips, and the
+// update. The blocks of a part are those of its own kernel, shared by the blocks of the grid, so the bits are the same.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +18,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/step_elements.hpp>
+#include <cupola/ops/cuda/impl/step_sums.cuh>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/element_update.hpp>
 #include <cupola/ops/moving_average_formula.hpp>
@@ -54,8 +59,8 @@ private:
     }
 };
 
-/// What is known of joined updates without their formula: the moving averages, the rounded copies and the copy for the host, which
-/// follow them.
+/// What is known of joined updates without their formula: what comes before them, and the moving averages, the rounded copies and the
+/// copy for the host, which follow them.
 struct JoinedUpdatesBase {
     static constexpr int max_parts = 16, max_rounded = 32;
 
@@ -91,6 +96,7 @@ struct JoinedUpdatesBase {
     /// Adds a copy of numbers that the updates do not change.
     void add_copy(const CopyToPlace& of_numbers) { copy = of_numbers; }
 
+    JoinedStepSums before{};
     int parts = 0;
     /// The parameters of each part, in ascending order.
     float* part_begin[max_parts]{};
@@ -174,6 +180,71 @@ struct UpdateArenaAt {
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t packs() const { return (elements + update_pack - 1) / update_pack; }
 };
 
+/// The end of a step: what comes before an update, and the update as a functor of the indices [0, count).
+template <class Update>
+struct StepEnd {
+    JoinedGradients gradients;
+    unsigned gradient_blocks;
+    StepSumsTable sums;
+    std::int64_t sum_blocks;
+    ClippingTable clipping;
+    Update update;
+    std::int64_t count;
+    /// What the blocks count with: CudaContext::grid_counter().
+    unsigned* counter;
+};
+
+/// A cooperative grid of any number of blocks. A template, because nvcc ignores `inline` for a kernel, and warns of it.
+template <int threads, class Update>
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    step_end_kernel(const __grid_constant__ StepEnd<Update> step) {
+    begin_kernel();
+    for (unsigned block = blockIdx.x; block < step.gradient_blocks; block += gridDim.x) {
+        run_gradient_block(step.gradients.all, block);
+        __syncthreads();  // its shared memory has been read
+    }
+    if (step.gradient_blocks > 0) grid_barrier(step.counter);
+    run_mean(step.sums, static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
+             static_cast<std::int64_t>(gridDim.x) * blockDim.x);
+    for (std::int64_t block = blockIdx.x; block < step.sum_blocks; block += gridDim.x)
+        run_squares<threads>(step.sums, block);
+    if (step.sums.mean_count > 0 || step.sum_blocks > 0) grid_barrier(step.counter);
+    if (step.clipping.spans > 0) {
+        run_clipping<threads>(step.clipping);
+        grid_barrier(step.counter);
+    }
+    run_strided(step.count, step.update);
+}
+
+/// Queues `update(i)` for i in [0, count) after `before`, as one kernel where the GPU can. Returns the number of launches.
+template <class Update>
+int launch_step_end(const CudaContext& context, const JoinedStepSums& before, std::int64_t count,
+                    const Update& update) {
+    constexpr auto* kernel = &step_end_kernel<block_threads, Update>;
+    const auto blocks_for = [](std::int64_t indices) { return (indices + block_threads - 1) / block_threads; };
+    if (!before.empty() && before.joins_update()) {
+        const unsigned gradient_blocks = before.gradients.empty() ? 0 : before.gradients.blocks();
+        const std::int64_t most = std::max({blocks_for(count), static_cast<std::int64_t>(gradient_blocks),
+                                            blocks_for(before.mean_size()), before.partials, before.clipping.blocks});
+        const unsigned blocks = cooperative_grid(context, "the end of a step", kernel, block_threads, most);
+        if (blocks > 0) {
+            const StepEnd<Update> step{before.gradients,
+                                       gradient_blocks,
+                                       before.filled(context),
+                                       before.partials,
+                                       before.filled_clipping(context),
+                                       update,
+                                       count,
+                                       context.grid_counter()};
+            launch_cooperative(kernel, blocks, block_threads, context, step);
+            return 1;
+        }
+    }
+    const int launches = before.launch(context);
+    impl::launch(context, count, update);
+    return launches + (count > 0 ? 1 : 0);
+}
+
 /// The updates of parts by F that wait to be launched together.
 template <class F>
 struct JoinedUpdates : JoinedUpdatesBase {
@@ -193,7 +264,7 @@ struct JoinedUpdates : JoinedUpdatesBase {
         packs[parts++] = in_packs;
     }
 
-    void launch(const CudaContext& context) const {
+    int launch(const CudaContext& context) const {
         const std::int32_t* const healthy = context.step_scalars().healthy;
         if (averages != nullptr || rounded_parts > 0) return launch_arena(context, healthy);
         UpdatePartsAt<F> each;
@@ -207,11 +278,11 @@ struct JoinedUpdates : JoinedUpdatesBase {
             each.end[k] = end += packs[k] ? (count[k] + update_pack - 1) / update_pack : count[k];
         }
         each.packs_of_parts = end;
-        impl::launch(context, end + copy.units, each);
+        return launch_step_end(context, before, end + copy.units, each);
     }
 
 private:
-    void launch_arena(const CudaContext& context, const std::int32_t* healthy) const {
+    int launch_arena(const CudaContext& context, const std::int32_t* healthy) const {
         const float* first = averages != nullptr ? parameters : part_begin[0];
         const float* end = averages != nullptr ? parameters + elements : first;
         for (int k = 0; k < parts && averages == nullptr; ++k)
@@ -237,9 +308,21 @@ private:
             each.rounded[r] = rounded[r];
             each.rounded_begin[r] = rounded[r].from - first;
         }
-        impl::launch(context, each.packs() + copy.units, each);
+        return launch_step_end(context, before, each.packs() + copy.units, each);
     }
 };
+
+/// The collected updates by F; what was collected before them for the end of a step is a part of them.
+template <class F>
+[[nodiscard]] JoinedUpdates<F>& joined_updates(const CudaContext& context) {
+    auto* const collected = context.joined_as<JoinedStepSums>();
+    if (collected == nullptr) return context.joined<JoinedUpdates<F>>();
+    const JoinedStepSums before = *collected;
+    context.discard_joined();
+    JoinedUpdates<F>& result = context.joined<JoinedUpdates<F>>();
+    result.before = before;
+    return result;
+}
 
 }  // namespace impl
 
