@@ -58,6 +58,18 @@ void finish(HostContext&) {}
 /// Runs the queued work.
 void finish(CudaContext& context) { context.synchronize(); }
 
+/// Copies two floats at once.
+struct CopyOfTwo {
+    const float* from;
+    float* to;
+
+    void operator()(std::int64_t i) const {
+        float both[2];
+        impl::load_floats<2>(from + 2 * i, both);
+        impl::store_floats<2>(to + 2 * i, both);
+    }
+};
+
 /// Keeps the number of blocks; a kernel of its own for each `kind`.
 template <int kind>
 struct KeepGrid {
@@ -153,6 +165,26 @@ TEST_CASE("a grid has as many blocks as the GPU holds of the kernel at a time, a
     emulator::set_resident_blocks(0);
     CHECK(blocks_of(std::integral_constant<int, 8>{}, 100'000) == 8 * cuda.multiprocessors());
     CHECK(blocks_of(three, 100'000) == 3 * cuda.multiprocessors());
+}
+
+TEST_CASE("a kernel that uses several elements at once at an address that is no multiple of them fails") {
+    alignas(8) const float from[5] = {1, 2, 3, 4, 5};
+    alignas(8) float to[5] = {};
+    for (const int of_from : {0, 1}) {
+        for (const int of_to : {0, 1}) {
+            emulator::mend();
+            CudaContext cuda(0, {});
+            impl::launch(cuda, 2, CopyOfTwo{from + of_from, to + of_to});
+            if (of_from + of_to == 0) {
+                cuda.synchronize();
+                CHECK(to[3] == 4);
+                continue;
+            }
+            CHECK_THROWS_AS(cuda.synchronize(), DeviceError);
+            CHECK(emulator::failure().find("a kernel uses 8 bytes at once at the address ") != std::string::npos);
+        }
+    }
+    emulator::mend();
 }
 
 TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float, BFloat16, Float16) {

@@ -1281,6 +1281,15 @@ MUTATIONS = [
         "alignment",
         ["emulated/side_by_side"],
     ),
+    # Kernels: what a GPU does not do as the emulator's first blocks did.
+    Mutation(
+        "packs_at_any_address",
+        "several elements are read at once at any address",
+        "ops/cuda/impl/pack.hpp",
+        "return «((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...)»;",
+        "true || ((pointers != nullptr) && ...)",
+        ["emulated/joined_work"],
+    ),
     # Kernels: the size of a grid.
     Mutation(
         "grid_larger_than_the_gpu",

@@ -24,7 +24,7 @@ struct FromBytesAt {
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const Pack<std::uint8_t, n> bytes = *reinterpret_cast<const Pack<std::uint8_t, n>*>(x + i);
+        const Pack<std::uint8_t, n> bytes = pack_at<n>(x + i);
         int channel = static_cast<int>(i % shape.constants);
         float value[n];
         CUPOLA_UNROLL

@@ -36,8 +36,7 @@ struct UpsampleForward {
         const PoolExtents::Place at = e.input(i);
         const std::int64_t pixel =
             e.output_pixel(at.image, strides_in(e.height, at.row), strides_in(e.width, at.column));
-        *reinterpret_cast<Pack<T, n>*>(y + i * n) =
-            *reinterpret_cast<const Pack<T, n>*>(x + pixel * e.channels + at.channel);
+        pack_at<n>(y + i * n) = pack_at<n>(x + pixel * e.channels + at.channel);
     }
 };
 

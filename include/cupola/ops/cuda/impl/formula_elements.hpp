@@ -22,7 +22,7 @@ struct LoadedElements {
 
     CUPOLA_HOST_DEVICE explicit LoadedElements(E* first) : place(first) {
         if constexpr (std::is_same_v<std::remove_const_t<Value>, Element>) {
-            values = *reinterpret_cast<const Pack<Element, n>*>(first);
+            values = pack_at<n>(first);
         } else {
             load_floats<n>(first, values.element);
         }
@@ -31,7 +31,7 @@ struct LoadedElements {
     CUPOLA_HOST_DEVICE void store() const {
         if constexpr (!std::is_const_v<E>) {
             if constexpr (std::is_same_v<Value, E>) {
-                *reinterpret_cast<Pack<E, n>*>(place) = values;
+                pack_at<n>(place) = values;
             } else {
                 store_floats<n>(place, values.element);
             }

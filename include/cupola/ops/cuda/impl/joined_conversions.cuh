@@ -33,7 +33,7 @@ struct ConvertArrays {
             Pack<T, m> pack;
             CUPOLA_UNROLL
             for (int k = 0; k < m; ++k) pack.element[k] = T(value[k]);
-            *reinterpret_cast<Pack<T, m>*>(to + i) = pack;
+            pack_at<m>(to + i) = pack;
         }
     };
 

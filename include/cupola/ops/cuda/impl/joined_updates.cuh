@@ -55,7 +55,7 @@ private:
         Pack<T, n> pack;
         CUPOLA_UNROLL
         for (int k = 0; k < n; ++k) pack.element[k] = T(value[k]);
-        *reinterpret_cast<Pack<T, n>*>(rounded + i) = pack;
+        pack_at<n>(rounded + i) = pack;
     }
 };
 

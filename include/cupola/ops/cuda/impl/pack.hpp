@@ -13,6 +13,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
 
 // Arrays with constant indices stay in registers. A loop over the few remaining elements is not unrolled.
 #ifdef __CUDA_ARCH__
@@ -45,10 +46,38 @@ template <class... P>
     return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
+[[noreturn, gnu::cold]] inline void throw_misaligned(std::uintptr_t address, std::size_t to) {
+    throw Error(
+        text("a kernel uses ", to, " bytes at once at the address ", address, ", which is no multiple of them"));
+}
+
+/// A GPU ends a kernel that reads or writes a `V` at an address that is no multiple of its alignment. Compiled for another processor,
+/// which permits it, this throws in its place.
+template <class V>
+CUPOLA_HOST_DEVICE inline void expect_aligned([[maybe_unused]] const void* address) {
+#ifndef __CUDA_ARCH__
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (at % alignof(V) != 0) [[unlikely]]
+        throw_misaligned(at, alignof(V));
+#endif
+}
+
+/// The n elements from an address on, which is a multiple of their size, or of 16 bytes where that is more.
+template <int n, class T>
+[[nodiscard]] CUPOLA_HOST_DEVICE inline Pack<T, n>& pack_at(T* address) {
+    expect_aligned<Pack<T, n>>(address);
+    return *reinterpret_cast<Pack<T, n>*>(address);
+}
+template <int n, class T>
+[[nodiscard]] CUPOLA_HOST_DEVICE inline const Pack<T, n>& pack_at(const T* address) {
+    expect_aligned<Pack<T, n>>(address);
+    return *reinterpret_cast<const Pack<T, n>*>(address);
+}
+
 /// to[0, n) = from[0, n). `from` is aligned to n elements, or to 16 bytes where those are more. n is a power of two.
 template <int n, class T>
 CUPOLA_HOST_DEVICE inline void load_floats(const T* from, float* to) {
-    const Pack<T, n> pack = *reinterpret_cast<const Pack<T, n>*>(from);
+    const Pack<T, n> pack = pack_at<n>(from);
     CUPOLA_UNROLL
     for (int k = 0; k < n; ++k) to[k] = static_cast<float>(pack.element[k]);
 }
@@ -77,7 +106,7 @@ CUPOLA_HOST_DEVICE inline void store_floats(T* to, const float* values) {
         CUPOLA_UNROLL
         for (int k = 0; k < n; ++k) pack.element[k] = T(values[k]);
     }
-    *reinterpret_cast<Pack<T, n>*>(to) = pack;
+    pack_at<n>(to) = pack;
 }
 
 /// The value after it has been rounded for storage.

@@ -45,7 +45,7 @@ struct PadChannels {
         Pack<T, n> padded;
         CUPOLA_UNROLL
         for (int c = 0; c < n; ++c) padded.element[c] = c < channels ? from[c] : T(0.0F);
-        *reinterpret_cast<Pack<T, n>*>(to + row * n) = padded;
+        pack_at<n>(to + row * n) = padded;
     }
     /// The number of rows of both.
     [[nodiscard]] std::int64_t size() const { return input.rows + weights.rows; }

@@ -151,7 +151,7 @@ CUPOLA_HOST_DEVICE inline void store_offsets(Offset* to, const float (&best)[n],
     CUPOLA_UNROLL
     for (int k = 0; k < n; ++k)
         pack.element[k] = mask && !(best[k] > 0.0F) ? no_offset<Offset> : static_cast<Offset>(offset[k]);
-    *reinterpret_cast<Pack<Offset, n>*>(to) = pack;
+    pack_at<n>(to) = pack;
 }
 
 /// The gradients of n channels of input `at` from the gradients and offsets of the maxima whose windows contain it.
@@ -167,7 +167,7 @@ CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExt
             const int here =
                 (at.row - window_start(e.height, i)) * e.width.window + at.column - window_start(e.width, j);
             const std::int64_t from = e.output_pixel(at.image, i, j) * e.channels + channel;
-            const Pack<Offset, n> offset = *reinterpret_cast<const Pack<Offset, n>*>(offsets + from);
+            const Pack<Offset, n> offset = pack_at<n>(offsets + from);
             float value[n];
             load_floats<n>(dy + from, value);
             CUPOLA_UNROLL

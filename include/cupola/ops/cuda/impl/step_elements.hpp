@@ -134,15 +134,15 @@ struct TakeBatch {
         }
         const std::int64_t at = i * n;
         if (at + n <= first.words) {
-            const Pack<std::int32_t, n> words = *reinterpret_cast<const Pack<std::int32_t, n>*>(first.from + at * 4);
-            *reinterpret_cast<Pack<std::int32_t, n>*>(first.to + at * 4) = words;
+            const Pack<std::int32_t, n> words = pack_at<n>(reinterpret_cast<const std::int32_t*>(first.from + at * 4));
+            pack_at<n>(reinterpret_cast<std::int32_t*>(first.to + at * 4)) = words;
             if (in_bfloat16 != nullptr) round(words, in_bfloat16 + at);
             if (in_half != nullptr) round(words, in_half + at);
         } else {
             CUPOLA_NO_UNROLL
             for (std::int64_t w = at; w < first.words; ++w) {
                 first.copy_word(w);
-                const auto word = *reinterpret_cast<const Pack<std::int32_t, 1>*>(first.from + w * 4);
+                const auto word = pack_at<1>(reinterpret_cast<const std::int32_t*>(first.from + w * 4));
                 if (in_bfloat16 != nullptr) round(word, in_bfloat16 + w);
                 if (in_half != nullptr) round(word, in_half + w);
             }
@@ -160,7 +160,7 @@ private:
         Pack<T, m> rounded;
         CUPOLA_UNROLL
         for (int k = 0; k < m; ++k) rounded.element[k] = T(__builtin_bit_cast(float, words.element[k]));
-        *reinterpret_cast<Pack<T, m>*>(to) = rounded;
+        pack_at<m>(to) = rounded;
     }
 };
 
@@ -323,6 +323,8 @@ struct CopyToPinned {
     Unit* to;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        expect_aligned<Unit>(from + i);
+        expect_aligned<Unit>(to + i);
         to[i] = from[i];
 #ifdef __CUDA_ARCH__
         __threadfence_system();
