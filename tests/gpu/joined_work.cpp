@@ -182,6 +182,20 @@ TEST_CASE("the mean and the sums of squares after it are one kernel with the bit
     }
 }
 
+TEST_CASE("the block of a sum that arrives last adds what the others have written, in whatever order they run") {
+    CudaContext cuda(0, {});
+    emulator::run_side_by_side_in(1);
+    for (std::uint64_t i = 0; i < 40; ++i) {
+        const Floats values = normal(4 * 1024, i);
+        double sum = 0, expected = 0;
+        ops::TrainingStep<Cuda>::sum_of_squares(cuda, values, &sum);
+        queue_sum_of_squares(cuda, values, &expected);
+        cuda.synchronize();
+        CHECK(sum == expected);
+    }
+    emulator::run_side_by_side_in(8);
+}
+
 TEST_CASE_TEMPLATE("conversions in a row are one kernel with the bits of several", T, BFloat16, Float16) {
     CudaContext cuda(0, {});
     Floats from = normal(3000, 1);

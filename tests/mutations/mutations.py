@@ -1283,6 +1283,22 @@ MUTATIONS = [
     ),
     # Kernels: what a GPU does not do as the emulator's first blocks did.
     Mutation(
+        "arrives_before_its_sum",
+        "a block counts as arrived before it has written its partial sum",
+        "ops/cuda/impl/step_sums.cuh",
+        "part.partial[block] = sum; __threadfence(); last = atomicAdd(table.arrived + s, 1U) + 1 == part.blocks;",
+        "last = atomicAdd(table.arrived + s, 1U) + 1 == part.blocks; __threadfence(); part.partial[block] = sum;",
+        ["emulated/joined_work: the block of a sum that arrives last*"],
+    ),
+    Mutation(
+        "tile_not_filled",
+        "the part of a tile beyond the depth keeps what is in shared memory",
+        "ops/cuda/impl/tiled_product.cuh",
+        "static_cast<float>(left[i * p.left_row + (k + a.along) * p.left_depth]) : «0.0F»;",
+        "l[a.across][a.along]",
+        ["emulated/linear"],
+    ),
+    Mutation(
         "packs_at_any_address",
         "several elements are read at once at any address",
         "ops/cuda/impl/pack.hpp",

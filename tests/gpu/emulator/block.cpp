@@ -3,8 +3,9 @@
 // The threads of a block as fibres: see kernel.hpp. A fibre is a stack that several threads use one after another; a thread
 // that never waits costs one function call. Only one thread of the process at a time uses this file: runtime.cpp holds its lock.
 //
-// Each block of a cooperative grid has a thread of the process of its own, and thereby its own shared memory. One of them runs
-// at a time, until none of its block's threads can continue without another block.
+// Blocks that run side by side, those of a cooperative grid and some of other grids, have a thread of the process each, and thereby
+// their own shared memory. One of them runs at a time: until none of its block's threads can continue without another block, or for as
+// many steps as chance allows.
 #include "kernel.hpp"
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <numeric>
 #include <semaphore>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,6 +38,7 @@
 
 #include "pages.hpp"
 #include "random.hpp"
+#include "shared_memory.hpp"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -178,7 +181,7 @@ std::string text_of(Place place) {
 /// Compares the pointers first: they are nearly always equal, and this runs whenever a thread waits.
 inline bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || same_text(a.file, b.file)); }
 
-/// What a block of a cooperative grid does when none of its threads can continue.
+/// What a block does that runs beside others.
 class OtherBlocks {
 public:
     /// Lets the other blocks run. Returns false if the kernel has failed, and this block must end.
@@ -190,12 +193,17 @@ protected:
 
 class Block {
 public:
-    /// Runs `body` in all threads of a block; `others` are those that run beside it, or null. Returns the message of a failure;
-    /// empty if all threads ended.
-    std::string run(dim3 extent, const std::function<void()>& body, Random& random, OtherBlocks* others = nullptr) {
+    /// Runs `body` in all threads of a block; `others` are those that run beside it, or null. In a `cooperative` grid it may wait for
+    /// them. It lets them run `pauses` times while its threads could continue. Returns the message of a failure; empty if all threads
+    /// ended.
+    std::string run(dim3 extent, const std::function<void()>& body, Random& random, OtherBlocks* others = nullptr,
+                    bool cooperative = false, int pauses = 0) {
         body_ = &body;
         random_ = &random;
         others_ = others;
+        cooperative_ = cooperative;
+        pauses_ = pauses;
+        choose_pause();
         in_loop_.clear();
         rounds_in_loops_ = 0;
         failure_.clear();
@@ -270,6 +278,22 @@ public:
         suspend();
     }
 
+    /// Lets the other blocks run if that is due; after `steps` more of the block's steps.
+    void pause(int steps) {
+        if (pauses_ == 0 || (steps_until_pause_ -= steps) > 0) return;
+        --pauses_;
+        choose_pause();
+        const int me = current_;
+        if (!others_->run()) fail("another block failed");
+        threadIdx = threads_[static_cast<std::size_t>(me)].index;
+    }
+
+    /// Where other blocks may depend on this one, a pause is likely.
+    void pause_at_write() {
+        constexpr int as_steps = 1024;
+        if (pauses_ > 0 && random_->below(2) == 0) pause(as_steps);
+    }
+
     [[nodiscard]] int lane() const { return current_ % lanes_per_warp; }
 
     /// Does not return to the caller, whose temporary objects are not destroyed; the message is therefore passed complete.
@@ -338,13 +362,12 @@ private:
         constexpr int max_rounds = 1000;
         const Thread& first = threads_[static_cast<std::size_t>(in_loop_.front())];
         if (++rounds_in_loops_ > max_rounds) {
-            failure_ =
-                "thread " + text_of(first.index) + " waits in the loop of " + text_of(first.place) +
-                " for what no thread writes" +
-                (others_ == nullptr ? "; the grid is not cooperative, so its blocks need not run side by side" : "");
+            failure_ = "thread " + text_of(first.index) + " waits in the loop of " + text_of(first.place) +
+                       " for what no thread writes" +
+                       (!cooperative_ ? "; the grid is not cooperative, so its blocks need not run side by side" : "");
             return false;
         }
-        if (others_ != nullptr && !others_->run()) {
+        if (cooperative_ && !others_->run()) {
             failure_ = "another block failed";
             return false;
         }
@@ -395,8 +418,13 @@ private:
         const int next = take();
         go(from, next < 0 ? main_ : context_of(next));
     }
+    /// Soon or late in the block.
+    void choose_pause() {
+        steps_until_pause_ = 1 + static_cast<int>(random_->below(std::size_t{1} << random_->below(12)));
+    }
     /// Suspends the current thread, or lets it continue, at random.
     void suspend() {
+        pause(1);
         const int me = current_;
         const int next = take();
         if (next == me) {
@@ -531,6 +559,8 @@ private:
     std::vector<int> in_loop_;  // those that sleep
     int rounds_in_loops_ = 0;
     OtherBlocks* others_ = nullptr;
+    bool cooperative_ = false;
+    int pauses_ = 0, steps_until_pause_ = 0;
     bool runs_ahead_ = false;
     std::size_t ended_ = 0, at_barrier_ = 0;
     /// Whether all threads at a barrier wait at the same one, and the place of the last of them.
@@ -552,7 +582,22 @@ Block* running_block = &the_block;
 
 void Block::enter() { running_block->work(); }
 
-/// A thread of the process that runs one block of a cooperative grid after another. It waits unless resume() is called, which
+/// A grid that runs.
+struct Grid {
+    const void* kernel;
+    dim3 extent, block;
+    const std::function<void()>* body;
+    bool cooperative;
+    /// Per block that runs side by side with others.
+    int pauses;
+
+    [[nodiscard]] uint3 index_of(std::uint64_t number) const {
+        return {static_cast<unsigned>(number % extent.x), static_cast<unsigned>(number / extent.x % extent.y),
+                static_cast<unsigned>(number / extent.x / extent.y)};
+    }
+};
+
+/// A thread of the process that runs one block after another. It waits unless resume() is called, which
 /// returns when the block has ended or waits for other blocks.
 class BlockThread final : public OtherBlocks {
 public:
@@ -560,10 +605,9 @@ public:
     BlockThread(const BlockThread&) = delete;
     BlockThread& operator=(const BlockThread&) = delete;
 
-    void begin(uint3 index, dim3 extent, const std::function<void()>& body, Random& random) {
-        index_ = index;
-        extent_ = extent;
-        body_ = &body;
+    void begin(const Grid& grid, std::uint64_t number, Random& random) {
+        grid_ = &grid;
+        index_ = grid.index_of(number);
         random_ = &random;
         ended_ = ends_early_ = false;
         failure_.clear();
@@ -578,6 +622,7 @@ public:
         running_block = &the_block;
     }
     bool run() override {
+        if (ends_early_) return false;
         returns_.release();
         goes_on_.acquire();
         return !ends_early_;
@@ -591,16 +636,19 @@ private:
         use_signal_stack();
         for (;;) {
             goes_on_.acquire();
-            failure_ = block_.run(extent_, *body_, *random_, this);
+            if (!ends_early_) run_block();
             ended_ = true;
             returns_.release();
         }
     }
+    void run_block() {
+        poison_shared_memory(grid_->kernel);
+        failure_ = block_.run(grid_->block, *grid_->body, *random_, this, grid_->cooperative, grid_->pauses);
+    }
 
     Block block_;
+    const Grid* grid_ = nullptr;
     uint3 index_{};
-    dim3 extent_;
-    const std::function<void()>* body_ = nullptr;
     Random* random_ = nullptr;
     bool ended_ = false, ends_early_ = false;
     std::string failure_;
@@ -618,22 +666,19 @@ const std::vector<BlockThread*>& block_threads(std::size_t count) {
     return all;
 }
 
-uint3 index_of(std::uint64_t block, dim3 grid) {
-    return {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x % grid.y),
-            static_cast<unsigned>(block / grid.x / grid.y)};
-}
-
-/// Runs the blocks by turns, in a random order per turn.
-std::string run_side_by_side(dim3 grid, dim3 block, const std::function<void()>& body, Random& random) {
-    const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
-    std::vector<BlockThread*> blocks(block_threads(count).begin(),
-                                     block_threads(count).begin() + static_cast<std::ptrdiff_t>(count));
-    for (std::uint64_t i = 0; i < count; ++i) blocks[i]->begin(index_of(i, grid), block, body, random);
+/// Runs blocks of the grid by turns, in a random order per turn. A turn may end early where no block waits for another one.
+std::string run_side_by_side(const Grid& grid, std::span<const std::uint64_t> numbers, Random& random) {
+    const std::vector<BlockThread*>& threads = block_threads(numbers.size());
+    std::vector<BlockThread*> blocks(threads.begin(), threads.begin() + std::ssize(numbers));
+    for (std::size_t i = 0; i < numbers.size(); ++i) blocks[i]->begin(grid, numbers[i], random);
     while (!blocks.empty()) {
         for (std::size_t i = blocks.size(); i > 1; --i) std::swap(blocks[i - 1], blocks[random.below(i)]);
         for (BlockThread* const each : blocks) {
             each->resume();
-            if (!each->ended() || each->failure().empty()) continue;
+            if (!each->ended() || each->failure().empty()) {
+                if (!grid.cooperative && random.below(2) == 0) break;
+                continue;
+            }
             for (BlockThread* const other : blocks) {
                 if (!other->ended()) other->resume(true);
             }
@@ -652,6 +697,7 @@ std::uint64_t exchange(WarpOperation operation, unsigned mask, std::uint64_t val
 }
 int lane() { return running_block->lane(); }
 void sleep(Place place) { running_block->sleep(place); }
+void others_may_run() { running_block->pause_at_write(); }
 
 static std::uint64_t waited = 0;
 void wait_for_earlier_kernels() { ++waited; }
@@ -666,25 +712,38 @@ std::string kernel_name(const void* kernel) {
     return std::string("the kernel ") + (status == 0 ? name.get() : found.dli_sname);
 }
 
-std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed, std::uint64_t last_blocks,
-                       bool cooperative, const std::function<void()>& body) {
+std::string run_kernel(const void* kernel, dim3 extent, dim3 block, std::uint64_t seed, std::uint64_t last_blocks,
+                       bool cooperative, unsigned one_in, const std::function<void()>& body) {
     Random random(seed);
-    gridDim = grid;
+    gridDim = extent;
     blockDim = block;
-    if (cooperative) {
-        const std::string failure = run_side_by_side(grid, block, body, random);
-        return failure.empty() ? failure : kernel_name(kernel) + ", " + failure;
-    }
-    const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
+    const bool pauses = one_in > 0 && random.below(one_in) == 0;
+    const Grid grid{kernel, extent, block, &body, cooperative, pauses ? 4 : 0};
+    const std::uint64_t count = std::uint64_t{extent.x} * extent.y * extent.z;
     // The blocks run in a random order.
-    const std::uint64_t first = last_blocks == 0 || last_blocks > count ? 0 : count - last_blocks;
+    const std::uint64_t first = cooperative || last_blocks == 0 || last_blocks > count ? 0 : count - last_blocks;
     std::vector<std::uint64_t> order(count - first);
     std::iota(order.begin(), order.end(), first);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-    for (const std::uint64_t i : order) {
-        blockIdx = index_of(i, grid);
-        const std::string failure = the_block.run(block, body, random);
-        if (!failure.empty()) return kernel_name(kernel) + ", block " + text_of(blockIdx) + ": " + failure;
+    // Some that follow each other run side by side: of all grids all would take too long.
+    std::size_t beside = cooperative ? order.size() : 0, first_beside = 0;
+    if (!cooperative && order.size() > 1 && pauses) {
+        constexpr std::size_t most = 4;
+        beside = 2 + random.below(std::min(most, order.size()) - 1);
+        first_beside = random.below(order.size() - beside + 1);
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        std::string failure;
+        if (beside > 0 && i == first_beside) {
+            failure = run_side_by_side(grid, std::span(order).subspan(i, beside), random);
+            i += beside - 1;
+        } else {
+            blockIdx = grid.index_of(order[i]);
+            poison_shared_memory(kernel);
+            failure = the_block.run(block, body, random);
+            if (!failure.empty()) failure = "block " + text_of(blockIdx) + ": " + failure;
+        }
+        if (!failure.empty()) return kernel_name(kernel) + ", " + failure;
     }
     return {};
 }

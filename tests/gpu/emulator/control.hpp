@@ -32,6 +32,9 @@ void set_resident_blocks(int count);
 void set_cooperative(bool can);
 /// If not 0, only that many blocks of each grid that is not cooperative run, the last ones: for a grid whose other blocks would take too long.
 void run_only_last(std::uint64_t blocks);
+/// In one of so many grids of several blocks, chosen at random, some blocks run side by side, and pause at random places; 8 by default.
+/// 1 stands for all grids, 0 for none but cooperative ones, whose blocks then pause only where they wait.
+void run_side_by_side_in(unsigned grids);
 /// The memory of each device in bytes; 4 GiB by default.
 void set_memory(std::size_t bytes);
 /// Restarts the sequence of random numbers.

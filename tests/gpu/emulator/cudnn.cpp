@@ -26,10 +26,8 @@ struct Descriptor {
     std::shared_ptr<CudnnObject> object;
 };
 
-[[nodiscard]] std::string& last_error() {
-    static thread_local std::string words;
-    return words;
-}
+/// Not of a function: see shared_memory.hpp.
+thread_local std::string last_error;
 
 /// NVIDIA's page requires none of a workspace, but nobody runs the engines with less than cudaMalloc's.
 constexpr std::uintptr_t workspace_alignment = 256;
@@ -41,10 +39,10 @@ template <class Call>
         call();
         return CUDNN_STATUS_SUCCESS;
     } catch (const CudnnFailure& failure) {
-        last_error() = failure.reason;
+        last_error = failure.reason;
         return failure.status;
     } catch (const std::bad_alloc&) {
-        last_error() = "the host has no memory left";
+        last_error = "the host has no memory left";
         return CUDNN_STATUS_INTERNAL_ERROR;
     }
 }
@@ -223,11 +221,10 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 
 void cudnnGetLastErrorString(char* message, size_t max_size) {
     if (message == nullptr || max_size == 0) return;
-    std::string& words = last_error();
-    const std::size_t length = std::min(words.size(), max_size - 1);
-    std::memcpy(message, words.data(), length);
+    const std::size_t length = std::min(last_error.size(), max_size - 1);
+    std::memcpy(message, last_error.data(), length);
     message[length] = '\0';
-    words.clear();
+    last_error.clear();
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {

@@ -5,8 +5,10 @@
 // between a write and another thread's read is therefore found only by chance; a barrier that not all threads reach is
 // always found.
 //
-// The blocks of a grid run one after another. Those of a cooperative grid run side by side: where all threads of a block wait or
-// sleep, another block continues, so a thread may sleep in a loop until another block has written a value.
+// The blocks of a grid run one after another in a random order; in some grids, a few that follow each other run side by side: a block
+// pauses at random places, where the others continue, so a block may see what another has written in part. All blocks of a cooperative
+// grid run side by side: where all threads of a block wait or sleep, another block continues, so a thread may sleep in a loop until
+// another block has written a value.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +39,8 @@ enum class WarpOperation : std::uint8_t { synchronize, shuffle, ballot };
 /// The lane of the calling thread.
 [[nodiscard]] int lane();
 
+/// Called where a thread has done something that other blocks can see: some of them may run before it continues.
+void others_may_run();
 /// Lets other threads and blocks run. The kernel fails if a thread sleeps again and again, and no other does anything else.
 void sleep(Place place);
 
@@ -51,10 +55,12 @@ void wait_for_earlier_kernels();
                                  cudaStream_t stream, std::function<void()> body, bool dependent = false,
                                  bool cooperative = false);
 
-/// Runs a kernel, or its last blocks if `last_blocks` is not 0 and it is not cooperative, before it returns. Returns the message of a failure, empty if
-/// there is none. Must not be called by two threads of the process at a time.
+/// Runs a kernel, or its last blocks if `last_blocks` is not 0 and it is not cooperative, before it returns. By chance, in one of
+/// `one_in` grids, blocks pause; in none if that is 0. Returns the message of a failure, empty if there is none. Must not be called by two
+/// threads of the process at a time.
 [[nodiscard]] std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed,
-                                     std::uint64_t last_blocks, bool cooperative, const std::function<void()>& body);
+                                     std::uint64_t last_blocks, bool cooperative, unsigned one_in,
+                                     const std::function<void()>& body);
 
 /// "the kernel a::b<int>(float*)", if the symbols of the program contain it.
 [[nodiscard]] std::string kernel_name(const void* kernel);

@@ -5,7 +5,7 @@
 file(GLOB nccl_tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} parallel/nccl*_test.cpp parallel/nccl/*_test.cpp)
 list(APPEND nccl_tests gpu/emulator/tests/nccl_test.cpp)
 add_executable(test_nccl ${nccl_tests} gpu/emulator/block.cpp gpu/emulator/nccl.cpp gpu/emulator/pages.cpp
-    gpu/emulator/runtime.cpp)
+    gpu/emulator/runtime.cpp gpu/emulator/shared_memory.cpp)
 target_include_directories(test_nccl BEFORE PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/gpu/emulator/include)
 cupola_test_settings(test_nccl)
 target_link_libraries(test_nccl PRIVATE cupola_test_main)

@@ -67,14 +67,15 @@ void note(int, siginfo_t* info, void* at) {
 
 }  // namespace
 
+/// A kernel's thread has a small stack of its own. Not of the function: see shared_memory.hpp.
+static thread_local std::vector<std::byte> signal_stack;
+
 void use_signal_stack() {
-    // A kernel's thread has a small stack of its own.
-    thread_local std::vector<std::byte> stack;
-    if (stack.empty()) {
-        stack.resize(std::size_t{1} << 16);
+    if (signal_stack.empty()) {
+        signal_stack.resize(std::size_t{1} << 16);
         stack_t other{};
-        other.ss_sp = stack.data();
-        other.ss_size = stack.size();
+        other.ss_sp = signal_stack.data();
+        other.ss_size = signal_stack.size();
         if (sigaltstack(&other, nullptr) != 0) give_up("sigaltstack failed");
     }
 }

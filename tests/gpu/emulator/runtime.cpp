@@ -163,6 +163,7 @@ struct State {
     int major = 9, minor = 0;
     std::size_t memory = std::size_t{4} << 30;
     std::uint64_t last_blocks = 0;
+    unsigned side_by_side_in = 8;
     int resident_blocks = 0;
     bool cooperative = true, eager = true, refuses_captures = false, executing = false;
     double patience = 60;
@@ -871,7 +872,8 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
             if (dependent) ++s.dependent;
             if (cooperative) ++s.cooperative_kernels;
             const std::uint64_t before = threads_that_waited();
-            std::string what = run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, cooperative, body);
+            std::string what =
+                run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, cooperative, s.side_by_side_in, body);
             const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z,
                                 ran = s.last_blocks == 0 || cooperative ? blocks : std::min(blocks, s.last_blocks),
                                 waited = threads_that_waited() - before;
@@ -1018,6 +1020,10 @@ void set_cooperative(bool can) {
 void run_only_last(std::uint64_t blocks) {
     const Guard guard;
     state().last_blocks = blocks;
+}
+void run_side_by_side_in(unsigned grids) {
+    const Guard guard;
+    state().side_by_side_in = grids;
 }
 void set_memory(std::size_t bytes) {
     const Guard guard;

@@ -45,8 +45,8 @@ inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line 
     cupola::emulator::sleep({file, line});
 }
 inline void __threadfence_block() {}
-inline void __threadfence() {}
-inline void __threadfence_system() {}
+inline void __threadfence() { cupola::emulator::others_may_run(); }
+inline void __threadfence_system() { cupola::emulator::others_may_run(); }
 
 namespace cupola::emulator {
 
@@ -110,53 +110,61 @@ V __ldg(const V* from) {
     return *from;
 }
 
-/* A thread is not interrupted between two barriers, so each of these is one step for the others. */
+/* A thread is not interrupted within one of these, so each is one step for the others; after it other blocks may run. */
 template <class V>
 V atomicAdd(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = static_cast<V>(before + value);
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicSub(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = static_cast<V>(before - value);
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicExch(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = value;
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicMin(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = std::min(before, value);
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicMax(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = std::max(before, value);
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicAnd(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = before & value;
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicOr(V* to, std::type_identity_t<V> value) {
     const V before = *to;
     *to = before | value;
+    cupola::emulator::others_may_run();
     return before;
 }
 template <class V>
 V atomicCAS(V* to, std::type_identity_t<V> expected, std::type_identity_t<V> value) {
     const V before = *to;
     if (before == expected) *to = value;
+    cupola::emulator::others_may_run();
     return before;
 }
 

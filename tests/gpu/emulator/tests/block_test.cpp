@@ -24,6 +24,30 @@ void write_index(int* to) {
     to[block * blockDim.x * blockDim.y * blockDim.z + thread] += static_cast<int>(1000 * block + thread);
 }
 
+void keep_unwritten(unsigned* to) {
+    __shared__ unsigned value[2];
+    to[blockIdx.x] = value[1];
+    value[1] = 7;
+}
+
+/// The blocks in the order in which they come to two places.
+void order_of_blocks(unsigned* to, unsigned* next) {
+    if (threadIdx.x == 0) to[atomicAdd(next, 1U)] = blockIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 0) to[atomicAdd(next, 1U)] = blockIdx.x;
+}
+
+/// The block that arrives last adds what all have written; if they arrive too early, one of them may not have.
+template <bool too_early>
+void add_all(unsigned* of_block, unsigned* arrived, unsigned* sum) {
+    bool last = false;
+    if (too_early) last = atomicAdd(arrived, 1U) + 1 == gridDim.x;
+    of_block[blockIdx.x] = blockIdx.x + 1;
+    __threadfence();
+    if (!too_early) last = atomicAdd(arrived, 1U) + 1 == gridDim.x;
+    for (unsigned block = 0; last && block < gridDim.x; ++block) *sum += of_block[block];
+}
+
 template <bool waits>
 void reverse(int* values) {
     __shared__ int shared[128];
@@ -115,6 +139,13 @@ void reads_outside_mask(int* to) {
 void not_in_its_mask(int* to) { *to = __shfl_xor_sync(0xFFFFU, 1, 1); }
 void throws() {
     if (threadIdx.x == 2) throw std::runtime_error("no such thing");
+}
+
+/// Another block stands at the barrier, or has not begun.
+void throws_in_one_block(int* values) {
+    values[threadIdx.x] = 0;
+    __syncthreads();
+    if (blockIdx.x == 1) throw std::runtime_error("no such block");
 }
 
 void wait_for_all_blocks(unsigned* arrived) {
@@ -290,6 +321,66 @@ TEST_CASE("threads run in a random order, which the seed reproduces") {
     emulator::set_seed(1);
 }
 
+TEST_CASE("shared memory is no number where a block has not written, whatever a block before has") {
+    for (const unsigned in : {0U, 1U, 8U}) {
+        emulator::run_side_by_side_in(in);
+        for (int i = 0; i < 5; ++i) {
+            std::vector<unsigned> values(5);
+            CHECK(run(&keep_unwritten, 5, 1, values.data()) == cudaSuccess);
+            CHECK(values == std::vector<unsigned>(5, 0xFFFF'FFFFU));
+        }
+    }
+    emulator::run_side_by_side_in(8);
+}
+
+TEST_CASE("blocks run side by side in a random order, which the seed reproduces, or one after another") {
+    const auto one = [](std::uint64_t seed) {
+        emulator::set_seed(seed);
+        std::vector<unsigned> result(10);
+        unsigned next = 0;
+        CHECK(run(&order_of_blocks, 5, 64, result.data(), &next) == cudaSuccess);
+        for (unsigned block = 0; block < 5; ++block) CHECK(std::ranges::count(result, block) == 2);
+        return result;
+    };
+    const auto is_in_turn = [](const std::vector<unsigned>& order) {
+        bool in_turn = true;
+        for (std::size_t i = 0; i < order.size(); i += 2) in_turn = in_turn && order[i] == order[i + 1];
+        return in_turn;
+    };
+    emulator::run_side_by_side_in(1);
+    std::set<std::vector<unsigned>> orders;
+    int in_turn = 0;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        const std::vector<unsigned> order = one(seed);
+        CHECK(order == one(seed));
+        in_turn += is_in_turn(order) ? 1 : 0;
+        orders.insert(order);
+    }
+    CHECK(orders.size() == 10);
+    CHECK(in_turn <= 5);
+    emulator::run_side_by_side_in(0);
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) CHECK(is_in_turn(one(seed)));
+    emulator::run_side_by_side_in(8);
+    emulator::set_seed(1);
+}
+
+TEST_CASE("a block that arrives before it has written is found, and one that arrives later is not") {
+    const auto sum_of = [](auto* kernel) {
+        unsigned of_block[4] = {}, arrived = 0, sum = 0;
+        CHECK(run(kernel, 4, 1, &of_block[0], &arrived, &sum) == cudaSuccess);
+        CHECK(arrived == 4);
+        return sum;
+    };
+    emulator::run_side_by_side_in(1);
+    int wrong = 0;
+    for (int i = 0; i < 40; ++i) {
+        CHECK(sum_of(&add_all<false>) == 10);
+        wrong += sum_of(&add_all<true>) != 10 ? 1 : 0;
+    }
+    CHECK(wrong > 5);
+    emulator::run_side_by_side_in(8);
+}
+
 TEST_CASE("a barrier that not all threads reach is a failure, which names kernel, block and thread") {
     emulator::set_seed(1);
     const std::string message = failure_of(&some_at_barrier, 1, 64);
@@ -314,6 +405,18 @@ TEST_CASE("a warp that diverges is a failure, which names the missing lane") {
 
 TEST_CASE("an exception of a kernel is a failure") {
     CHECK(contains(failure_of(&throws, 1, 32), "thread (2, 0, 0): it threw: no such thing"));
+}
+
+TEST_CASE("a block that fails ends those beside it, and the next grid begins anew") {
+    emulator::run_side_by_side_in(1);
+    for (int i = 0; i < 10; ++i) {
+        std::vector<int> values(64);
+        CHECK(contains(failure_of(&throws_in_one_block, 4, 64, values.data()), "block (1, 0, 0): thread "));
+        std::vector<int> written(4 * 64);
+        CHECK(run(&write_index, 4, 64, written.data()) == cudaSuccess);
+        for (int t = 0; t < 4 * 64; ++t) CHECK(written[static_cast<std::size_t>(t)] == 1000 * (t / 64) + t % 64);
+    }
+    emulator::run_side_by_side_in(8);
 }
 
 TEST_CASE("a launch of no thread, or of too many, is rejected") {

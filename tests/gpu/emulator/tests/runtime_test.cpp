@@ -676,9 +676,8 @@ TEST_CASE("a kernel that begins before the end of the one before it has to wait 
     emulator::mend();
 
     // After a library's call, too, which is the kernel before it.
-    emulator::enqueue(
-        stream, [to = value.get] { return *to = 10, true; }, "a call",
-        {.bytes_read = 0, .bytes_written = sizeof(int), .operations = 0});
+    emulator::enqueue(stream, [to = value.get] { return *to = 10, true; }, "a call",
+                      {.bytes_read = 0, .bytes_written = sizeof(int), .operations = 0});
     CHECK(start_early(stream, waiting_kernel, value.get) == cudaSuccess);
     CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
     CHECK(value.read() == 11);
