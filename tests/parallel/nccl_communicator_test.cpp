@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -205,7 +206,14 @@ struct Training {
 };
 
 const NcclWork work{"the sum of the gradients", 57};
-constexpr float* no_values = nullptr;
+
+float no_values[11]{};
+
+/// A group of one sum.
+template <class Communicators>
+void sum(Communicators& communicators, std::size_t index, std::size_t count, const NcclWork& of = work) {
+    communicators.queue(index, nullptr, of, [&](auto& group) { group.sum(std::span<float>(no_values).first(count)); });
+}
 
 std::string fresh_path(const std::string& name) {
     const std::string path = (std::filesystem::temp_directory_path() / text("cupola-", getpid(), '-', name)).string();
@@ -231,13 +239,45 @@ TEST_CASE("a sum is complete before anything else is called, and its event is wa
     Training training;
     training.start();
     training.script.in_progress[handle<ncclComm_t>(102)] = 2;
-    training.communicators.sum(1, no_values, 11, nullptr, work);
-    CHECK(training.script.calls.back() == "sum 2 of 11");
+    sum(training.communicators, 1, 11);
+    CHECK(training.script.calls.back() == "group_end");
+    CHECK(training.script.count("sum 2 of 11") == 1);
     CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
     const auto event = handle<cudaEvent_t>(9);
     training.script.pending[event] = 5;
     training.communicators.wait(1, event, work);
     CHECK_FALSE(training.communicators.failed());
+}
+
+TEST_CASE("the calls of a group are made together, and one that fails is named and the last") {
+    Training training;
+    training.start();
+    training.script.calls.clear();
+    float weight[4]{}, values[11]{};
+    std::byte mine[8]{}, all[32]{};
+    const auto calls = [&](auto& group) {
+        group.sum(std::span<float>(weight));
+        group.sum(std::span<float>(values));
+        group.gather(mine, all);
+    };
+    training.script.in_progress[handle<ncclComm_t>(102)] = 2;
+    training.communicators.queue(1, nullptr, work, calls);
+    CHECK(training.script.calls ==
+          std::vector<std::string>{"group_start", "sum 2 of 4", "sum 2 of 11", "gather 2 of 8", "group_end"});
+    CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
+    training.script.calls.clear();
+    SUBCASE("a call") {
+        training.script.statuses = {{"sum 2 of 11", ncclInvalidUsage}, {"group_end", ncclInvalidUsage}};
+        CHECK(contains(message_of<DeviceError>([&] { training.communicators.queue(1, nullptr, work, calls); }),
+                       "in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with "));
+        CHECK(training.script.count("gather 2 of 8") == 0);
+        CHECK(training.script.first("group_end") < training.script.first("run_apart"));
+    }
+    SUBCASE("the end of the group") {
+        training.script.statuses["group_end"] = ncclSystemError;
+        CHECK(contains(message_of<DeviceError>([&] { training.communicators.queue(1, nullptr, work, calls); }),
+                       "NCCL's ncclGroupEnd failed with unhandled system error"));
+    }
 }
 
 TEST_CASE("a wait that ends within 200 us never sleeps, however fast it polls, and a long one leaves the core") {
@@ -250,7 +290,7 @@ TEST_CASE("a wait that ends within 200 us never sleeps, however fast it polls, a
         training.script.in_progress[handle<ncclComm_t>(101)] = usual;
         training.start();
         training.script.in_progress[handle<ncclComm_t>(102)] = usual;
-        training.communicators.sum(1, no_values, 11, nullptr, work);
+        sum(training.communicators, 1, 11);
         const auto event = handle<cudaEvent_t>(9);
         training.script.pending[event] = usual;
         training.communicators.wait(1, event, work);
@@ -302,7 +342,7 @@ TEST_CASE(
           std::vector<std::string>{"run_apart", "group_start", "abort 1", "abort 2", "group_end"});
     CHECK(training.communicators.failed());
     // The other rank's thread ends with the same error, and calls nothing more.
-    CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, no_values, 11, nullptr, work); }) == message);
+    CHECK(message_of<DeviceError>([&] { sum(training.communicators, 1, 11); }) == message);
     CHECK(message_of<DeviceError>([&] { training.communicators.wait(1, event, work); }) == message);
     CHECK(training.script.calls.size() == 5);
 }
@@ -335,7 +375,7 @@ TEST_CASE("an error of NCCL is reported with the call, its meaning, and NCCL's l
     SUBCASE("at once") {
         training.script.statuses["sum 1 of 5"] = ncclSystemError;
         CHECK(
-            message_of<DeviceError>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
+            message_of<DeviceError>([&] { sum(training.communicators, 0, 5); }) ==
             "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error (peer 3 "
             "closed the connection); the heartbeats of all ranks continue: one rank is late, or waits for another collective");
     }
@@ -404,8 +444,8 @@ TEST_CASE(
         training.script.in_progress[handle<ncclComm_t>(100)] = 1'000'000;
         training.script.each_turn = [] {};
         CHECK(contains(message_of<Left>([&] {
-                           training.communicators.gather(0, nullptr, nullptr, 8, nullptr,
-                                                         {"the exchange of the replicas' reports", 4});
+                           training.communicators.queue(0, nullptr, {"the exchange of the replicas' reports", 4},
+                                                        [](auto& group) { group.gather({}, {}); });
                        }),
                        "in the exchange of the replicas' reports of step 4: it is not done after 10 s; "));
     }
@@ -435,7 +475,7 @@ TEST_CASE("an error of this rank itself does not mention the heartbeats of the o
     training.script.each_turn = [] {};
     CHECK(
         message_of<DeviceError>([&] {
-            training.communicators.sum(0, no_values, 5, nullptr, NcclWork{"the sum of the gradients", 0});
+            sum(training.communicators, 0, 5, NcclWork{"the sum of the gradients", 0});
         }) ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 0: NCCL's ncclAllReduce failed with unhandled system error");
 }
@@ -467,7 +507,7 @@ TEST_CASE("an abort that does not return ends the process at its deadline, with 
     training.script.pause = 0.25;
     const double start = training.script.time;
     CHECK(
-        message_of<Ended>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
+        message_of<Ended>([&] { sum(training.communicators, 0, 5); }) ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error; "
         "NCCL's ncclCommAbort had not returned 7 s later, and this process was ended");
     CHECK(training.script.time == start + 7);
@@ -481,7 +521,7 @@ TEST_CASE("an abort for which there is no thread ends the process at once, with 
     training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
     const double start = training.script.time;
     CHECK(
-        message_of<Ended>([&] { training.communicators.sum(0, no_values, 5, nullptr, work); }) ==
+        message_of<Ended>([&] { sum(training.communicators, 0, 5); }) ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error; "
         "only 0 of 1 thread for the abort of the communicators could be started: Resource temporarily unavailable (error 11), "
         "and this process was ended");
@@ -513,8 +553,7 @@ TEST_CASE("a call that does not return in another thread does not delay the end 
                                            calls);
     communicators.start(communicators.make_id());
     std::string message;
-    std::thread hanging(
-        [&] { message = message_of<DeviceError>([&] { communicators.sum(1, no_values, 5, nullptr, work); }); });
+    std::thread hanging([&] { message = message_of<DeviceError>([&] { sum(communicators, 1, 5); }); });
     while (!hangs) usleep(100);
     CHECK(
         message_of<Ended>([&] { communicators.break_off(0, work, "it failed"); }) ==

@@ -114,12 +114,16 @@ float expected(int ranks, std::int64_t step, std::size_t i) {
     return sum;
 }
 
+void queue_sum(Group& group, int device, std::span<float> values, cudaStream_t stream, std::int64_t step) {
+    group.queue(device, stream, step, [&](auto& calls) { calls.sum(values); });
+}
+
 /// One step of one rank; whether the sum was right.
 bool sums(Group& group, Devices& devices, int device, int rank, int ranks, std::int64_t step) {
     RankDevice& mine = devices[device];
     cudaSetDevice(device);
     for (std::size_t i = 0; i < values_per_sum; ++i) mine.values[i] = brought(rank, step, i);
-    group.sum(device, mine.values, mine.stream, step);
+    queue_sum(group, device, mine.values, mine.stream, step);
     cudaEventRecord(mine.event, mine.stream);
     group.wait(device, mine.event, step);
     bool right = true;
@@ -206,6 +210,8 @@ TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
     setenv(NcclAllReduce::id_variable, "00", 1);
     CHECK(wrong({.processes = 2}) == "(no exception)");
     unsetenv(NcclAllReduce::id_variable);
+    CHECK(wrong({.max_groups = 0}) == "NcclAllReduce's max_groups must be 1 to 1000, not 0");
+    CHECK(wrong({.max_groups = 1001}) == "NcclAllReduce's max_groups must be 1 to 1000, not 1001");
     CHECK(wrong({.start_seconds = 0}) ==
           "NcclAllReduce's start_seconds must be more than 0 s and at most 1e9 s, not 0 s");
     CHECK(wrong({.step_seconds = -3}) ==
@@ -289,10 +295,10 @@ TEST_CASE("a rank that starts another sum than the others causes an error that n
     Devices devices(2);
     Group group(NcclAllReduce{.step_seconds = 60}, 2, {0, 1});
     group.start();
-    group.sum(0, devices[0].values, devices[0].stream, 4);
+    queue_sum(group, 0, devices[0].values, devices[0].stream, 4);
     CHECK(contains(
         message_of<DeviceError>(
-            [&] { group.sum(1, std::span<float>(devices[1].values).first(3), devices[1].stream, 4); }),
+            [&] { queue_sum(group, 1, std::span<float>(devices[1].values).first(3), devices[1].stream, 4); }),
         "replica 1 (rank 1 of 2) in the sum of the gradients of step 4: NCCL's ncclAllReduce failed with invalid usage "
         "(run with NCCL_DEBUG=WARN for details) (rank 1: collective 0 is an all-reduce of 3 elements"));
     CHECK(contains(emulator::take_nccl_misuse(), "and that of rank 0 is an all-reduce of 5 elements"));

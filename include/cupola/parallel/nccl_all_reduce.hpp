@@ -67,6 +67,10 @@ struct NcclAllReduce {
     /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its
     /// end. With more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
     std::int64_t bucket_bytes = std::int64_t{1} << 20;
+    /// The most groups of calls of NCCL that a device makes per step. Each takes its thread of the host 50 to 100 us; more of
+    /// them sum a larger part of the gradient during the backward pass, where its sum takes long: large networks, slow links.
+    /// With one, the whole gradient is summed at the end of the backward pass. It changes the last bits as bucket_bytes does.
+    int max_groups = 2;
     /// How long the starts of the processes may lie apart, and how long a process may wait for the others in a step. The
     /// latter includes all work that only one of them does between two steps, such as an evaluation.
     double start_seconds = 120, step_seconds = 60;
@@ -164,6 +168,7 @@ inline void NcclAllReduce::check(int devices) const {
     require(id_file.empty() || address.empty(), "NcclAllReduce has the id_file ", id_file, " and the address ", address,
             ": process 0 gives NCCL's id by one of them");
     require(bucket_bytes >= 0, "NcclAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
+    require(max_groups >= 1 && max_groups <= 1000, "NcclAllReduce's max_groups must be 1 to 1000, not ", max_groups);
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
           std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {

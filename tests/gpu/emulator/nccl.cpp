@@ -8,7 +8,8 @@
 //   - the stream of a rank copies its elements there; when all ranks have done so, each stream adds all of them, in the
 //     order of the ranks. The collectives of a rank run in the order of their calls, on any stream.
 //
-// Only non-blocking communicators are supported: Cupola uses no others.
+// Only non-blocking communicators are supported: Cupola uses no others. Each group of calls, and each call outside a group, costs the
+// host 50 us, because NCCL starts a thread for it: they are counted, and the first collective of a group takes its stream at least as long.
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -40,6 +41,7 @@ namespace {
 constexpr int max_ranks = 16;
 constexpr std::size_t max_elements = std::size_t{1} << 23;  // of one collective; unused parts of the file are holes
 constexpr std::uint64_t noted_calls = 256;                  // no rank is this far ahead of another
+constexpr double seconds_per_group = 50e-6;                 // of the host
 
 template <class... Parts>
 std::string joined(const Parts&... parts) {
@@ -262,9 +264,10 @@ ncclResult_t state_of(ncclComm& comm) {
     return ncclSuccess;
 }
 
-/// A call with a communicator, and what it waits for before it takes effect.
+/// A call with a communicator, and what it waits for before it takes effect. `effect` is given the time that its group costs the host, or 0
+/// for all but the first call of the group.
 struct Call {
-    std::function<void()> effect;
+    std::function<void(double of_host)> effect;
     std::function<bool()> may_end{};
 };
 
@@ -281,19 +284,49 @@ void called_in_group() {
     if (group.depth > 0 && ++group.called == behavior().dies_in_group_at) std::raise(SIGKILL);
 }
 
-ncclResult_t launch(ncclComm* comm, Call call) {
-    comm->answers = behavior().in_progress;
-    if (comm->answers == 0 && call.may_end) comm->answers = 1;
-    if (comm->answers == 0) return call.effect(), ncclSuccess;
-    comm->pending = std::move(call.effect);
-    comm->may_end = std::move(call.may_end);
-    return ncclInProgress;
+/// Launches the calls of a group, those of each communicator together.
+ncclResult_t launch(std::vector<std::pair<ncclComm*, Call>> calls) {
+    if (calls.empty()) return ncclSuccess;
+    {
+        const std::lock_guard guard(settings().lock);
+        ++settings().counts.groups;
+        settings().counts.host_seconds += seconds_per_group;
+    }
+    double of_host = seconds_per_group;
+    ncclResult_t result = ncclSuccess;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+        ncclComm* const comm = calls[i].first;
+        if (comm == nullptr) continue;
+        std::vector<std::function<void()>> effects;
+        std::function<bool()> may_end;
+        for (std::size_t k = i; k < calls.size(); ++k) {
+            if (calls[k].first != comm) continue;
+            calls[k].first = nullptr;
+            effects.push_back([effect = std::move(calls[k].second.effect), seconds = std::exchange(of_host, 0.0)] {
+                effect(seconds);
+            });
+            if (calls[k].second.may_end) may_end = std::move(calls[k].second.may_end);
+        }
+        comm->answers = behavior().in_progress;
+        if (comm->answers == 0 && may_end) comm->answers = 1;
+        const auto run = [effects = std::move(effects)] {
+            for (const auto& effect : effects) effect();
+        };
+        if (comm->answers == 0) {
+            run();
+            continue;
+        }
+        comm->pending = run;
+        comm->may_end = std::move(may_end);
+        result = ncclInProgress;
+    }
+    return result;
 }
 
 ncclResult_t launch_or_group(ncclComm* comm, Call call) {
-    if (group.depth == 0) return launch(comm, std::move(call));
-    group.calls.emplace_back(comm, std::move(call));
-    return ncclSuccess;
+    std::vector<std::pair<ncclComm*, Call>> alone;
+    (group.depth == 0 ? alone : group.calls).emplace_back(comm, std::move(call));
+    return launch(std::move(alone));
 }
 
 /// Whether a call is allowed: the one before must no longer be in progress.
@@ -530,10 +563,7 @@ ncclResult_t ncclGroupEnd() {
     if (--group.depth > 0) return ncclSuccess;
     group.called = 0;
     for (ncclComm* comm : std::exchange(group.starts, {})) comm->mine().started = 1;
-    ncclResult_t result = ncclSuccess;
-    for (auto& [comm, call] : std::exchange(group.calls, {})) {
-        if (launch(comm, std::move(call)) == ncclInProgress) result = ncclInProgress;
-    }
+    const ncclResult_t result = launch(std::exchange(group.calls, {}));
     if (const std::vector<ncclComm*> aborts = std::exchange(group.aborts, {}); !aborts.empty()) abort_all(aborts);
     return result;
 }
@@ -575,7 +605,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id
         group.starts.push_back(comm.get());
     else
         comm->mine().started = 1;
-    return launch_or_group(comm.get(), {[] {}});
+    return launch_or_group(comm.get(), {[](double) {}});
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
@@ -615,15 +645,18 @@ ncclResult_t call_collective(const char* name, const void* from, void* to, size_
     if (how.name_of_buffer) std::strncpy(call.buffer, how.name_of_buffer(to).c_str(), sizeof call.buffer - 1);
     const std::uint64_t number = comm->mine().called;
     if (!same_for_all(*comm, call, number)) return ncclInvalidUsage;
-    return launch_or_group(
-        comm, {[keep = comm->shared_from_this(), how, call, number, from, to, stream] {
-            enqueue(
-                stream,
-                [keep, call, number, from, to, vain_tries = how.vain_tries, ring_order = how.ring_order]() mutable {
-                    return try_collective(*keep, call, number, from, to, vain_tries, ring_order);
-                },
-                joined(call.gathers() ? "all-gather " : "all-reduce ", number, " of rank ", keep->rank));
-        }});
+    const auto put_on_stream = [keep = comm->shared_from_this(), how, call, number, from, to, stream](double of_host) {
+        enqueue(
+            stream,
+            [keep, call, number, from, to, vain_tries = how.vain_tries, ring_order = how.ring_order,
+             seconds = queued_seconds(stream, 0, of_host)]() mutable {
+                if (!try_collective(*keep, call, number, from, to, vain_tries, ring_order)) return false;
+                if (seconds > 0) take_seconds(seconds);
+                return true;
+            },
+            joined(call.gathers() ? "all-gather " : "all-reduce ", number, " of rank ", keep->rank));
+    };
+    return launch_or_group(comm, {.effect = put_on_stream});
 }
 
 }  // namespace
@@ -649,7 +682,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     if (std::exchange(comm->finalizing, true))
         return misuse(comm, ncclInvalidUsage, "ncclCommFinalize was called twice", true);
     comm->mine().finalized = 1;
-    static_cast<void>(launch_or_group(comm, {[] {}}));
+    static_cast<void>(launch_or_group(comm, {[](double) {}}));
     return ncclInProgress;
 }
 
@@ -712,7 +745,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count_excluded, 
     else
         shrunk->mine().started = 1;
     // The parent is in progress until the new communicator has been made, and `*made` is null until then.
-    return launch_or_group(comm, {.effect = [made, shrunk] { *made = shrunk.get(); },
+    return launch_or_group(comm, {.effect = [made, shrunk](double) { *made = shrunk.get(); },
                                   .may_end = [shrunk] { return all(*shrunk, &SharedRank::started); }});
 }
 

@@ -60,10 +60,12 @@ void nccl_rank_dies(int rank, NcclDeath death);
 [[nodiscard]] int nccl_aborts_that_hang();
 /// The number of communicators that were created and neither destroyed nor aborted.
 [[nodiscard]] int nccl_open_communicators();
-/// The number of calls of each kind since the start of the process.
+/// The number of calls of each kind since the start of the process. `groups` are those that have calls other than aborts; a call outside a
+/// group is one. `host_seconds` is what they have cost the host, over all threads.
 struct NcclCallCounts {
     int unique_ids = 0, inits = 0, all_reduces = 0, finalizes = 0, destroys = 0, aborts = 0, grouped_aborts = 0,
-        shrinks = 0;
+        shrinks = 0, groups = 0;
+    double host_seconds = 0;
 };
 [[nodiscard]] NcclCallCounts nccl_call_counts();
 /// The message of a wrong call of this process since the last call of this function; empty if there was none.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -26,6 +27,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../emulator/control.hpp"
+#include "../emulator/nccl_behavior.hpp"
 
 using namespace cupola;
 
@@ -114,6 +116,28 @@ TEST_CASE("a step copies nothing by NCCL, and by ConcatMean each row and the mea
             CHECK(copies_of_step<Compressed<NcclAllReduce>>(devices, batches, policy) == 0);
         }
         CHECK(copies_of_step<ConcatMean>(devices, batches) == 4 + devices);
+    }
+}
+
+TEST_CASE("a step has at most max_groups groups of NCCL's calls per device") {
+    const NcclBatches batches;
+    const auto groups_of_step = [&](auto training) {
+        for (int step = 0; step < 5; ++step) training.step(batches);
+        const emulator::NcclCallCounts before = emulator::nccl_call_counts();
+        training.step(batches);
+        const emulator::NcclCallCounts after = emulator::nccl_call_counts();
+        CHECK(after.host_seconds - before.host_seconds == doctest::Approx(50e-6 * (after.groups - before.groups)));
+        return after.groups - before.groups;
+    };
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        // The two layers of the network are two buckets; the last one has 123 of the 643 elements.
+        for (const auto& [max_groups, expected] : {std::pair{1, 1}, {2, 1}, {6, 2}}) {
+            const NcclAllReduce policy{.bucket_bytes = 64, .max_groups = max_groups};
+            CHECK(groups_of_step(nccl_training<NcclAllReduce>(devices, policy)) == expected * devices);
+            // In 16 bits the weight is summed by a call of its own, in the last group.
+            CHECK(groups_of_step(nccl_training<Compressed<NcclAllReduce>>(devices, policy)) == expected * devices);
+        }
     }
 }
 

@@ -30,6 +30,7 @@
 #include "../../free_port.hpp"
 #include "../../parallel/largest_difference.hpp"
 #include "../emulator/control.hpp"
+#include "../emulator/nccl_behavior.hpp"
 
 using namespace cupola;
 
@@ -154,8 +155,11 @@ TEST_CASE("child: a process of a training" * doctest::skip()) {
             std::raise(std::atoi(variable("CUPOLA_TEST_SIGNAL").c_str()));
         }
         if (step == steps - 1) emulator::record_work();
+        const int groups = emulator::nccl_call_counts().groups;
         const StepReport& report = training.step(batches);
         REQUIRE(report.replicas.size() == replicas);
+        // The gradient is one bucket, and the reports are exchanged in its group.
+        CHECK(emulator::nccl_call_counts().groups - groups == options.devices);
         std::vector<double>& to = step == 0 ? first : all;
         to.insert(to.end(), {static_cast<double>(report.samples), report.weight, report.loss});
         for (const ReplicaReport& each : report.replicas) {
@@ -335,7 +339,7 @@ TEST_CASE("child: a process of a run" * doctest::skip()) {
     Batches batches;
     Training::Options options = options_of(folder, replicas, std::atoi(variable("CUPOLA_TEST_DEVICES").c_str()));
     options.check_every = 4;
-    if (what == "settings" && number == 1) options.optimizer.learning_rate = 0.06;
+    if (what == "settings" && number == 1) options.averaging.max_groups = 3;
     std::string said;
     int status = -1;
     std::int64_t step = -1;
@@ -453,7 +457,7 @@ TEST_CASE("processes of NCCL end a run after the same step, and tell each other 
         CHECK(found[0].error == found[1].error);
         return found[0].error;
     };
-    CHECK(error_of("settings").starts_with("process 1 has another learning rate than process 0: "));
+    CHECK(error_of("settings") == "process 1 has another max_groups than process 0: 3, not 2");
     CHECK(error_of("checkpoint") == "process 1 has another .checkpoint_every than process 0: 8, not 10");
     CHECK(
         error_of("parameters") ==

@@ -15,8 +15,10 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -82,6 +84,8 @@ public:
     const int rank;
     cudaStream_t stream = nullptr;
     cudaEvent_t ready[8]{};
+    // What it tells all ranks, and what they tell.
+    char block[1]{}, blocks[16]{};
 
 private:
     int ordinal_;
@@ -90,7 +94,7 @@ private:
 
 /// The devices of a process and their sums.
 struct Process {
-    explicit Process(int count, const NcclAllReduce& policy = {}) {
+    explicit Process(int count, const NcclAllReduce& policy = {}, bool exchanges_blocks = false) {
         std::vector<int> replicas;
         for (int device = 0; device < count; ++device) {
             const int rank = policy.process * count + device;
@@ -98,7 +102,15 @@ struct Process {
             replicas.push_back(10 * rank);
         }
         all = std::make_unique<AllReduce>(policy, replicas, elements);
-        run([&](std::size_t device) { all->join(static_cast<int>(device), devices[device]->memory()); });
+        run([&](std::size_t device) {
+            RankDevice& mine = *devices[device];
+            RankBlocks blocks;
+            const auto bytes = static_cast<std::size_t>(count);
+            if (exchanges_blocks)
+                blocks = {.mine = std::as_bytes(std::span(mine.block, 1)),
+                          .all = std::as_writable_bytes(std::span(mine.blocks, bytes))};
+            all->join(static_cast<int>(device), mine.memory(), blocks);
+        });
     }
     [[nodiscard]] AllReduce::Member& member(std::size_t device) { return all->member(static_cast<int>(device)); }
 
@@ -285,7 +297,7 @@ TEST_CASE(
 
 TEST_CASE(
     "buckets are passed to NCCL in the order of the backward pass, with the weight before element 0 in the last") {
-    Process process(2);
+    Process process(2, {.max_groups = 41});
     std::vector<std::string> names;
     std::mutex lock;
     const NcclBehaves behaves({.name_of_buffer = [&](const void* buffer) {
@@ -298,10 +310,46 @@ TEST_CASE(
         }
         return std::string("elsewhere");
     }});
-    CHECK(run_steps(process, 2, 1, splits[2]) == 2);
-    CHECK(names == std::vector<std::string>{"40", "17", "16", "3", "-4"});
+    CHECK(run_steps(process, 2, 4, splits[2]) == 8);
+    // The first steps have one group.
+    CHECK(names == std::vector<std::string>{"-4", "-4", "-4", "40", "17", "16", "3", "-4"});
     process.all.reset();
     CHECK(emulator::take_nccl_misuse().empty());
+}
+
+TEST_CASE("a step has at most max_groups groups of calls per device, however many buckets there are") {
+    const NcclBehaves behaves({.in_progress = 1});
+    for (const auto& [max_groups, expected] : {std::pair{1, 1}, {2, 2}, {3, 3}, {5, 3}, {41, 5}}) {
+        Process process(2, {.max_groups = max_groups});
+        CHECK(run_steps(process, 2, 3, splits[2]) == 6);
+        const emulator::NcclCallCounts before = emulator::nccl_call_counts();
+        const std::vector<std::string> thrown = process.run([&](std::size_t device) {
+            queue_step(process, device, 3, splits[2]);
+            process.member(device).wait(3);
+            cudaStreamSynchronize(process.devices[device]->stream);
+            CHECK(right(*process.devices[device], 2, 3));
+        });
+        CHECK(thrown == std::vector<std::string>{"", ""});
+        const emulator::NcclCallCounts after = emulator::nccl_call_counts();
+        CHECK(after.groups - before.groups == 2 * expected);
+        // What each device's thread of the host pays.
+        CHECK((after.host_seconds - before.host_seconds) / 2 <= max_groups * 50e-6 * 1.001);
+    }
+    // Each block that the ranks exchange is in the group of the last bucket.
+    Process process(3, {.max_groups = 2}, true);
+    for (std::int64_t step = 0; step < 5; ++step) {
+        const int groups = emulator::nccl_call_counts().groups;
+        const std::vector<std::string> thrown = process.run([&](std::size_t device) {
+            RankDevice& mine = *process.devices[device];
+            *mine.block = static_cast<char>(10 * step + mine.rank);
+            queue_step(process, device, step, splits[2]);
+            process.member(device).wait(step);
+            cudaStreamSynchronize(mine.stream);
+            for (int rank = 0; rank < 3; ++rank) CHECK(mine.blocks[rank] == static_cast<char>(10 * step + rank));
+        });
+        CHECK(thrown == std::vector<std::string>{"", "", ""});
+        CHECK(emulator::nccl_call_counts().groups - groups == 3 * (step < 3 ? 1 : 2));
+    }
 }
 
 TEST_CASE("steps are queued ahead, and each is polled until it is complete") {
@@ -512,8 +560,11 @@ TEST_CASE("a fifth step in flight is an error at once") {
 
 TEST_CASE("ranks that split the gradient differently get an error") {
     Process process(2, {.step_seconds = 60});
-    const std::vector<std::string> thrown =
-        process.run([&](std::size_t device) { queue_step(process, device, 0, splits[device]); });
+    CHECK(run_steps(process, 2, 3, splits[0]) == 6);
+    const std::vector<std::string> thrown = process.run([&](std::size_t device) {
+        queue_step(process, device, 3, splits[device]);
+        process.member(device).wait(3);
+    });
     // Whichever came second has found it.
     CHECK(contains(thrown[0], "invalid usage"));
     CHECK(thrown[0] == thrown[1]);

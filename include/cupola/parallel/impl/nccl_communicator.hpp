@@ -3,9 +3,17 @@
 // NCCL's communicators of the GPUs of one process, among those of all processes of a training, such that no wait can
 // hang:
 //
-//  - All calls are non-blocking. After each, NCCL is polled until it is no longer "in progress", before the next call.
+//  - All calls are non-blocking. After each group of them, NCCL is polled until it is no longer "in progress", before the
+//    next call.
 //  - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
 //  - After a failure every waiting thread ends with the same error: nccl_ranks.hpp.
+//
+// In non-blocking mode NCCL starts a thread for each group, which takes the host 50 to 100 us until its calls are on their
+// streams. Blocking communicators need none, but a thread can then be stuck in a call, and NVIDIA's manual ("Fault
+// Tolerance") allows an abort only while no thread is in one, and therefore demands non-blocking communicators of programs
+// that abort. Calls that are captured in a graph need none either, but ncclCommAbort waits until each graph with a call of
+// the communicator was destroyed, and graphs of several GPUs of a process can deadlock ("Using NCCL with CUDA Graphs"). So
+// the calls that a step can make together are in one group: see NcclBucketAllReduce.
 //
 // `Calls` is the table of functions, so that all of this is tested without a GPU.
 #pragma once
@@ -13,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,7 +41,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// sum() and wait() may be called by one thread per rank, each for its own rank; start() and finish() by one thread.
+/// queue() and wait() may be called by one thread per rank, each for its own rank; start() and finish() by one thread.
 template <class Calls = NcclCalls>
 class NcclCommunicators : private NcclRanks<Calls> {
     using Ranks = NcclRanks<Calls>;
@@ -83,7 +92,7 @@ public:
             if (status == cudaSuccess) status = calls_.set_device(member.place.device);
             if (status == cudaSuccess)
                 member.status = calls_.init_rank(&member.communicator, ranks_, number, member.place.rank, &config);
-            if (status != cudaSuccess || (member.status != ncclSuccess && member.status != ncclInProgress)) failing = i;
+            if (status != cudaSuccess || fails(member.status)) failing = i;
         }
         const ncclResult_t ended = calls_.group_end();
         calls_.set_device(before);
@@ -106,21 +115,54 @@ public:
         started_ = true;
     }
 
-    /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
-    template <class Element>
-    void sum(std::size_t index, Element* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
-        Member& member = begun(index);
-        check(member, work, "ncclAllReduce",
-              while_alive(member, [&] { return calls_.sum(data, count, member.communicator, stream); }));
-        synchronize(member, work, limits_.step_seconds);
-    }
+    /// The calls of a group of one rank, on one stream.
+    class Group {
+    public:
+        /// values[i] = the sum of all ranks' values[i], of float or of bfloat16, in which NCCL then adds.
+        template <class Element>
+        void sum(std::span<Element> values) {
+            make("ncclAllReduce", [&] { return calls_.sum(values.data(), values.size(), among_, stream_); });
+        }
+        /// `all`, which has the bytes of all ranks = the bytes `mine` of each, in their order.
+        void gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+            make("ncclAllGather", [&] { return calls_.gather(mine.data(), all.data(), mine.size(), among_, stream_); });
+        }
 
-    /// Queues all = the `bytes` bytes of each rank, in their order.
-    void gather(std::size_t index, const std::byte* mine, std::byte* all, std::size_t bytes, cudaStream_t stream,
-                const NcclWork& work) {
+    private:
+        friend class NcclCommunicators;
+        Group(Calls& calls, ncclComm_t among, cudaStream_t stream) : calls_(calls), among_(among), stream_(stream) {}
+
+        /// After a call that has failed none is made.
+        template <class Call>
+        void make(const char* name, Call call) {
+            if (fails(status_)) return;
+            status_ = call();
+            name_ = name;
+        }
+
+        Calls& calls_;
+        ncclComm_t among_;
+        cudaStream_t stream_;
+        ncclResult_t status_ = ncclSuccess;
+        const char* name_ = "";
+    };
+
+    /// Queues the calls of one group for the `index`-th of this process's ranks: those that `calls(group)` makes, which
+    /// throws nothing. When this returns they are on `stream`.
+    template <class MakeCalls>
+    void queue(std::size_t index, cudaStream_t stream, const NcclWork& work, MakeCalls calls) {
         Member& member = begun(index);
-        check(member, work, "ncclAllGather",
-              while_alive(member, [&] { return calls_.gather(mine, all, bytes, member.communicator, stream); }));
+        const char* call = "ncclGroupStart";
+        const ncclResult_t status = while_alive(member, [&] {
+            if (const ncclResult_t opened = calls_.group_start(); fails(opened)) return opened;
+            Group group(calls_, member.communicator, stream);
+            calls(group);
+            // A group that was opened is closed in every case.
+            const ncclResult_t closed = calls_.group_end();
+            call = fails(group.status_) ? group.name_ : "ncclGroupEnd";
+            return fails(group.status_) ? group.status_ : closed;
+        });
+        check(member, work, call, status);
         synchronize(member, work, limits_.step_seconds);
     }
 
@@ -187,6 +229,8 @@ public:
     }
 
 private:
+    [[nodiscard]] static bool fails(ncclResult_t status) { return status != ncclSuccess && status != ncclInProgress; }
+
     /// One wait of one rank.
     class Wait {
     public:

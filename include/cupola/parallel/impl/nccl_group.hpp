@@ -20,7 +20,6 @@
 
 #include <unistd.h>
 
-#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
@@ -33,7 +32,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Made, started and finished by one thread. In between, each device's thread calls sum() and wait() for its own
+/// Made, started and finished by one thread. In between, each device's thread calls queue() and wait() for its own
 /// device. All of them throw DeviceError; after the first, the others throw the same error.
 template <class Calls = NcclCalls>
 class NcclGroup {
@@ -76,27 +75,20 @@ public:
         if (policy_.process == 0) remove_files();
     }
 
-    /// Queues values[i] = the sum of all ranks' values[i].
-    void sum(int device, std::span<float> values, cudaStream_t stream, std::int64_t step) {
-        communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
-    }
-
-    /// The same of values in bfloat16, in which NCCL also adds.
-    void sum(int device, std::span<BFloat16> values, cudaStream_t stream, std::int64_t step) {
-        communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
-    }
-
     [[nodiscard]] int ranks() const { return beats_.ranks(); }
 
-    /// Queues `all` = the blocks `mine` of all ranks, in their order.
-    void gather(int device, std::span<const std::byte> mine, std::span<std::byte> all, cudaStream_t stream,
-                const NcclWork& work) {
-        require(all.size() == mine.size() * static_cast<std::size_t>(ranks()), "blocks of ", mine.size(), " bytes of ",
-                ranks(), " ranks have ", all.size());
-        communicators_.gather(index_of(device), mine.data(), all.data(), mine.size(), stream, work);
+    /// Queues a group of the step's sum: the calls that `calls(group)` makes with an NcclCommunicators::Group.
+    template <class MakeCalls>
+    void queue(int device, cudaStream_t stream, std::int64_t step, MakeCalls calls) {
+        queue(device, stream, NcclWork{the_sum, step}, calls);
+    }
+    /// The same of other work.
+    template <class MakeCalls>
+    void queue(int device, cudaStream_t stream, const NcclWork& work, MakeCalls calls) {
+        communicators_.queue(index_of(device), stream, work, calls);
     }
 
-    /// Waits for an event that was recorded behind that sum.
+    /// Waits for an event that was recorded behind the sum of a step.
     void wait(int device, cudaEvent_t event, std::int64_t step) { wait(device, event, NcclWork{the_sum, step}); }
     /// The same of other work.
     void wait(int device, cudaEvent_t event, const NcclWork& work) {

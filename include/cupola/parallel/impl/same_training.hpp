@@ -43,6 +43,7 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     add("averaging", std::string(decltype(options.averaging)::name));
     if constexpr (requires { options.averaging.bucket_bytes; })
         add("bucket_bytes", text(options.averaging.bucket_bytes));
+    if constexpr (requires { options.averaging.max_groups; }) add("max_groups", text(options.averaging.max_groups));
     add("statistics policy", std::string(decltype(options.statistics)::name));
     if constexpr (requires { options.statistics.description(); })
         add("statistics policy", std::string(options.statistics.description()));

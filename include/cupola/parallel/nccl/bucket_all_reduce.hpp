@@ -18,11 +18,16 @@
 //
 // The elements may be of bfloat16, in which NCCL then adds. The weight is a float in any case.
 //
-// In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), after the last bucket.
+// In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), with the last bucket.
+//
+// NCCL takes the host 50 to 100 us per group of calls (impl/nccl_communicator.hpp), which is as long as a small network's
+// step. A step has at most NcclAllReduce::max_groups of them per device, however many buckets there are: buckets that follow
+// each other are one sum, which is queued behind the last of them once it has 1/max_groups of the gradient's elements, and
+// the last group also has the weight and the blocks. The threads of a process's devices pay for their groups side by side.
 //
 // The weight, the samples of the device's replicas, lies before the first element and is summed with the last bucket. The
-// caller writes it in each step, by a kernel: a copy from the host would be one more call per step. A rank that finds a value
-// that is not finite before that bucket is ready may write a NaN: every rank's divisor is NaN then.
+// caller writes it in each step, by a kernel: a copy from the host would be one more call per step. A rank that finds a
+// value that is not finite before that bucket is ready may write a NaN: every rank's divisor is NaN then.
 //
 // A bucket that is given out of order throws InvalidArgument and ends the step of every rank.
 #pragma once
@@ -70,6 +75,7 @@ public:
     [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, const std::vector<int>& first_replicas,
                                       std::int64_t elements, const std::vector<int>& gpus = {}, Calls calls = {})
         : elements_(elements),
+          max_groups_(policy.max_groups),
           members_(first_replicas.size()),
           group_(policy, static_cast<int>(first_replicas.size()), first_replicas, gpus, std::move(calls)) {
         require(elements > 0, "buckets of a gradient of ", elements, " elements");
@@ -94,7 +100,9 @@ public:
     [[gnu::cold]] Member& join(int device, float* memory, const RankBlocks& blocks = {}) {
         auto& member = members_[static_cast<std::size_t>(device)];
         require(member == nullptr && memory != nullptr, "device ", device, " joins once, with memory for its sums");
-        member.reset(new Member(group_, device, memory, elements_, blocks));
+        require(blocks.all.size() == blocks.mine.size() * static_cast<std::size_t>(group_.ranks()), "blocks of ",
+                blocks.mine.size(), " bytes of ", group_.ranks(), " ranks have ", blocks.all.size());
+        member.reset(new Member(group_, device, memory, elements_, max_groups_, blocks));
         return *member;
     }
     [[nodiscard]] Member& member(int device) { return *members_[static_cast<std::size_t>(device)]; }
@@ -106,6 +114,7 @@ public:
 
 private:
     std::int64_t elements_;
+    int max_groups_;
     std::vector<std::unique_ptr<Member>> members_;
     impl::NcclGroup<Calls> group_;
 };
@@ -132,16 +141,17 @@ public:
         }
         begun_ = true;
         step_ = step;
-        next_end_ = elements_;
+        next_end_ = group_end_ = elements_;
         given_ = 0;
         slot.step = -1;
         slot.complete = false;
     }
 
-    /// Queues the sum of a bucket behind `ready`, which was recorded behind the bucket's local sum.
-    /// Returns when it is queued. Throws InvalidArgument if the bucket is not the next.
-    /// `local`, if given, queues the bucket's local sum on the member's own stream, behind `ready`.
-    void give(const GradientBucket& bucket, cudaEvent_t ready, FunctionRef<void(cudaStream_t)> local = {}) {
+    /// Gives a bucket, behind whose local sum `ready` was recorded. Where it is the last one of a group, returns when the sum
+    /// of the group's buckets is queued. Throws InvalidArgument if the bucket is not the next.
+    /// `local`, if given, queues the local sum of the group's buckets on the member's own stream, behind `ready`.
+    void give(const GradientBucket& bucket, cudaEvent_t ready,
+              FunctionRef<void(cudaStream_t, const GradientBucket& group)> local = {}) {
         if (!begun_) misused(text("bucket ", shown(bucket), " was given outside a step"));
         if (bucket.end != next_end_ || bucket.begin < 0 || bucket.begin >= bucket.end) {
             misused(text("bucket ", shown(bucket), " of step ", step_, " was given where ",
@@ -149,13 +159,13 @@ public:
                                         : text("the next ends at element ", next_end_, " of ", elements_)));
         }
         impl::check_cuda(cudaStreamWaitEvent(stream_.get(), ready, 0), "cudaStreamWaitEvent");
-        if (local) local(stream_.get());
         next_end_ = bucket.begin;
         ++given_;
-        if (steps_ < first_steps)
-            held_back_.push_back(bucket);
-        else
-            sum(bucket);
+        const int groups = steps_ < first_steps ? 1 : max_groups_;
+        if (bucket.begin > 0 && (group_end_ - bucket.begin) * groups < elements_) return;
+        const GradientBucket group{bucket.begin, std::exchange(group_end_, bucket.begin)};
+        if (local) local(stream_.get(), group);
+        sum(group);
     }
 
     /// The same, behind all work that is queued on `stream`.
@@ -171,10 +181,6 @@ public:
             misused(text("step ", step_, " is finished without the elements [0, ", next_end_, "): ", given_,
                          given_ == 1 ? " bucket was given" : " buckets were given"));
         }
-        for (const GradientBucket& bucket : std::exchange(held_back_, {})) sum(bucket);
-        if (!blocks_.all.empty())
-            group_.gather(device_, blocks_.mine, blocks_.all, stream_.get(),
-                          {"the exchange of the replicas' reports", step_});
         Slot& slot = slot_of(step_);
         impl::check_cuda(cudaEventRecord(slot.summed.get(), stream_.get()), "cudaEventRecord");
         impl::check_cuda(cudaStreamWaitEvent(stream, slot.summed.get(), 0), "cudaStreamWaitEvent");
@@ -223,7 +229,9 @@ public:
             impl::check_cuda(cudaMemcpyAsync(to, from, count, kind, stream_.get()), "cudaMemcpyAsync");
         };
         copy(told_.data(), told_on_host_.data(), bytes, cudaMemcpyHostToDevice);
-        group_.gather(device_, {told_.data(), bytes}, {told_.data() + bytes, bytes_of_all}, stream_.get(), work);
+        group_.queue(device_, stream_.get(), work, [&](auto& group) {
+            group.gather({told_.data(), bytes}, {told_.data() + bytes, bytes_of_all});
+        });
         if (!all.empty())
             copy(told_on_host_.data() + bytes, told_.data() + bytes, bytes_of_all, cudaMemcpyDeviceToHost);
         impl::check_cuda(cudaEventRecord(told_event_.get(), stream_.get()), "cudaEventRecord");
@@ -245,7 +253,7 @@ private:
     friend class NcclBucketAllReduce;
 
     /// Loading kernels and making graphs may wait for all of a device's work, so no sum that waits for another device may
-    /// run beside them: the sums of the first steps are queued behind all buckets and waited for.
+    /// run beside them: the first steps have one group, behind all buckets, which is waited for.
     static constexpr int first_steps = 3;
 
     struct Slot {
@@ -254,8 +262,14 @@ private:
         impl::CudaEvent summed;
     };
 
-    Member(impl::NcclGroup<Calls>& group, int device, float* memory, std::int64_t elements, const RankBlocks& blocks)
-        : group_(group), device_(device), memory_(memory), elements_(elements), blocks_(blocks) {
+    Member(impl::NcclGroup<Calls>& group, int device, float* memory, std::int64_t elements, int max_groups,
+           const RankBlocks& blocks)
+        : group_(group),
+          device_(device),
+          memory_(memory),
+          elements_(elements),
+          max_groups_(max_groups),
+          blocks_(blocks) {
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         for (Slot& slot : slots_) {
             impl::check_cuda(cudaEventCreateWithFlags(slot.summed.out(), cudaEventDisableTiming),
@@ -285,20 +299,21 @@ private:
         return text('[', bucket.begin, ", ", bucket.end, ')');
     }
 
-    void sum(const GradientBucket& bucket) {
-        if constexpr (!std::same_as<Element, float>) {
-            // The weight is a float, and has a sum of its own.
-            if (bucket.begin == 0)
-                group_.sum(device_, std::span<float>(memory_, static_cast<std::size_t>(leading)), stream_.get(), step_);
-            group_.sum(device_,
-                       values().subspan(static_cast<std::size_t>(bucket.begin),
-                                        static_cast<std::size_t>(bucket.end - bucket.begin)),
-                       stream_.get(), step_);
-            return;
-        }
-        const std::int64_t begin = bucket.begin == 0 ? -leading : bucket.begin;
-        group_.sum(device_, {memory_ + leading + begin, static_cast<std::size_t>(bucket.end - begin)}, stream_.get(),
-                   step_);
+    /// Queues the sum of the buckets of a group, and with the last one what goes with it.
+    void sum(const GradientBucket& buckets) {
+        const bool last = buckets.begin == 0;
+        const auto begin = static_cast<std::size_t>(buckets.begin), end = static_cast<std::size_t>(buckets.end);
+        group_.queue(device_, stream_.get(), step_, [&](auto& group) {
+            if constexpr (std::same_as<Element, float>) {
+                const std::size_t before = last ? static_cast<std::size_t>(leading) : 0;
+                group.sum(std::span(memory_ + leading + begin - before, end - begin + before));
+            } else {
+                // The weight is a float, and has a sum of its own.
+                if (last) group.sum(std::span<float>(memory_, static_cast<std::size_t>(leading)));
+                group.sum(values().subspan(begin, end - begin));
+            }
+            if (last && !blocks_.all.empty()) group.gather(blocks_.mine, blocks_.all);
+        });
     }
     /// Breaks off the sums, which the other ranks wait for, and throws.
     [[noreturn, gnu::cold]] void misused(const std::string& what) {
@@ -315,6 +330,7 @@ private:
     int device_;
     float* memory_;
     std::int64_t elements_;
+    int max_groups_;
     RankBlocks blocks_;
     /// What is exchanged between steps, on the device and on the host: this rank's, and then that of all.
     CudaArena told_;
@@ -322,9 +338,9 @@ private:
     impl::CudaStream stream_;
     impl::CudaEvent ready_, last_, told_event_;
     std::array<Slot, max_steps_in_flight> slots_;
-    std::vector<GradientBucket> held_back_;
     bool begun_ = false;
-    std::int64_t step_ = 0, next_end_ = 0, polled_ = -1;
+    /// `group_end_` is that of the buckets that were given and not yet queued.
+    std::int64_t step_ = 0, next_end_ = 0, group_end_ = 0, polled_ = -1;
     int given_ = 0, steps_ = 0;
     double polled_since_ = 0;
 };

@@ -69,10 +69,10 @@ public:
     void give(int device, CudaQueue& queue, CudaContext& context, std::size_t k, const GradientBucket& bucket,
               const WeightedGradients& rows) {
         auto& member = sums_.member(device);
-        const auto begin = static_cast<std::size_t>(bucket.begin);
-        const std::span<Element> to = member.values().subspan(begin, static_cast<std::size_t>(bucket.end) - begin);
-        member.give(bucket, queue.bucket_event(k), [&](cudaStream_t stream) {
+        member.give(bucket, queue.bucket_event(k), [&](cudaStream_t stream, const GradientBucket& group) {
             const CudaContext::StreamScope scope(context, stream);
+            const auto begin = static_cast<std::size_t>(group.begin);
+            const std::span<Element> to = member.values().subspan(begin, static_cast<std::size_t>(group.end) - begin);
             std::array<const float*, WeightedSumAt::max_rows> parts{};
             require(rows.rows.size() <= parts.size(), "NcclAllReduce adds the gradients of at most ", parts.size(),
                     " replicas of a device, not of ", rows.rows.size());

@@ -266,6 +266,54 @@ TEST_CASE("a call before the last one was complete is detected") {
     cudaStreamDestroy(stream);
 }
 
+TEST_CASE("a group costs the host the time of one thread, and its calls are queued together") {
+    for (const int answers : {0, 2}) {
+        CAPTURE(answers);
+        const NcclBehaves behaves({.in_progress = answers});
+        Ranks all(1);
+        cudaStream_t stream = nullptr;
+        cudaEvent_t events[2]{};
+        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        for (cudaEvent_t& event : events) cudaEventCreate(&event);
+        std::vector<float> values(3), others(5);
+        std::vector<char> bytes(2), gathered(2);
+        const auto calls = [&] {
+            CHECK(ncclAllReduce(values.data(), values.data(), 3, ncclFloat32, ncclSum, all.comm(0), stream) ==
+                  ncclSuccess);
+            CHECK(ncclAllReduce(others.data(), others.data(), 5, ncclFloat32, ncclSum, all.comm(0), stream) ==
+                  ncclSuccess);
+            CHECK(ncclAllGather(bytes.data(), gathered.data(), 2, ncclInt8, all.comm(0), stream) == ncclSuccess);
+        };
+        const NcclCallCounts before = nccl_call_counts();
+        cudaEventRecord(events[0], stream);
+        ncclGroupStart();
+        calls();
+        CHECK(ncclGroupEnd() == (answers > 0 ? ncclInProgress : ncclSuccess));
+        CHECK(all.settle(0) == ncclSuccess);
+        cudaEventRecord(events[1], stream);
+        cudaStreamSynchronize(stream);
+        NcclCallCounts after = nccl_call_counts();
+        CHECK(after.groups - before.groups == 1);
+        CHECK(after.host_seconds - before.host_seconds == doctest::Approx(50e-6));
+        float milliseconds = 0;
+        CHECK(cudaEventElapsedTime(&milliseconds, events[0], events[1]) == cudaSuccess);
+        CHECK(milliseconds >= 0.0499F);
+        // An empty group costs nothing.
+        ncclGroupStart();
+        CHECK(ncclGroupEnd() == ncclSuccess);
+        CHECK(nccl_call_counts().groups == after.groups);
+        if (answers == 0) {
+            calls();
+            after = nccl_call_counts();
+            CHECK(after.groups - before.groups == 4);
+        }
+        cudaStreamSynchronize(stream);
+        CHECK(take_nccl_misuse().empty());
+        for (cudaEvent_t& event : events) cudaEventDestroy(event);
+        cudaStreamDestroy(stream);
+    }
+}
+
 TEST_CASE("a late collective completes, and one that a rank does not join does not complete") {
     const NcclBehaves behaves({.vain_tries = 50});
     Ranks all(2);
