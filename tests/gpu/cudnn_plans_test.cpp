@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 
+#include "../ops/convolution_cases.hpp"
 #include "../throws_with.hpp"
 #include "cudnn_described.hpp"
 
@@ -191,6 +192,28 @@ TEST_CASE(
         CAPTURE(part);
         CHECK(contains(made, part));
     }
+}
+
+TEST_CASE("each convolution of the typed tests has one engine, with its ReLU fused or not") {
+    int plans = 0;
+    for (const convolution_cases::Case& each : convolution_cases::cases()) {
+        for (const ElementType element : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
+            const auto planned = [&](bool relu) {
+                ++plans;
+                return impl::plan_convolution(
+                    described(),
+                    impl::convolution_problem(ConvolutionDirection::forward, each.batch,
+                                              convolution_cases::shape_of(each), element, relu),
+                    impl::convolution_rules(element, false, true));
+            };
+            const ChosenPlan fused = planned(true), apart = planned(false);
+            INFO(convolution_cases::describe(each), ": engine ", fused.choice.engine, " and ", apart.choice.engine);
+            CHECK(fused.choice == apart.choice);
+            // Only what has a bias has its ReLU in the plan.
+            CHECK((fused.plan.description() != apart.plan.description()) == each.bias);
+        }
+    }
+    CHECK(plans == 2 * 117);
 }
 
 TEST_CASE("the text of rejected engines names each reason with their number") {

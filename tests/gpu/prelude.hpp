@@ -101,6 +101,7 @@
 #include "../layers/layer_run.hpp"
 #include "../loss/loss_run.hpp"
 #include "../net/graph_run.hpp"
+#include "../ops/convolution_cases.hpp"
 #include "../ops/convolution_problem.hpp"
 #include "../ops/fused_relu.hpp"
 #include "../ops/operation_run.hpp"

@@ -66,6 +66,7 @@ SOFTMAX = "ops/cuda/softmax_cross_entropy.hpp"
 SLABS = "ops/cuda/impl/convolution_kernels.cuh"
 TIMER = "ops/cuda/impl/plan_timer.hpp"
 ENGINES = "ops/cuda/impl/cudnn_engines.hpp"
+PLANS = "ops/cuda/impl/convolution_plans.hpp"
 
 MUTATIONS = [
     # The step engine.
@@ -1454,5 +1455,21 @@ MUTATIONS = [
         "*table.squares = all; «*table.arrived = 0;»",
         "",
         ["emulated/joined_work: the end of a step is one kernel*"],
+    ),
+    Mutation(
+        "relu_has_own_choice",
+        "a convolution with a fused ReLU is planned apart from the one without",
+        PLANS,
+        "chosen.relu = «problem.relu || can_have_relu(problem.direction, problem.shape)»;",
+        "problem.relu",
+        ["emulated/plans: a convolution and the same with its ReLU fused*"],
+    ),
+    Mutation(
+        "relu_without_bias_forgotten",
+        "the ReLU of a convolution without a bias is not computed",
+        "ops/cuda/convolution.hpp",
+        "if («relu_ && !shape_.bias») {",
+        "false",
+        ["emulated/convolution"],
     ),
 ]

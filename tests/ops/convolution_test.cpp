@@ -17,11 +17,16 @@
 #include "../reference/convolution.hpp"
 #include "../reference/relu.hpp"
 #include "../throws_with.hpp"
+#include "convolution_cases.hpp"
 #include "convolution_problem.hpp"
 #include "fused_relu.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
+using convolution_cases::Case;
+using convolution_cases::cases;
+using convolution_cases::describe;
+using convolution_cases::shape_of;
 using operation_run::Outcome;
 using operation_run::Problem;
 using operation_run::rounded;
@@ -40,25 +45,9 @@ using reference::weight_gradient_of;
 
 namespace {
 
-struct Case {
-    std::int64_t batch, height, width, in, out, kernel, stride;
-    Padding padding = Padding::same;
-    bool bias = true;
-};
-
-std::string describe(const Case& c) {
-    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out, ", kernel ", c.kernel,
-                ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", c.bias ? ", bias" : "");
-}
-
 reference::Convolution oracle(const Case& c) {
     const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
     return {c.batch, axis(c.height, c.kernel, c.stride), axis(c.width, c.kernel, c.stride), c.in, c.out};
-}
-
-ConvolutionShape shape_of(const Case& c) {
-    return {window_axis(c.height, c.kernel, c.stride, c.padding), window_axis(c.width, c.kernel, c.stride, c.padding),
-            c.in, c.out, c.bias};
 }
 
 template <class D>
@@ -70,33 +59,6 @@ template <class D>
 Outcome run(const Case& c, const Problem& problem) {
     return operation_run::run<D>(
         problem, [&](const auto& build) { return ops::Convolution<DeviceOf<D>, ElementOf<D>>(build, shape_of(c)); });
-}
-
-/// Kernels and strides in all combinations; channels, sizes, batches and bias change from one to the next with periods
-/// that share no factor, so that the values meet in many combinations.
-std::vector<Case> cases() {
-    std::vector<Case> result;
-    const std::vector<std::pair<std::int64_t, std::int64_t>> channels{
-        {3, 64}, {1, 1}, {5, 16}, {16, 5}, {64, 64}, {64, 3}, {1, 16}, {16, 1}, {5, 3}, {16, 64}, {3, 5}};
-    const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{7, 9}, {8, 5}, {5, 5}, {12, 6}, {6, 13}};
-    const std::vector<std::int64_t> batches{1, 3, 17};
-    std::size_t i = 0;
-    for (const std::int64_t kernel : {1, 2, 3, 5}) {
-        for (const std::int64_t stride : {1, 2, 3}) {
-            for (const Padding padding : {Padding::same, Padding::valid}) {
-                const auto [in, out] = channels[i % channels.size()];
-                const auto [height, width] = sizes[i % sizes.size()];
-                result.push_back({batches[i % 3], height, width, in, out, kernel, stride, padding, i % 7 != 3});
-                ++i;
-            }
-        }
-    }
-    for (const auto& [in, out] : channels) result.push_back({3, 9, 7, in, out, 3, 1, Padding::same, true});
-    result.push_back({1, 1, 1, 3, 5, 1, 1, Padding::same, true});
-    result.push_back({2, 1, 1, 16, 16, 3, 1, Padding::same, true});
-    result.push_back({2, 24, 24, 3, 64, 5, 1, Padding::same, true});  // the tutorial's
-    result.push_back({2, 12, 12, 64, 64, 5, 1, Padding::same, true});
-    return result;
 }
 
 }  // namespace

@@ -121,12 +121,13 @@ inline constexpr double few_channels_time = 3;
 }
 
 /// The configurations for a problem, best first.
-[[nodiscard]] inline std::vector<CudnnConfiguration> ranked_cudnn_engines(const CudnnConvolution& convolution,
+[[nodiscard]] inline std::vector<CudnnConfiguration> ranked_cudnn_engines(const CudnnProgram& program,
                                                                           cudnnBackendHeurMode_t mode,
                                                                           int compute_capability) {
     const auto tile = [](std::int64_t size, std::int64_t stages) {
         return CudnnKnobs{{CUDNN_KNOB_TYPE_TILE_SIZE, size}, {CUDNN_KNOB_TYPE_STAGES, stages}};
     };
+    const CudnnConvolution& convolution = program.convolution;
     std::vector<CudnnConfiguration> ranked;
     if (mode == CUDNN_HEUR_MODE_FALLBACK) {
         ranked = {{plain_engine, {}}};
@@ -136,6 +137,9 @@ inline constexpr double few_channels_time = 3;
         if (convolution.w.kind == ElementKind::float32) ranked.push_back({down_convert_engine, {}});
         if (convolution.direction != CudnnDirection::forward) ranked.push_back({nondeterministic_engine, tile(4, 2)});
         ranked.insert(has_few_channels(convolution) ? ranked.begin() : ranked.end(), {tiled_engine, tile(2, 2)});
+        // As in cuDNN, a convolution alone has engines that one with a bias has not, and the other way round.
+        if (convolution.direction == CudnnDirection::forward && program.after.empty())
+            ranked.insert(ranked.begin(), {plain_engine, {}});
         if (mode == CUDNN_HEUR_MODE_B && convolution.direction == CudnnDirection::backward_filter) {
             const bool wide = convolution.w.kind == ElementKind::float32;
             for (std::int64_t size = first_of_mode_b; size <= last_of_mode_b; ++size)

@@ -296,7 +296,7 @@ void finalize_heuristics(CudnnObject& object) {
     std::vector<CudnnObjectPointer> results;
     if (graph->program) {
         for (const CudnnConfiguration& configuration :
-             ranked_cudnn_engines(graph->program->convolution, mode, device.compute_capability))
+             ranked_cudnn_engines(*graph->program, mode, device.compute_capability))
             results.push_back(configuration_of(*graph, device, configuration));
     }
     object.keep(CUDNN_ATTR_ENGINEHEUR_RESULTS, std::move(results));

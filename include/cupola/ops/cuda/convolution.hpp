@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution on `Cuda` by cuDNN's graph interface, with bias and ReLU in the same call. Plans are chosen in the
-// constructor, by their time on the GPU: CudaOptions sets the rules, and may contain the choices of another run.
+// Convolution on `Cuda` by cuDNN's graph interface, with bias and ReLU in the same call; the ReLU of a convolution
+// without a bias, which cuDNN's engines lack, is a kernel after it. Plans are chosen in the constructor, by their
+// time on the GPU: CudaOptions sets the rules, and may contain the choices of another run. A convolution has the same
+// plan with a fused ReLU as without it.
 //
 // In float, weights and their gradients are used in place. In bfloat16 and in half, cuDNN 9.19 requires the weights and
 // the bias in the same type, and returns the gradient of the weights in it: `prepare` rounds the former, `backward`
@@ -54,10 +56,7 @@ public:
         rules.max_workspace = std::min(rules.max_workspace, context.max_workspace());
         const impl::PlanTrial trial{.stream = context.stream(), .seconds = context.options().plan_seconds};
         const auto problem_of = [&](impl::ConvolutionDirection direction) {
-            impl::ConvolutionProblem problem{direction, build.batch, shape, element_type_of<T>, relu_};
-            // cuDNN's engines with a ReLU require a bias before it: zeros where there is none.
-            problem.shape.bias = adds_bias();
-            return problem;
+            return impl::convolution_problem(direction, build.batch, shape, element_type_of<T>, relu_);
         };
         const auto plan = [&](impl::ConvolutionDirection direction) {
             return std::move(
@@ -90,21 +89,20 @@ public:
             if (shape_.bias)
                 Convert<Cuda>::run_joined(args.context, args.parameters[1], packed_bias(args), shape_.out_channels);
         }
-        if (adds_bias() && !shape_.bias) {
-            impl::check_cuda(cudaMemsetAsync(packed_bias(args), 0, packed_bias_bytes(), args.context.stream()),
-                             "cudaMemsetAsync");
-        }
     }
 
     void forward(const ForwardArgs<Cuda, T>& args) {
-        std::array<const void*, 4> pointers{args.input, weights(args), args.output, adds_bias() ? bias(args) : nullptr};
+        std::array<const void*, 4> pointers{args.input, weights(args), args.output, shape_.bias ? bias(args) : nullptr};
         if (padded_) {
             pointers[0] = args.scratch;
             pointers[1] = args.scratch + padded_input_bytes();
             queue_padding(args.context, args.input, weights(args), args.scratch, args.scratch + padded_input_bytes());
         }
-        forward_.run(args.context.cudnn(), args.scratch + padded_bytes(),
-                     std::span(pointers).first(adds_bias() ? 4 : 3));
+        forward_.run(args.context.cudnn(), args.scratch + padded_bytes(), std::span(pointers).first(graph_tensors()));
+        if (relu_ && !shape_.bias) {
+            for_each_element(args.context, outputs_, impl::ForwardOf<impl::ReluFormula>{}, args.output,
+                             static_cast<const T*>(args.output));
+        }
     }
     /// Whether forward pads the channels.
     [[nodiscard]] bool pads() const { return padded_; }
@@ -149,7 +147,7 @@ private:
         std::vector<impl::PlanVariant> variants;
         variants.push_back(impl::convolution_variant(target, problem, rules));
         const auto pad = [&](std::span<const void* const> tensors) {
-            const std::size_t plain = adds_bias() ? 4 : 3;
+            const std::size_t plain = graph_tensors();
             queue_padding(context, tensors[plain], tensors[plain + 1], const_cast<void*>(tensors[0]),
                           const_cast<void*>(tensors[1]));
         };
@@ -194,8 +192,9 @@ private:
             impl::queue_widened_gradient(context, static_cast<const T*>(computed), gradient, weights_, args.accumulate,
                                          keeps_gradient);
     }
-    [[nodiscard]] bool adds_bias() const { return shape_.bias || relu_; }
-    [[nodiscard]] bool bias_is_packed() const { return adds_bias() && (!std::same_as<T, float> || !shape_.bias); }
+    /// Of forward.
+    [[nodiscard]] std::size_t graph_tensors() const { return shape_.bias ? 4 : 3; }
+    [[nodiscard]] bool bias_is_packed() const { return shape_.bias && !std::same_as<T, float>; }
     [[nodiscard]] std::size_t packed_weights_bytes() const {
         return std::same_as<T, float> ? 0 : aligned(static_cast<std::size_t>(weights_) * sizeof(T));
     }

@@ -429,6 +429,28 @@ TEST_CASE("a fused product and the same without ReLU use one algorithm") {
     CHECK(candidates[1].seconds == doctest::Approx(100e-6));
 }
 
+TEST_CASE("a convolution and the same with its ReLU fused use one engine, which is timed once") {
+    const CudaContext context(0, {.plan_seconds = enough});
+    for (const ElementType element : {ElementType::float32, ElementType::bfloat16}) {
+        ConvolutionProblem problem = problem_of(ConvolutionDirection::forward, element);
+        const EngineChoice fused = planned(context, problem).choice;
+        const std::int64_t before = emulator::library_calls();
+        problem.relu = false;
+        ChosenPlan apart = planned(context, problem);
+        CHECK(apart.choice == fused);
+        CHECK(emulator::library_calls() == before);
+        CHECK_FALSE(contains(apart.plan.description(), text("\"mode\":", int{CUDNN_POINTWISE_RELU_FWD})));
+        // In the other order, with the times.
+        const CudaContext other(0, {.plan_seconds = enough});
+        apart = planned(other, problem);
+        CHECK(apart.choice == fused);
+        CHECK_FALSE(contains(apart.plan.description(), text("\"mode\":", int{CUDNN_POINTWISE_RELU_FWD})));
+        CHECK(planned(other, problem_of(ConvolutionDirection::forward, element)).choice == fused);
+        CHECK(other.plan_choices().size() == 1);
+    }
+    CHECK(context.plan_choices().size() == 2);
+}
+
 TEST_CASE("devices that make the same plans at the same time choose once") {
     const Times times;
     emulator::set_load_seconds(0);  // the same number of runs for whoever is first

@@ -2,7 +2,7 @@
 //
 // The three directions of a convolution as cuDNN graphs, and the plans chosen for them:
 //
-//   forward           y  = relu(x * w + b), relu and b where present      tensors x, w, y, and b where present
+//   forward           y  = relu(x * w + b), b and relu where present      tensors x, w, y, and b where present
 //   backward data     dx from dy and w                                    tensors dx, w, dy
 //   backward weights  dw from x and dy                                    tensors x, dw, dy
 //
@@ -43,6 +43,17 @@ struct ConvolutionProblem {
     /// The activation after forward; `shape.bias` says whether a bias is added.
     bool relu = false;
 };
+
+/// Whether cuDNN computes the ReLU after a forward convolution: it has precompiled engines for one after a bias only.
+[[nodiscard]] constexpr bool can_have_relu(ConvolutionDirection direction, const ConvolutionShape& shape) {
+    return direction == ConvolutionDirection::forward && shape.bias;
+}
+/// The graph for a convolution that has a ReLU or none: with the ReLU where it can have one.
+[[nodiscard]] constexpr ConvolutionProblem convolution_problem(ConvolutionDirection direction, std::int64_t batch,
+                                                               const ConvolutionShape& shape, ElementType element,
+                                                               bool relu) {
+    return {direction, batch, shape, element, relu && can_have_relu(direction, shape)};
+}
 
 /// "forward, bias, ReLU of a convolution in float32: 128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1,
 /// padding 2 2 2 2": used in messages, and as the key of a choice. Padding is given for height before and after, then
@@ -125,14 +136,19 @@ struct ConvolutionProblem {
     return result;
 }
 
-/// A variant of the problem. `before` is called with the tensors of the graph and then with those of `more_tensors`, and
-/// writes `scratch` bytes.
+/// A variant of the problem. The engine of a convolution that could have a ReLU is chosen, timed and kept as if it
+/// had one, so that fusing a ReLU changes no other bits: with a bias cuDNN numbers the engines of both graphs in the
+/// same way, and times that are measured twice may lead to two choices. `before` is called with the tensors of the
+/// graph and then with those of `more_tensors`, and writes `scratch` bytes.
 [[nodiscard, gnu::cold]] inline PlanVariant convolution_variant(
     const CudnnTarget& target, const ConvolutionProblem& problem, const EngineRules& rules,
     const std::vector<std::size_t>& more_tensors = {}, std::size_t scratch = 0,
     FunctionRef<void(std::span<const void* const> tensors)> before = {}) {
-    PlanVariant variant{.graph = convolution_graph(target, problem),
-                        .key = plan_key(target, problem, rules),
+    ConvolutionProblem chosen = problem;
+    chosen.relu = problem.relu || can_have_relu(problem.direction, problem.shape);
+    PlanVariant variant{.graph = convolution_graph(target, chosen),
+                        .used = chosen.relu == problem.relu ? CudnnDescriptor() : convolution_graph(target, problem),
+                        .key = plan_key(target, chosen, rules),
                         .tensors = tensor_bytes(problem),
                         .scratch = scratch,
                         .before = before};

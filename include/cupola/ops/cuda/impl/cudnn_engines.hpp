@@ -200,11 +200,13 @@ struct ChosenPlan {
     return result;
 }
 
-/// One way to compute an operation: a graph, and work before it. Its tensors are those of the graph, and then others that
-/// the work before reads or writes.
+/// One way to compute an operation: a graph, and work before it. Its tensors are those of the graph, and then others
+/// that the work before reads or writes. Where `used` is a graph, of the first ones of the same tensors, the plan is
+/// of that, with the engine that is chosen for `graph`.
 struct PlanVariant {
     CudnnDescriptor graph;
-    std::string key;
+    CudnnDescriptor used = {};
+    std::string key = {};
     /// The bytes of the tensors, for timing.
     std::vector<std::size_t> tensors = {};
     /// The number of the graph's tensors, the first ones.
@@ -233,7 +235,24 @@ public:
     }
 
 private:
-    /// The plan of an engine that the rules allow, or nothing; the rejected are counted.
+    /// The plans of an engine: of the graph for which it is chosen, and of the one that is used, if that is another.
+    struct Plans {
+        CudnnPlan of_graph, of_used = {};
+    };
+    /// Those of an engine that the rules allow and that has both, or nothing; the rejected are counted.
+    [[nodiscard]] std::optional<Plans> plans_of(const PlanVariant& variant, const CudnnEngine& engine,
+                                                EnginesDropped& dropped) {
+        std::optional<CudnnPlan> of_graph = plan_of(variant, engine, dropped);
+        if (!of_graph) return std::nullopt;
+        Plans result{.of_graph = std::move(*of_graph)};
+        if (!variant.used) return result;
+        const std::optional<CudnnEngine> same = cudnn_engine(target_, variant.used, engine.choice);
+        if (!same) return ++dropped.refused, std::nullopt;
+        std::optional<CudnnPlan> of_used = plan_of(variant, *same, dropped);
+        if (!of_used) return std::nullopt;
+        result.of_used = std::move(*of_used);
+        return result;
+    }
     [[nodiscard]] std::optional<CudnnPlan> plan_of(const PlanVariant& variant, const CudnnEngine& engine,
                                                    EnginesDropped& dropped) {
         if (!allowed(engine, rules_, dropped)) return std::nullopt;
@@ -245,10 +264,10 @@ private:
     /// An engine that was timed.
     struct Candidate {
         CudnnEngine engine;
-        CudnnPlan plan;
+        Plans plans;
     };
-    static void take(ChosenPlan& result, CudnnEngine& engine, CudnnPlan& plan) {
-        result.plan = std::move(plan);
+    static void take(ChosenPlan& result, CudnnEngine& engine, Plans& plans) {
+        result.plan = std::move(plans.of_used ? plans.of_used : plans.of_graph);
         result.choice = std::move(engine.choice);
         result.numerical_notes = std::move(engine.numerical_notes);
         result.behavior_notes = std::move(engine.behavior_notes);
@@ -260,8 +279,8 @@ private:
             const std::optional<EngineChoice> kept = choices_->find(variant.key);
             if (!kept || kept == rejected_[i]) continue;
             if (std::optional<CudnnEngine> engine = cudnn_engine(target_, variant.graph, *kept)) {
-                if (std::optional<CudnnPlan> plan = plan_of(variant, *engine, result_.dropped)) {
-                    take(result_, *engine, *plan);
+                if (std::optional<Plans> plans = plans_of(variant, *engine, result_.dropped)) {
+                    take(result_, *engine, *plans);
                     result_.variant = i;
                     record({.source = PlanRecord::Source::kept});
                     return true;
@@ -340,7 +359,7 @@ private:
                 if (rules_.tensor_cores && !engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) {
                     plain.push_back(std::move(engine));
                     EnginesDropped ignored;
-                    result.dropped.plain += plan_of(variant, plain.back(), ignored) ? 1 : 0;
+                    result.dropped.plain += plans_of(variant, plain.back(), ignored) ? 1 : 0;
                 } else if (try_engine(variant, timer, timed, made, result, engine)) {
                     return;
                 }
@@ -355,10 +374,10 @@ private:
         if (timed.empty()) return;
         const std::size_t chosen =
             timer.choose([&](std::size_t candidate, std::byte* workspace, std::span<const void* const> tensors) {
-                run(variant, timed[candidate].plan, workspace, tensors);
+                run(variant, timed[candidate].plans.of_graph, workspace, tensors);
             });
-        for (Candidate& each : timed) each.plan.forget_pointers();
-        take(result, timed[chosen].engine, timed[chosen].plan);
+        take(result, timed[chosen].engine, timed[chosen].plans);
+        result.plan.forget_pointers();
         made.source = PlanRecord::Source::timed;
         made.seconds = timer.seconds();
         made.next_seconds = timer.next_seconds();
@@ -380,24 +399,25 @@ private:
             made.not_timed += allowed(engine, rules_, ignored) ? 1 : 0;
             return false;
         }
-        std::optional<CudnnPlan> plan = plan_of(variant, engine, result.dropped);
-        if (!plan) return false;
+        std::optional<Plans> plans = plans_of(variant, engine, result.dropped);
+        if (!plans) return false;
         if (!timer.times()) {
-            take(result, engine, *plan);
+            take(result, engine, *plans);
             return true;
         }
+        CudnnPlan& plan = plans->of_graph;
         const PlanTimer::Result how =
-            timer.offer(plan->workspace_bytes(), [&](std::byte* workspace, std::span<const void* const> tensors) {
-                run(variant, *plan, workspace, tensors);
+            timer.offer(plan.workspace_bytes(), [&](std::byte* workspace, std::span<const void* const> tensors) {
+                run(variant, plan, workspace, tensors);
             });
-        plan->forget_pointers();
+        plan.forget_pointers();
         if (how == PlanTimer::Result::failed) ++result.dropped.failed;
         if (how == PlanTimer::Result::no_memory) ++result.dropped.workspace;
         if (how != PlanTimer::Result::timed) return false;
         made.candidates.push_back(
             {text(engine_text(engine.choice), engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ? ", tensor cores" : "",
                   variant.before ? ", padded" : "")});
-        timed.push_back({std::move(engine), std::move(*plan)});
+        timed.push_back({std::move(engine), std::move(*plans)});
         return false;
     }
 
