@@ -69,7 +69,7 @@ class Folder:
 
 
 def settings_for(folder, **more):
-    return argparse.Namespace(build=folder / "build", carried=folder / "carried", data=None, recipe="tutorial", anyway=True, **more)
+    return argparse.Namespace(build=folder / "build", carried=folder / "carried", data=None, recipe="tutorial", anyway=True, emulated=False, **more)
 
 
 def script(path, code, python=True):
@@ -106,6 +106,56 @@ class WithoutGpu(unittest.TestCase):
                 self.assertIn(machine["reason"], text)
                 self.assertTrue(ended.stdout.endswith(text + "\n"))
                 self.assertLessEqual(sum(1 for path in out.rglob("*") if path.is_file()), 8)
+
+
+class OnTheEmulator(unittest.TestCase):
+    """What is tried of `--emulated` without the emulator's programs, which have a test that runs them."""
+
+    def ended(self, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out"
+            ended = subprocess.run([HERE / "run", out, *words, "--build", folder], capture_output=True, text=True, timeout=60)
+            report = out / "report.json"
+            return ended, json.loads(report.read_text()) if report.exists() else None
+
+    def test_programs_that_were_not_built_are_named_with_how_to_build_them(self):
+        ended, said = self.ended("first", "--emulated")
+        self.assertEqual((ended.returncode, ended.stderr), (1, ""))
+        machine, *others = said["stages"]
+        self.assertRegex(machine["reason"], r"has no emulated_bench_step_bfloat16, test_emulated_kernels, test_emulated_training: cmake --preset dev && .*"
+                         r" --target emulated_bench_step_bfloat16 test_emulated_kernels test_emulated_training$")  # fmt: skip
+        self.assertEqual({stage["reason"] for stage in others}, {"'machine' did not pass"})
+
+    def test_only_what_it_has_is_tried(self):
+        for words, text in ((("bench", "--emulated"), "--emulated tries all or first, not bench"), (("all", "--tests", "x"), "--tests is for --emulated")):
+            ended, said = self.ended(*words)
+            self.assertEqual((ended.returncode, said), (2, None))
+            self.assertIn(text, ended.stderr)
+
+    def test_its_stages_are_those_of_a_card_with_the_same_or_more_time(self):
+        run, out = load_run(), pathlib.Path("o")
+        measured = measure.Measured(Folder(out), out, out)
+        for command in ("all", "first"):
+            card = {stage.name: stage for stage in run.stages_of(command, None, out, settings_for(out), Folder(out), measured)}
+            settings = argparse.Namespace(**{**vars(settings_for(out)), "emulated": True})
+            emulated = run.stages_of(command, None, out, settings, Folder(out), measured)
+            names = [stage.name for stage in emulated]
+            self.assertEqual([name for name in card if name in names], names)
+            self.assertTrue(all(stage.limit >= card[stage.name].limit for stage in emulated))
+            self.assertLessEqual(sum(stage.least for stage in emulated), stages.TOTAL_SECONDS)
+
+    def test_its_page_is_no_measurement_and_goes_nowhere(self):
+        report = load("report")
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            data = {"format": stages.FORMAT, "command": "all", "commit": "abc", "started": "2026-01-02T03:04:05Z", "ended": True, "seconds": 9.0,
+                    "machine": {"GPU": "Emulated GPU"}, "stages": [{"name": "machine", "status": "passed"}], "emulated": True}  # fmt: skip
+            (folder / "report.json").write_text(json.dumps(data))
+            text = report.write(folder, folder).read_text()
+            self.assertIn("# On an emulated GPU: a trial of the command, and no measurement", text)
+            self.assertNotIn("measured on", text)
+            with self.assertRaisesRegex(report.Refused, "is of an emulated GPU: it has no measurements"):
+                report.write(folder, folder.parent)
 
 
 class Stages(unittest.TestCase):

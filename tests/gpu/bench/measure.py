@@ -50,6 +50,17 @@ STEP, MILLISECONDS = ("bfloat16", 128), 0.13
 CONVOLUTIONS, ALIKE = 5, 1.05
 
 
+EMULATED = False
+
+
+def emulate():
+    """From now on one precision and size are measured, on an emulated GPU whose clock is the same in each turn. What it assumes of a card is
+    the rates that the page of predictions has for an H200."""
+    global EMULATED, PRECISIONS, BATCHES, ROWS, LISTED, WAYS, WAYS_AT, TURN_SECONDS, ROUNDS
+    EMULATED, PRECISIONS, BATCHES, ROWS, LISTED, WAYS_AT, TURN_SECONDS, ROUNDS = True, STEP[:1], STEP[1:], [STEP], [STEP], STEP[1:], 0.0, 1
+    WAYS = {name: WAYS[name] for name in ("one chain", "branches, launched early")}
+
+
 def least_ratio(precision, batch):
     """The goal: the minimum ratio of the time of PyTorch's fastest mode to that of the step; more than 1 where no other is set."""
     if precision == "bfloat16":
@@ -160,6 +171,8 @@ class Measured:
         self.peers, self.compilers, self.peers_missing = {}, {}, {}
         self.rates, self.profiles, self.own_rates, self.bytes = None, {}, {}, {}
         self.floors = roofline.PUBLISHED
+        # Whether the files of plans are of this run.
+        self.has_plans = False
 
     def __enter__(self):
         return self
@@ -176,7 +189,7 @@ class Measured:
             batch,
             *([precision] if precision.startswith("tf32") else []),
             *words,
-            *([f"plans={plans}"] if plans.exists() or "plans" in words else []),
+            *([f"plans={plans}"] if "plans" in words or (self.has_plans and plans.exists()) else []),
         ]
 
     def peer(self, precision, seconds, *words):
@@ -305,6 +318,9 @@ class Measured:
         end = time.monotonic() + seconds
         found, lines, missing = {}, [], []
         self.cache.mkdir(parents=True, exist_ok=True)
+        for old in self.cache.glob("plans-*.txt"):
+            old.unlink()
+        self.has_plans = True
         for precision in PRECISIONS:
             left = end - time.monotonic()
             if left < 2:
@@ -352,6 +368,10 @@ class Measured:
         return {"bytes": rows, "lines": lines}
 
     def peak_rates(self, seconds):
+        if EMULATED:
+            card = roofline.CARDS["H200"]
+            self.rates = {name: {"operations": card[name], "bytes": card["bytes"]} for name in PRECISIONS}
+            return {"rates": self.rates, "lines": ["assumed of an H200, as the page of predictions assumes them"]}
         self.rates = json_of([self.programs.require("bench_machine"), "rates"], seconds, self.log)
         return {
             "rates": self.rates,

@@ -85,7 +85,7 @@ template <class Batches = Synthetic>
 class Steps {
 public:
     /// Runs so many steps before the first that counts; plans are made with the training.
-    Steps(std::int64_t batch, const CudaOptions& device, int warm_up = 20)
+    Steps(std::int64_t batch, const CudaOptions& device, int warm_up = std::min(20, gpu_bench::max_steps))
         : used_before_(used_bytes()),
           batches_(batch),
           training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
@@ -114,7 +114,7 @@ private:
 
 int kernels(std::int64_t batch, const CudaOptions& device) {
 #ifdef CUPOLA_BENCH_CUPTI
-    constexpr int recorded = 20;
+    constexpr int recorded = std::min(20, gpu_bench::max_steps);
     Steps<> steps(batch, device);
     bench::KernelTimes::start();
     steps.run(recorded);
@@ -271,7 +271,8 @@ int main(int argc, char** argv) try {
     } else {
         const gpu_tests::SyntheticBatches batches(batch);
         CudaContext context(0, device);
-        bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context)));
+        constexpr int steps = std::min(30, gpu_bench::max_steps);
+        bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context), steps));
     }
     return status;
 } catch (const std::exception& error) {

@@ -91,6 +91,8 @@ std::int64_t plans_made();
 std::int64_t heuristics_asked(int mode);
 void count_plan();
 void count_heuristics(int mode);
+/// The time of each of the program's own kernels by the clock of its device; 5 microseconds by default.
+void set_kernel_seconds(double seconds);
 /// The runs of algorithms of cuDNN and cuBLASLt that were queued.
 std::int64_t library_calls();
 void count_library_call();
@@ -104,6 +106,8 @@ std::int64_t waits();
 std::int64_t kernels();
 /// Those of a cooperative grid.
 std::int64_t cooperative_kernels();
+/// The seconds that the work of a device has taken by its clock, which events read.
+double device_seconds(int device);
 /// Those that were launched to begin before the end of the kernel before them.
 std::int64_t dependent_kernels();
 std::int64_t pieces();
@@ -122,13 +126,16 @@ struct RecordedWork {
     /// The additions and multiplications of a library's call.
     std::int64_t operations = 0;
     bool is_library = false;
+    /// When it began by the clock of its device, and what it took; 0 for work whose time is the CPU's.
+    double begun = 0, seconds = 0;
 };
 /// The same as recorded_work(), with what the work needs.
 std::vector<RecordedWork> recorded_costs();
 /// From now on the memory that kernels use is recorded too, in pages of so many bytes, a multiple of 4096; 0 ends it. Called
 /// while no memory of a device is in use.
 void track_memory(std::size_t page);
-/// Which of the queued work runs; the rest takes its place in its stream and is recorded, and computes nothing.
+/// Which of the queued work runs; the rest takes its place in its stream and its time by the clock of its device, is recorded, and
+/// computes nothing.
 enum class Runs : std::uint8_t { everything, no_libraries, nothing };
 void set_runs(Runs runs);
 /// The number of allocations with a write outside their bounds, detected when they are freed.

@@ -179,6 +179,7 @@ struct State {
     int overruns = 0, streams_made = 0;
     /// What the piece of work that runs takes by its device's clock; negative if it is the time that the CPU takes.
     double taken = -1;
+    double kernel_seconds = 5e-6;
     std::map<std::int64_t, EngineBehavior> engines, products;
     Clock clock;
     double load_seconds = 0.3;
@@ -493,14 +494,19 @@ private:
     RecordedWork* to_;
 };
 
-/// What runs is recorded; `kernel` is null for work that is not a kernel of the program.
+/// What the call of a library that the thread queues next takes; negative if nothing said so.
+thread_local double next_call_seconds = -1;
+
+/// What runs is recorded; `kernel` is null for work that is not a kernel of the program. Work that does not run (set_runs) takes the
+/// device as long as if it did: `library_seconds` for a call of a library.
 cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> work,
                 const void* kernel = nullptr, const RecordedWork& cost = {}, const void* workspace = nullptr,
-                std::size_t workspace_bytes = 0) {
+                std::size_t workspace_bytes = 0, double library_seconds = -1) {
     const std::shared_ptr<Stream> stream = find(handle);
-    std::function<bool()> run = [work = std::move(work), name, kernel, cost] {
+    std::function<bool()> run = [work = std::move(work), name, kernel, cost, library_seconds] {
         State& s = state();
         RecordedWork done = cost;
+        done.begun = s.device[static_cast<std::size_t>(current)].clock;
         if (s.runs == Runs::everything || (s.runs == Runs::no_libraries && !cost.is_library)) {
             if (kernel == nullptr) {
                 if (!work()) return false;
@@ -508,8 +514,11 @@ cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, s
                 const TrackedMemory tracked(done);
                 work();
             }
+        } else {
+            s.taken = kernel == nullptr ? library_seconds : s.kernel_seconds;
         }
         if (!s.records) return true;
+        done.seconds = std::max(0.0, s.taken);
         done.name = kernel == nullptr ? name : kernel_name(kernel);
         s.recorded.push_back(std::move(done));
         return true;
@@ -882,8 +891,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
                        std::to_string(ran * threads - waited) + " of its " + std::to_string(ran * threads) +
                        " threads did not wait";
             if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
-            constexpr double seconds_of_kernel = 5e-6;
-            s.taken = seconds_of_kernel;
+            s.taken = s.kernel_seconds;
             return true;
         },
         kernel));
@@ -897,7 +905,7 @@ void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name, 
                                 .bytes_written = cost.bytes_written,
                                 .operations = cost.operations,
                                 .is_library = true},
-                               cost.workspace, cost.workspace_bytes)));
+                               cost.workspace, cost.workspace_bytes, std::exchange(next_call_seconds, -1))));
 }
 
 void misuse(const std::string& message) {
@@ -910,7 +918,7 @@ int current_device() { return current; }
 double queued_seconds(cudaStream_t stream, double of_device, double of_host) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(stream, &status);
-    return status == cudaStreamCaptureStatusNone ? std::max(of_device, of_host) : of_device;
+    return next_call_seconds = status == cudaStreamCaptureStatusNone ? std::max(of_device, of_host) : of_device;
 }
 void take_seconds(double seconds) { state().taken = seconds; }
 
@@ -943,6 +951,10 @@ EngineBehavior product_behavior(std::int64_t splits) {
     // Two parts are the fastest, three the next.
     constexpr double of_parts[] = {0, 300e-6, 100e-6, 150e-6};
     return behavior_of(state().products, splits, of_parts[splits >= 1 && splits <= 3 ? splits : 1]);
+}
+void set_kernel_seconds(double seconds) {
+    const Guard guard;
+    state().kernel_seconds = seconds;
 }
 std::int64_t library_calls() {
     const Guard guard;
@@ -1087,6 +1099,10 @@ std::int64_t kernels() {
 std::int64_t cooperative_kernels() {
     const Guard guard;
     return state().cooperative_kernels;
+}
+double device_seconds(int device) {
+    const Guard guard;
+    return state().device[static_cast<std::size_t>(device)].clock;
 }
 std::int64_t dependent_kernels() {
     const Guard guard;

@@ -658,6 +658,33 @@ TEST_CASE("a test chooses which work runs; the rest takes its place in the strea
     CHECK((memory.read() == 2 && calls == 1));
 }
 
+TEST_CASE("work takes its time by the clock of its device whether it runs or not, and is recorded with that") {
+    const Stream stream;
+    const Memory<int> memory(1);
+    constexpr double of_kernel = 3e-6, of_call = 0.5;
+    emulator::set_kernel_seconds(of_kernel);
+    for (const emulator::Runs runs :
+         {emulator::Runs::everything, emulator::Runs::no_libraries, emulator::Runs::nothing}) {
+        emulator::set_runs(runs);
+        emulator::record_work();
+        const double began = emulator::device_seconds(0);
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+        const double seconds = emulator::queued_seconds(stream, of_call, 0);
+        emulator::enqueue(
+            stream, [=] { return emulator::take_seconds(seconds), true; }, "a call");
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+        const std::vector<emulator::RecordedWork> work = emulator::recorded_costs();
+        REQUIRE(work.size() == 3);
+        CHECK((work[0].seconds == of_kernel && work[1].seconds == of_call && work[2].seconds == of_kernel));
+        CHECK((work[0].begun >= began && work[1].begun > work[0].begun));
+        CHECK(work[2].begun - work[1].begun > of_call / 2);
+        CHECK(emulator::device_seconds(0) - began > of_call / 2);
+    }
+    emulator::set_runs(emulator::Runs::everything);
+    emulator::set_kernel_seconds(5e-6);
+}
+
 TEST_CASE("a kernel that begins before the end of the one before it has to wait for that, and to follow one") {
     emulator::mend();
     const Memory<int> value(1);
