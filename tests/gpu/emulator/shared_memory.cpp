@@ -8,15 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace cupola::emulator {
 
@@ -29,16 +31,27 @@ struct Variable {
     std::size_t offset, bytes;
 };
 
+/// The program's file in memory, of which only the pages that are read take time.
+std::span<const std::byte> program() {
+    const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    struct stat about {};
+    if (file < 0 || fstat(file, &about) != 0) return {};
+    const auto bytes = static_cast<std::size_t>(about.st_size);
+    const void* const memory = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) return {};
+    return {static_cast<const std::byte*>(memory), bytes};
+}
+
 template <class V>
-std::span<const V> array_at(const std::vector<char>& file, std::size_t offset, std::size_t bytes) {
+std::span<const V> array_at(std::span<const std::byte> file, std::size_t offset, std::size_t bytes) {
     if (offset > file.size() || bytes > file.size() - offset) return {};
     return {reinterpret_cast<const V*>(file.data() + offset), bytes / sizeof(V)};
 }
 
 /// The thread_local variables of functions: their names begin with _ZZ. Not those of the library of tests.
 std::vector<Variable> variables_of_functions() {
-    std::ifstream program("/proc/self/exe", std::ios::binary);
-    const std::vector<char> file{std::istreambuf_iterator<char>(program), {}};
+    const std::span<const std::byte> file = program();
     std::vector<Variable> result;
     const auto headers = array_at<ElfW(Ehdr)>(file, 0, sizeof(ElfW(Ehdr)));
     if (headers.empty()) return result;
@@ -56,6 +69,7 @@ std::vector<Variable> variables_of_functions() {
                 result.push_back({symbol.st_value, symbol.st_size});
         }
     }
+    munmap(const_cast<std::byte*>(file.data()), file.size());
     return result;
 }
 
