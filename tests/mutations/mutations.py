@@ -42,6 +42,7 @@ PROGRAMS = {
     "emulated/captured": ("emulated", ["tests/device/cuda_graph_test.cpp", "tests/device/cuda_step_constants_test.cpp"]),
     "emulated/nccl": ("emulated", ["tests/gpu/training/nccl_emulated.cpp"]),
     "emulated/plans": ("emulated", ["tests/gpu/emulator/tests/plans_test.cpp"]),
+    "emulated/nccl_group": ("streams", ["tests/parallel/nccl_group_test.cpp"]),
     "emulated/nccl_communicator": ("streams", ["tests/parallel/nccl_communicator_test.cpp"]),
     "emulated/bucket_all_reduce": ("streams", ["tests/parallel/nccl/bucket_all_reduce_test.cpp"]),
 }
@@ -904,6 +905,22 @@ MUTATIONS = [
         "«status = ended(calls, communicators[i]);» if (status == ncclSuccess) status = ended(calls, shrunk[i]);",
         "",
         ["emulated/nccl_communicator: ranks that are left*"],
+    ),
+    Mutation(
+        "version_not_compared",
+        "a library of NCCL that lacks what is called is used",
+        "parallel/impl/nccl_calls.hpp",
+        "require<DeviceError>(«loaded >= first_non_blocking && loaded < next_major», versions,",
+        "true",
+        ["emulated/nccl_group: NCCL of another version*"],
+    ),
+    Mutation(
+        "version_not_warned_of",
+        "nothing says that another version of NCCL is loaded than the program was compiled for",
+        "parallel/impl/nccl_calls.hpp",
+        "if («warns») calls.warn(",
+        "false",
+        ["emulated/nccl_group: NCCL of another version*"],
     ),
     # Sums by NCCL.
     Mutation(

@@ -228,6 +228,52 @@ TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
     CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{}, 2, {0}); }), "ranks of 2 devices"));
 }
 
+TEST_CASE("child: two groups with an older library of NCCL" * doctest::skip()) {
+    const NcclBehaves behaves({.version = 22'703});
+    Devices here(2);
+    for (int round = 0; round < 2; ++round) {
+        Group group(NcclAllReduce{}, 2, {0, 1});
+        group.start();
+        CHECK(run_steps(group, here, 2, 0, 2, 2) == 4);
+    }
+}
+
+TEST_CASE("NCCL of another version than compiled is one warning of process 0, and an error where it cannot be used") {
+    struct Noting : impl::NcclCalls {
+        std::vector<std::string>* said;
+        void warn(const std::string& message) { said->push_back(message); }
+    };
+    std::vector<std::string> said;
+    Noting calls{};
+    calls.said = &said;
+    const auto start = [&](int version) {
+        const NcclBehaves behaves({.version = version});
+        NcclGroup<Noting> group(NcclAllReduce{}, 1, {0}, {}, calls);
+        group.start();
+    };
+    start(0);
+    CHECK(said.empty());
+    start(22'703);
+    start(23'004);
+    const std::string compiled = "the program was compiled for NCCL 2.28.9 and has loaded NCCL ";
+    CHECK(said == std::vector<std::string>{compiled + "2.27.3: only what both have is used",
+                                           compiled + "2.30.4: only what both have is used"});
+    for (const auto& each : {std::pair{21'210, "2.12.10"}, {2'804, "2.8.4"}, {30'100, "3.1.0"}}) {
+        CHECK(message_of<DeviceError>([&] { start(each.first); }) ==
+              text(compiled, each.second, ": NcclAllReduce needs a version of NCCL 2, from 2.14 on"));
+    }
+    CHECK(said.size() == 2);
+    const NcclBehaves behaves({.version = 22'703});
+    impl::require_nccl_version(calls, false);
+    CHECK(said.size() == 2);
+    const ChildResult child = run_in_child("child: two groups with an older library of NCCL", {});
+    CHECK(child.passed);
+    const std::string line = "warning: " + compiled + "2.27.3: only what both have is used\n";
+    const std::size_t first = child.output.find(line);
+    REQUIRE(first != std::string::npos);
+    CHECK(child.output.find("warning", first + line.size()) == std::string::npos);
+}
+
 TEST_CASE("one process has a rank on each of its devices, and needs no file and no environment") {
     // A file of another training.
     setenv(NcclAllReduce::id_variable, "00", 1);

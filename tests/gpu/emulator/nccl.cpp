@@ -526,6 +526,13 @@ extern "C" {
 
 using namespace cupola::emulator;
 
+ncclResult_t ncclGetVersion(int* version) {
+    if (version == nullptr) return misuse(nullptr, ncclInvalidArgument, "ncclGetVersion without a place for it");
+    const int of_library = behavior().version;
+    *version = of_library == 0 ? NCCL_VERSION_CODE : of_library;
+    return ncclSuccess;
+}
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     count(&NcclCallCounts::unique_ids);
     *id = {};

@@ -36,6 +36,8 @@ struct NcclBehavior {
     double abort_seconds = 0;
     /// The process is killed by the call of this number, from 1 on, of a communicator in a group; 0 for none.
     int dies_in_group_at = 0;
+    /// The version of the library that ncclGetVersion returns; 0 for that of the header.
+    int version = 0;
     /// The name of a buffer, the same on each rank: "element 40 of the gradient". If it is set, ranks that pass buffers of
     /// different names to one collective are an error, which NCCL itself does not detect.
     std::function<std::string(const void*)> name_of_buffer{};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
@@ -33,6 +34,8 @@ namespace impl {
 
 /// The functions of NCCL, of CUDA and of the clock.
 struct NcclCalls {
+    /// That of the library that is loaded.
+    ncclResult_t version(int* version) { return ncclGetVersion(version); }
     ncclResult_t make_id(ncclUniqueId* id) { return ncclGetUniqueId(id); }
     ncclResult_t group_start() { return ncclGroupStart(); }
     ncclResult_t group_end() { return ncclGroupEnd(); }
@@ -80,6 +83,13 @@ struct NcclCalls {
         if (status == cudaErrorNotReady) cudaGetLastError();  // not an error, but CUDA stores it as one
         return status;
     }
+    /// Writes a warning to standard error, once per process, which may make many trainings.
+    [[gnu::cold]] void warn(const std::string& message) {
+        [[maybe_unused]] static const bool is_said = [&] {
+            std::fprintf(stderr, "warning: %s\n", message.c_str());
+            return true;
+        }();
+    }
     double now() { return monotonic_seconds(); }
     void pause() {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
@@ -100,6 +110,29 @@ struct NcclCalls {
         std::_Exit(EXIT_FAILURE);
     }
 };
+
+/// "2.28.9" of 22809; before NCCL 2.9 a version was 2804.
+[[nodiscard, gnu::cold]] inline std::string nccl_version_text(int code) {
+    const int unit = code < 10'000 ? 1'000 : 10'000;
+    return text(code / unit, '.', code % unit / 100, '.', code % 100);
+}
+
+/// Compares the library of NCCL that is loaded with the header that the program was compiled with. Throws DeviceError where
+/// the library lacks what is called, and otherwise only `warns` of another version: those of NCCL 2 are compatible. Ranks
+/// with different versions are an error of NCCL.
+template <class Calls>
+[[gnu::cold]] void require_nccl_version(Calls& calls, bool warns) {
+    constexpr int first_non_blocking = 21'400, next_major = 30'000;
+    int loaded = 0;
+    const ncclResult_t status = calls.version(&loaded);
+    require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetVersion failed with ", calls.meaning(status));
+    if (loaded == NCCL_VERSION_CODE) return;
+    const std::string versions = text("the program was compiled for NCCL ", nccl_version_text(NCCL_VERSION_CODE),
+                                      " and has loaded NCCL ", nccl_version_text(loaded));
+    require<DeviceError>(loaded >= first_non_blocking && loaded < next_major, versions,
+                         ": NcclAllReduce needs a version of NCCL 2, from 2.14 on");
+    if (warns) calls.warn(versions + ": only what both have is used");
+}
 
 }  // namespace impl
 

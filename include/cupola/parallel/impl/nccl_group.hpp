@@ -24,6 +24,7 @@
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
 #include <cupola/parallel/impl/launcher_variables.hpp>
+#include <cupola/parallel/impl/nccl_calls.hpp>
 #include <cupola/parallel/impl/nccl_communicator.hpp>
 #include <cupola/parallel/impl/tcp_meeting.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
@@ -55,13 +56,15 @@ public:
         if (goes_on_) unlink(beats_path_.c_str());
     }
 
-    /// Makes this process's communicators; returns when all ranks of all processes have started.
+    /// Makes this process's communicators; returns when all ranks of all processes have started. Process 0 warns of a library
+    /// of NCCL that is not that of the header.
     void start() {
         if (policy_.environment != nullptr) {
             if (const std::vector<void*> made = policy_.environment->take(); !made.empty()) {
                 return communicators_.adopt(made);
             }
         }
+        require_nccl_version(calls_, policy_.process == 0);
         try {
             const CommunicatorId id = agreed_id();
             // A process that the others cannot find would count as lost. All that have met have their environments.

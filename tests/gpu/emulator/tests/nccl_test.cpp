@@ -551,7 +551,8 @@ TEST_CASE("its constants are those of NCCL's own header, where that is installed
           "ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError);", "ncclCommFinalize(ncclComm_t comm);",
           "ncclCommDestroy(ncclComm_t comm);", "ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,",
           "ncclCommAbort(ncclComm_t comm);", "ncclGetUniqueId(ncclUniqueId* uniqueId);",
-          "ncclGroupStart(void);|ncclGroupStart();", "ncclGroupEnd(void);|ncclGroupEnd();"}) {
+          "ncclGetVersion(int *version);", "ncclGroupStart(void);|ncclGroupStart();",
+          "ncclGroupEnd(void);|ncclGroupEnd();"}) {
         std::stringstream choices(declaration);
         bool found = false;
         for (std::string choice; std::getline(choices, choice, '|');)
