@@ -8,8 +8,11 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <tuple>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include <cupola/core/element_type.hpp>
 #ifdef CUPOLA_TEST_CUDA
@@ -63,8 +66,65 @@ template <cupola::Device D>
     // Tests compare bits of two runs.
     if constexpr (requires { options.deterministic; }) options.deterministic = true;
     if constexpr (requires { options.plan_seconds; }) options.plan_seconds = 0;
+    // A library takes about 10 ms to rank the algorithms of an operation: once per program.
+    if constexpr (requires { options.plan_choices; }) {
+        static const auto choices = options.plan_choices;
+        options.plan_choices = choices;
+    }
     return options;
 }
+
+/// The context of a test case: each call in a case returns the same where a device has handles of libraries, which take
+/// longer to make than most runs of an operation, and a new one where `threads` is a property of a context.
+template <cupola::Device D>
+class CaseContext {
+public:
+    explicit CaseContext(int threads) {
+        if constexpr (is_shared) {
+            std::unique_ptr<typename D::Context>& shared = of_case();
+            if (shared == nullptr) shared = std::make_unique<typename D::Context>(0, device_options<D>(threads));
+            context_ = shared.get();
+        } else {
+            own_ = std::make_unique<typename D::Context>(0, device_options<D>(threads));
+            context_ = own_.get();
+        }
+    }
+    [[nodiscard]] typename D::Context& get() const { return *context_; }
+
+    static constexpr bool is_shared = !requires(typename D::Options options) { options.threads; };
+    [[nodiscard]] static std::unique_ptr<typename D::Context>& of_case() {
+        static std::unique_ptr<typename D::Context> context;
+        return context;
+    }
+
+private:
+    std::unique_ptr<typename D::Context> own_;
+    typename D::Context* context_ = nullptr;
+};
+
+#ifdef CUPOLA_TEST_CUDA
+namespace devices_impl {
+/// Ends the context of each case. Before the emulator's listener, which checks that no memory is left.
+struct EndOfCase : doctest::IReporter {
+    explicit EndOfCase(const doctest::ContextOptions&) {}
+    void report_query(const doctest::QueryData&) override {}
+    void test_run_start() override {}
+    void test_run_end(const doctest::TestRunStats&) override {}
+    void test_case_start(const doctest::TestCaseData&) override {}
+    void test_case_reenter(const doctest::TestCaseData&) override {}
+    void test_case_end(const doctest::CurrentTestCaseStats&) override {
+        CaseContext<cupola::Cuda>::of_case() = nullptr;
+    }
+    void test_case_exception(const doctest::TestCaseException&) override {}
+    void subcase_start(const doctest::SubcaseSignature&) override {}
+    void subcase_end() override {}
+    void log_assert(const doctest::AssertData&) override {}
+    void log_message(const doctest::MessageData&) override {}
+    void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+REGISTER_LISTENER("context_of_case", 3, EndOfCase);
+}  // namespace devices_impl
+#endif
 
 /// The numbers of threads that an operation is tested with.
 template <class D>

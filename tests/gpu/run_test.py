@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -190,6 +191,15 @@ class Stages(unittest.TestCase):
             "kernels of a captured step", "memory", "ConcatMean against NcclAllReduce",
         ]  # fmt: skip
         self.assertEqual(sorted(order, key=names.index), order)
+
+    def test_the_plans_of_the_first_tests_leave_most_of_their_stage_s_time(self):
+        out = pathlib.Path("o")
+        run = load_run()
+        made = run.stages_of("all", None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
+        limit = next(stage.limit for stage in made if stage.name == "sanity")
+        # A file with tests may take so long for its plans; the emulator counts them.
+        budget = float(re.search(r"planning_budget = ([\d.]+);", (HERE / "emulator/listener.hpp").read_text()).group(1))
+        self.assertLessEqual(budget * math.ceil(len(run.SANITY_TESTS) / run.PARALLEL_TESTS), limit / 2)
 
     def test_a_program_s_json_is_what_it_prints_last(self):
         for printed, expected in (

@@ -38,7 +38,8 @@ template <cupola::Device D, class Loss>
     using Target = typename Loss::Target;
     const std::int64_t batch = static_cast<std::int64_t>(outputs.size()) / output.size();
     REQUIRE(static_cast<std::int64_t>(targets.size()) == batch * Loss::target(output).size());
-    typename D::Context context(0, device_options<D>(threads));
+    const CaseContext<D> of_case(threads);
+    typename D::Context& context = of_case.get();
     [[maybe_unused]] const auto team = context.team();
     operation_run::Guarded<D> x(context, outputs), gradient(context, outputs.size() * sizeof(float)),
         t(context, targets.size() * sizeof(Target)), report(context, sizeof(cupola::LossReport));

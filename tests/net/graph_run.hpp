@@ -312,7 +312,8 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     }
     oracle.backward();
 
-    typename Device::Context context(0, device_options<Device>(2));
+    const CaseContext<Device> of_case(2);
+    typename Device::Context& context = of_case.get();
     auto plan =
         PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = input_gradient});
     REQUIRE(plan.outputs() == ends.size());

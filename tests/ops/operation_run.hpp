@@ -147,7 +147,8 @@ template <class Where, class Make>
 [[nodiscard]] Outcome run(const Problem& problem, Make make) {
     using D = DeviceOf<Where>;
     using T = ElementOf<Where>;
-    typename D::Context context(0, device_options<D>(problem.threads));
+    const CaseContext<D> of_case(problem.threads);
+    typename D::Context& context = of_case.get();
     [[maybe_unused]] const auto team = context.team();
     const cupola::BuildContext<D, T> build{.context = context,
                                            .batch = problem.batch,

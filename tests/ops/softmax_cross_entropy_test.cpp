@@ -31,7 +31,8 @@ struct Outcome {
 template <Device D>
 Outcome run(const Floats& logits, const Labels& labels, std::int64_t classes, float smoothing, int threads = 1,
             bool with_gradient = true) {
-    typename D::Context context(0, device_options<D>(threads));
+    const CaseContext<D> of_case(threads);
+    typename D::Context& context = of_case.get();
     Guarded<D> z(context, logits), gradient(context, logits.size() * sizeof(float));
     typename D::Arena label_memory(labels.size() * sizeof(std::int32_t), "a test");
     D::copy_from_host(context, label_memory.data(), reinterpret_cast<const std::byte*>(labels.data()),

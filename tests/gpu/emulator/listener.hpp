@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks of a test program on the emulator in addition to its own: a kernel that failed, a write beside an allocation,
-// device memory that a case leaves in use. Any of them ends the program with status 1. Included by one file of the
-// program.
+// Checks of a test program on the emulator in addition to its own: a kernel that failed, a write beside an
+// allocation, device memory that a case leaves in use, and a file with tests for whose plans cuDNN would take longer
+// than its time of the stages of tests/gpu/run. Any of them ends the program with status 1. Included by one file of
+// the program.
 //
 // If the environment variable CUPOLA_EMULATED_KERNELS names a file, the names of the kernels that ran are written to it:
-// see every_kernel.sh.
+// see every_kernel.sh. If CUPOLA_EMULATED_PLANNING is set, the time for the plans of each file is printed.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -17,11 +20,22 @@
 
 namespace cupola::emulator {
 
+/// The seconds that cuDNN may take for the plans of a file with tests. The first stage of tests/gpu/run runs several
+/// at a time.
+inline constexpr double planning_budget = 12;
+
 struct Listener : doctest::IReporter {
     explicit Listener(const doctest::ContextOptions&) {}
     void report_query(const doctest::QueryData&) override {}
     void test_run_start() override {}
     void test_run_end(const doctest::TestRunStats&) override {
+        for (const auto& [of_file, seconds] : planning) {
+            const bool much = seconds > planning_budget;
+            if (much || std::getenv("CUPOLA_EMULATED_PLANNING") != nullptr)
+                std::printf("%s: cuDNN would take %.1f s for its plans, of at most %.1f\n", of_file.c_str(), seconds,
+                            planning_budget);
+            bad = bad || much;
+        }
         if (const char* const path = std::getenv("CUPOLA_EMULATED_KERNELS"); path != nullptr) {
             std::FILE* const file = std::fopen(path, "w");
             if (file == nullptr) bad = true;
@@ -33,7 +47,11 @@ struct Listener : doctest::IReporter {
         std::fflush(nullptr);
         std::_Exit(1);
     }
-    void test_case_start(const doctest::TestCaseData& its) override { case_name = its.m_name; }
+    void test_case_start(const doctest::TestCaseData& its) override {
+        case_name = its.m_name;
+        case_file = its.m_file.c_str();
+        planned_before = planning_seconds();
+    }
     void test_case_reenter(const doctest::TestCaseData&) override {}
     void test_case_end(const doctest::CurrentTestCaseStats&) override {
         const std::string what = failure();
@@ -41,6 +59,7 @@ struct Listener : doctest::IReporter {
         if (memory_in_use() != 0)
             std::printf("%s: %zu bytes of a device are left in use\n", case_name, memory_in_use());
         bad = bad || !what.empty() || memory_in_use() != 0;
+        planning[case_file] += planning_seconds() - planned_before;
         mend();
     }
     void test_case_exception(const doctest::TestCaseException&) override {}
@@ -50,7 +69,9 @@ struct Listener : doctest::IReporter {
     void log_message(const doctest::MessageData&) override {}
     void test_case_skipped(const doctest::TestCaseData&) override {}
 
-    const char* case_name = "";
+    const char *case_name = "", *case_file = "";
+    double planned_before = 0;
+    std::map<std::string, double> planning;
     bool bad = false;
 };
 

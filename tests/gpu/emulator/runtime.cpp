@@ -968,6 +968,13 @@ std::int64_t heuristics_asked(int mode) {
     const Guard guard;
     return state().heuristics[mode];
 }
+double planning_seconds() {
+    constexpr double of_ranking = 10e-3, of_plan = 0.5e-3;
+    const Guard guard;
+    double result = of_plan * static_cast<double>(state().plans);
+    for (const auto& [mode, asked] : state().heuristics) result += of_ranking * static_cast<double>(asked);
+    return result;
+}
 void count_plan() {
     const Guard guard;
     ++state().plans;
