@@ -1420,7 +1420,7 @@ MUTATIONS = [
         "timer_without_turns",
         "the best candidates are compared by times of different moments",
         TIMER,
-        "if («finalists.size() > 1 && round < most») play_off",
+        "if («finalists.size() > 1 && round < most && has_workspace(workspace)») play_off",
         "false",
         ["emulated/plans: the best candidates are compared by turns*"],
     ),

@@ -340,6 +340,12 @@ TEST_CASE("a candidate whose scratch memory exceeds the limit, or the GPU's memo
     emulator::set_memory(emulator::memory_in_use() + (std::size_t{4} << 20));
     CudaContext of_small_gpu(0, {.plan_seconds = enough});
     CHECK(planned(of_small_gpu).choice.engine == tiled_engine);
+    // One that gets none takes none from those that were timed before, which are compared once more.
+    times.engine(nondeterministic_engine, 100 * microsecond);
+    times.engine(tiled_engine, 50 * microsecond, false, much);
+    CudaContext of_another(0, {.plan_seconds = enough});
+    CHECK(planned(of_another).choice.engine == nondeterministic_engine);
+    CHECK(last(of_another).timed == 2);
     // No memory for the operands: nothing is timed, and a line says so.
     CudaContext of_full_gpu(0, {.plan_seconds = enough});
     emulator::set_memory(emulator::memory_in_use() + 1024);

@@ -96,14 +96,7 @@ public:
     /// Times a candidate, which has the number of those that were timed before. `failed` where `run` throws
     /// DeviceError; throws it where the device computes nothing more.
     [[gnu::cold]] Result offer(std::size_t workspace_bytes, Run run) {
-        if (workspace_bytes > workspace_.size()) {
-            try {
-                workspace_ = {};
-                workspace_ = CudaArena(workspace_bytes, "the scratch memory of a plan that is timed");
-            } catch (const OutOfMemory&) {
-                return Result::no_memory;
-            }
-        }
+        if (!has_workspace(workspace_bytes)) return Result::no_memory;
         std::byte* const workspace = workspace_bytes == 0 ? nullptr : workspace_.data();
         try {
             const double time = measured([&] { run(workspace, pointers_); });
@@ -120,9 +113,10 @@ public:
     [[nodiscard, gnu::cold]] std::size_t choose(RunOne run) {
         std::vector<Timed> finalists = best_three();
         const double round = sum_of(finalists);
+        const std::size_t workspace = std::ranges::max_element(finalists, {}, &Timed::workspace_bytes)->workspace_bytes;
         // A part of the limit, and what takes longer than that differs by more than the clock does.
         const double most = limit_ / 4;
-        if (finalists.size() > 1 && round < most) play_off(finalists, run, most);
+        if (finalists.size() > 1 && round < most && has_workspace(workspace)) play_off(finalists, run, most);
         const Timed* best = &finalists.front();
         for (const Timed& each : finalists) {
             if (each.seconds < faster * best->seconds) best = &each;
@@ -156,6 +150,18 @@ private:
         double sum = 0;
         for (const Timed& each : candidates) sum += each.seconds;
         return sum;
+    }
+
+    /// Whether there is so much scratch memory. Memory that a candidate did not get has taken that of the others.
+    [[nodiscard]] bool has_workspace(std::size_t bytes) {
+        if (bytes <= workspace_.size()) return true;
+        try {
+            workspace_ = {};
+            workspace_ = CudaArena(bytes, "the scratch memory of a plan that is timed");
+        } catch (const OutOfMemory&) {
+            return false;
+        }
+        return true;
     }
 
     void record(std::size_t event) { check_cuda(cudaEventRecord(events_[event].get(), stream_), "cudaEventRecord"); }
