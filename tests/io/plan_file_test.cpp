@@ -62,6 +62,11 @@ TEST_CASE("a file of another format, or one that cannot be read, is rejected wit
     io_tests::write_bytes(folder.path("plans.txt"), "something else\n");
     CHECK(message_of<InvalidArgument>([&] { PlanFile plans(folder.path("plans.txt")); }) ==
           folder.path("plans.txt") + " does not begin with \"" + std::string(PlanChoices::head) + '"');
+    io_tests::write_bytes(folder.path("plans.txt"), "cupola plan choices 9\nconv\t3\n");
+    CHECK(message_of<InvalidArgument>([&] { PlanFile plans(folder.path("plans.txt")); }) ==
+          folder.path("plans.txt") +
+              " has plan choices of format 9, and this program reads the formats 1 and 2: use the "
+              "program that wrote it, or another file");
     CHECK(message_of<DataError>([&] { PlanFile plans(folder.path()); }) ==
           folder.path() + " cannot be read: Is a directory");
 }

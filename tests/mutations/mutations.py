@@ -68,6 +68,7 @@ SLABS = "ops/cuda/impl/convolution_kernels.cuh"
 TIMER = "ops/cuda/impl/plan_timer.hpp"
 ENGINES = "ops/cuda/impl/cudnn_engines.hpp"
 PLANS = "ops/cuda/impl/convolution_plans.hpp"
+CHOICES = "device/plan_choices.hpp"
 
 MUTATIONS = [
     # The step engine.
@@ -1472,6 +1473,30 @@ MUTATIONS = [
         "*table.squares = all; «*table.arrived = 0;»",
         "",
         ["emulated/joined_work: the end of a step is one kernel*"],
+    ),
+    Mutation(
+        "kept_choice_not_used",
+        "each plan asks cuDNN's heuristics again",
+        ENGINES,
+        "if («!kept || kept == rejected_[i]») continue;",
+        "true",
+        ["emulated/plans: the choice is kept*"],
+    ),
+    Mutation(
+        "other_driver_silent",
+        "choices that were made with another driver are used without a line",
+        CHOICES,
+        "!driver_.empty() && «driver_ != driver» &&",
+        "false",
+        ["device/plan_choices: a text says with which driver*"],
+    ),
+    Mutation(
+        "other_card_silent",
+        "choices of another GPU or version are left out without a line",
+        CHOICES,
+        "if («others.empty()» ||",
+        "true",
+        ["device/plan_choices: a text of another GPU*"],
     ),
     Mutation(
         "relu_has_own_choice",

@@ -91,6 +91,13 @@ private:
     bool changed_ = false;
 };
 
+/// "CUDA 13.0": the version that the driver is for.
+[[nodiscard, gnu::cold]] inline std::string driver_text() {
+    int driver = 0;
+    check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    return text("CUDA ", driver / 1000, '.', driver % 1000 / 10);
+}
+
 /// The compute capability of a GPU: 90 is 9.0.
 [[nodiscard, gnu::cold]] inline int compute_capability(int gpu) {
     int major = 0, minor = 0;
@@ -221,6 +228,7 @@ public:
         require(impl::is_finite(options.plan_seconds) && options.plan_seconds >= 0 && options.plan_seconds <= 1e9,
                 "plan_seconds must be at least 0, not ", options.plan_seconds);
         if (options_.plan_choices == nullptr) options_.plan_choices = std::make_shared<PlanChoices>();
+        options_.plan_choices->set_driver(impl::driver_text());
         cudaDeviceProp properties{};
         impl::check_cuda(cudaGetDeviceProperties(&properties, gpu_), "cudaGetDeviceProperties");
         gpu_name_ = properties.name;

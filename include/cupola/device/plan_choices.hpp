@@ -5,8 +5,10 @@
 //
 //   <the operation's key>, a tab, <engine>, and for each knob a blank and <knob>=<value>
 //
-// sorted, after a line that names the format. The owner of a file reads and writes the text. A choice applies to one
-// version of the library and one kind of device, with which its key begins: "cuDNN 91900, NVIDIA H200, ...".
+// sorted, after a line that names the format and one with the driver, "driver CUDA 13.0". The owner of a file reads
+// and writes the text. A choice applies to one version of the library and one kind of device, with which its key
+// begins: "cuDNN 91900, NVIDIA H200, ...". With another driver it has the same bits and may not be the fastest any
+// more. What of a text does not fit this process is one line for a run to print.
 //
 // It also has one record per operation of how its algorithm was chosen in this process, as lines for a run to print.
 #pragma once
@@ -84,7 +86,9 @@ struct PlanRecord {
 /// Shared by the threads of all devices.
 class PlanChoices {
 public:
-    static constexpr std::string_view head = "cupola plan choices 1";
+    static constexpr std::string_view head = "cupola plan choices 2";
+    /// The same of texts without a driver, which are read too.
+    static constexpr std::string_view older_head = "cupola plan choices 1";
 
     PlanChoices() = default;
     /// Throws InvalidArgument with the line's number if `text` does not have this format. `name` is the source in the
@@ -118,26 +122,31 @@ public:
         const std::size_t first = std::min(key.find(','), key.size());
         return key.substr(0, key.find(',', std::min(first + 1, key.size())));
     }
+    /// Says which driver this process has, "CUDA 13.0". The first time it is another one than that of the text that was
+    /// read, adds a line that says so. The choices of the text are used.
+    void set_driver(std::string_view driver) {
+        const std::scoped_lock lock(mutex_);
+        if (read_.empty()) {
+            driver_ = driver;
+        } else if (!driver_.empty() && driver_ != driver && announced_.insert(std::string(driver)).second) {
+            lines_.push_back(text(name_, " has choices that were made with a driver for ", driver_,
+                                  ", and this driver is for ", driver,
+                                  ": they are used, and may not be the fastest any more"));
+        }
+    }
     /// Held by the device that times candidates: the others wait, and then find its choice. One measurement at a time
     /// also keeps two contexts on one GPU from disturbing each other's.
     [[nodiscard]] std::unique_lock<std::mutex> measure() { return std::unique_lock(measurements_); }
 
-    /// Adds the record of an operation whose plan was made, or replaces the one of another choice. The first of a library's
-    /// version and device that the text has no choices of, where it has those of another, adds a line that says so.
+    /// Adds the record of an operation whose plan was made, or replaces the one of another choice. The first of a
+    /// device that the text has no choices of, where it has those of another, adds a line that says so, and so does
+    /// the first of another version of a library on the same device.
     void record(PlanRecord made) {
         const std::scoped_lock lock(mutex_);
         const auto earlier = used_.find(made.key);
         if (earlier != used_.end() && earlier->second == made.choice) return;
         std::erase_if(records_, [&](const PlanRecord& each) { return each.key == made.key; });
-        const std::string origin(origin_of(made.key));
-        const std::string library = origin.substr(0, origin.find(' ') + 1);
-        if (!read_.contains(origin) && announced_.insert(origin).second) {
-            for (const auto& [other, count] : read_) {
-                if (!other.starts_with(library)) continue;
-                lines_.push_back(text(name_, " has ", count, count == 1 ? " choice of " : " choices of ", other,
-                                      " and none of ", origin, ": new ones are made"));
-            }
-        }
+        announce_others(std::string(origin_of(made.key)));
         used_[made.key] = made.choice;
         lines_.push_back(to_string(made));
         records_.push_back(std::move(made));
@@ -178,11 +187,39 @@ public:
 
     [[nodiscard]] std::string to_text() const {
         const std::scoped_lock lock(mutex_);
-        return text(head, '\n', lines_of(choices_));
+        return text(head, '\n', driver_.empty() ? "" : text(driver_line, driver_, '\n'), lines_of(choices_));
     }
 
 private:
     using Choices = std::map<std::string, EngineChoice>;
+    static constexpr std::string_view driver_line = "driver ";
+
+    /// The device of an origin, "cuDNN 91900, NVIDIA H200".
+    [[nodiscard]] static std::string_view device_of(std::string_view origin) {
+        const std::size_t comma = std::min(origin.find(", "), origin.size());
+        return origin.substr(std::min(comma + 2, origin.size()));
+    }
+    /// Adds a line about the choices that were read, if none is of this library's version and device: once.
+    void announce_others(const std::string& origin) {
+        if (read_.contains(origin)) return;
+        const std::string_view device = device_of(origin),
+                               library = std::string_view(origin).substr(0, origin.find(' '));
+        std::map<std::string, std::size_t> devices, versions;
+        for (const auto& [other, count] : read_) {
+            devices[std::string(device_of(other))] += count;
+            if (device_of(other) == device && std::string_view(other).substr(0, other.find(' ')) == library)
+                versions[other.substr(0, other.find(','))] += count;
+        }
+        const bool of_device = devices.contains(std::string(device));
+        const std::map<std::string, std::size_t>& others = of_device ? versions : devices;
+        const std::string missing = of_device ? origin.substr(0, origin.find(',')) : std::string(device);
+        if (others.empty() || !announced_.insert(of_device ? origin : missing).second) return;
+        std::string list;
+        for (const auto& [other, count] : others)
+            list += text(list.empty() ? "" : ", ", count, count == 1 ? " choice" : " choices", " for ", other);
+        lines_.push_back(text(name_, " has ", list, " and none for ", missing,
+                              of_device ? text(" on ", device) : std::string(), ": new ones are made"));
+    }
 
     [[nodiscard]] static std::string lines_of(const Choices& choices) {
         std::string result;
@@ -202,12 +239,17 @@ private:
             const std::string_view line = rest.substr(0, end);
             rest.remove_prefix(end + 1);
             if (number == 1) {
-                require(line == head, name, " does not begin with \"", head, "\"");
+                read_head(line, name);
+                continue;
+            }
+            if (number == 2 && line.starts_with(driver_line) && is_printable(line)) {
+                driver_ = line.substr(driver_line.size());
                 continue;
             }
             const std::size_t tab = line.find('\t');
             EngineChoice choice;
-            const bool good = tab != std::string_view::npos && tab > 0 && read_choice(line.substr(tab + 1), choice);
+            const bool good = tab != std::string_view::npos && tab > 0 && is_printable(line.substr(0, tab)) &&
+                              read_choice(line.substr(tab + 1), choice);
             require(good, name, ", line ", number,
                     ": expected a key, a tab, the number of an engine and its knobs as number=number");
             require(choices_.emplace(line.substr(0, tab), std::move(choice)).second, name, ", line ", number,
@@ -216,6 +258,21 @@ private:
         require(number > 0, name, " is empty");
     }
 
+    static void read_head(std::string_view line, std::string_view name) {
+        if (line == head || line == older_head) return;
+        constexpr std::size_t words = head.rfind(' ') + 1;
+        const std::string_view format = line.substr(std::min(words, line.size()));
+        const bool is_number = !format.empty() && format.size() < 10 &&
+                               std::ranges::all_of(format, [](char c) { return c >= '0' && c <= '9'; });
+        require(!line.starts_with(head.substr(0, words)) || !is_number, name, " has plan choices of format ", format,
+                ", and this program reads the formats ", older_head.substr(words), " and ", head.substr(words),
+                ": use the program that wrote it, or another file");
+        require(false, name, " does not begin with \"", head, "\"");
+    }
+    /// Lines of a text come into messages.
+    [[nodiscard]] static bool is_printable(std::string_view text) {
+        return std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; });
+    }
     [[nodiscard]] static bool read_number(std::string_view& rest, std::int64_t& number) {
         const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
         if (error != std::errc{}) return false;
@@ -240,8 +297,8 @@ private:
     mutable std::mutex mutex_;
     std::mutex measurements_;
     Choices choices_, used_;
-    /// The source of the text, and its choices per library's version and device.
-    std::string name_;
+    /// The source of the text, the driver with which it was made, and its choices per library's version and device.
+    std::string name_, driver_;
     std::map<std::string, std::size_t> read_;
     /// What is said once: origins, and lines of note_once().
     std::set<std::string> announced_;

@@ -498,10 +498,7 @@ TEST_CASE("choices of another GPU or another version are not used, and a line sa
     static_cast<void>(planned(other, problem_of(ConvolutionDirection::forward)));
     std::vector<std::string> lines = other.plan_choices().take_lines();
     REQUIRE(lines.size() == 3);
-    CHECK(
-        lines[0] ==
-        "run1/plans.txt has 2 choices of cuDNN 91900, Emulated GPU and none of cuDNN 91900, Another GPU: new ones are "
-        "made");
+    CHECK(lines[0] == "run1/plans.txt has 2 choices for Emulated GPU and none for Another GPU: new ones are made");
     CHECK(last(other).source == PlanRecord::Source::timed);
     CHECK(other.plan_choices().size() == 4);
 
@@ -514,9 +511,28 @@ TEST_CASE("choices of another GPU or another version are not used, and a line sa
     static_cast<void>(planned(newer));
     lines = newer.plan_choices().take_lines();
     REQUIRE(lines.size() == 2);
+    CHECK(lines[0] ==
+          "plans.txt has 2 choices for cuDNN 90100 and none for cuDNN 91900 on Emulated GPU: new ones are made");
+}
+
+TEST_CASE("choices that were made with another driver are used, and a line says so once") {
+    const CudaContext first(0, {.plan_seconds = enough});
+    const EngineChoice choice = planned(first).choice;
+    CudaOptions options{.plan_seconds = enough,
+                        .plan_choices = std::make_shared<PlanChoices>(first.plan_choices().to_text(), "plans.txt")};
+    emulator::set_driver(13010);
+    const CudaContext one(0, options), two(1, options);
+    emulator::set_driver(CUDART_VERSION);
+    const std::int64_t before = emulator::library_calls();
+    CHECK(planned(one).choice == choice);
+    CHECK(emulator::library_calls() == before);
+    const std::vector<std::string> lines = one.plan_choices().take_lines();
+    REQUIRE(lines.size() == 2);
     CHECK(
         lines[0] ==
-        "plans.txt has 2 choices of cuDNN 90100, Emulated GPU and none of cuDNN 91900, Emulated GPU: new ones are made");
+        "plans.txt has choices that were made with a driver for CUDA 13.0, and this driver is for CUDA 13.1: they are "
+        "used, and may not be the fastest any more");
+    CHECK(lines[1].ends_with(", as chosen before"));
 }
 
 TEST_CASE("a kept choice that cannot be used is replaced, and a line says so") {
