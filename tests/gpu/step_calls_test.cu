@@ -148,22 +148,24 @@ void expect_only_the_step(const char* what, int replicas, const Allowed& allowed
     CHECK(calls_of(counted, copies) <= allowed.copies * steps);
 
     training.for_each_captured(0, [&](const CudaQueue::Recording& recording) {
-        const impl::CapturedWork& work = recording.captured;
-        const impl::CapturedWork::Nodes nodes = work.nodes();
-        std::string line;
-        for (std::size_t type = 0; type < nodes.size(); ++type) {
-            if (nodes[type] == 0) continue;
-            const std::string of = type == cudaGraphNodeTypeKernel   ? "kernels"
-                                   : type == cudaGraphNodeTypeMemset ? "fills"
-                                                                     : text("nodes of type ", type);
-            line += text(line.empty() ? "" : ", ", of, ' ', nodes[type]);
-        }
-        if (line.empty()) return;
-        std::printf("calls: %s, a graph: %s\n", what, line.c_str());
-        CHECK(nodes[cudaGraphNodeTypeKernel] > 0);
-        for (const cudaGraphNodeType none : {cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeHost, cudaGraphNodeTypeMemAlloc,
-                                             cudaGraphNodeTypeMemFree, cudaGraphNodeTypeWaitEvent}) {
-            CHECK_MESSAGE(nodes[none] == 0, "a graph has ", nodes[none], " nodes of type ", static_cast<int>(none));
+        for (const CudaQueue::Recording::Graph& graph : recording.graphs) {
+            const impl::CapturedWork::Nodes nodes = graph.captured.nodes();
+            std::string line;
+            for (std::size_t type = 0; type < nodes.size(); ++type) {
+                if (nodes[type] == 0) continue;
+                const std::string of = type == cudaGraphNodeTypeKernel   ? "kernels"
+                                       : type == cudaGraphNodeTypeMemset ? "fills"
+                                                                         : text("nodes of type ", type);
+                line += text(line.empty() ? "" : ", ", of, ' ', nodes[type]);
+            }
+            if (line.empty()) continue;
+            std::printf("calls: %s, a graph: %s\n", what, line.c_str());
+            CHECK(nodes[cudaGraphNodeTypeKernel] > 0);
+            for (const cudaGraphNodeType none :
+                 {cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeHost, cudaGraphNodeTypeMemAlloc, cudaGraphNodeTypeMemFree,
+                  cudaGraphNodeTypeWaitEvent}) {
+                CHECK_MESSAGE(nodes[none] == 0, "a graph has ", nodes[none], " nodes of type ", static_cast<int>(none));
+            }
         }
     });
 }

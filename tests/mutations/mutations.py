@@ -717,7 +717,7 @@ MUTATIONS = [
         "first_step_captured",
         "the first step's work is captured, when libraries still load",
         QUEUE,
-        "if («recording.seen» && may_repeat",
+        "const bool repeats = «recording.seen» && may_repeat;",
         "true",
         ["emulated/training: a captured step computes*"],
     ),
@@ -1513,5 +1513,22 @@ MUTATIONS = [
         "if («relu_ && !shape_.bias») {",
         "false",
         ["emulated/convolution"],
+    ),
+    # Several recordings as one graph.
+    Mutation(
+        "graph_of_other_passes",
+        "The graph of an update is launched behind other passes than those that are in it.",
+        "parallel/cuda_queue.hpp",
+        "if («graph.before == before») return graph;",
+        "true",
+        ["emulated/training: a captured step computes the same bits*"],
+    ),
+    Mutation(
+        "deferred_behind_update",
+        "The last pieces of gradients are launched behind the update that is in the graph of the passes.",
+        "parallel/cuda_queue.hpp",
+        "held_work_(); «context_.join_deferred();»",
+        "",
+        ["emulated/training: a captured step computes the same bits*"],
     ),
 ]

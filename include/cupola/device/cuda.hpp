@@ -423,6 +423,11 @@ public:
         if (!deferred_.holds<Work>()) launch_deferred();
         return deferred_.collect<Work>();
     }
+    /// What is deferred is from now on joined with the work that is queued next.
+    void join_deferred() const {
+        launch_joined();
+        std::swap(joined_, deferred_);
+    }
     /// Launches the joined work, and then what is deferred, if there is any.
     void launch_deferred() const { joined_launches_ += deferred_.launch(*this); }
 

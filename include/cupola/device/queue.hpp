@@ -29,7 +29,9 @@
 //   void write(to, value)                       queues *to = value
 //   void queue(work)                            queues work: `work()` is called now or later, once
 //   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
-//                                               called only once, and the work that it queued is repeated afterwards
+//                                               called only once, and the work that it queued is repeated afterwards. It may be
+//                                               called, or repeated, together with the work of the next recording, when that is
+//                                               queued; before anything else is queued or waited for
 //   void set_constants(step, versions, write)   at the beginning of a step whose update may be repeated: `write(to, v)` calls
 //                                               to.write(type, bytes) for each constant of version v of this step and queues
 //                                               nothing. The update uses the version that the device chooses: see

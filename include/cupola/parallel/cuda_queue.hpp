@@ -2,14 +2,18 @@
 //
 // The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
 // is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
-// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time. The numbers
-// that a step reports are copied to pinned memory, by the kernel of the update where nothing changes them behind it.
+// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time. It is held back until anything
+// else is queued on the context: where that is the work of another recording, both are one graph, as the passes of a step's last
+// replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the update where nothing
+// changes them behind it.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -38,16 +42,67 @@ struct StepLaunches {
     bool captured = true;
 };
 
+namespace impl {
+
+/// Work that is called later, or never. Its memory is kept for the next one.
+class HeldWork {
+public:
+    HeldWork() = default;
+    HeldWork(const HeldWork&) = delete;
+    HeldWork& operator=(const HeldWork&) = delete;
+    ~HeldWork() { reset(); }
+
+    template <class Work>
+    void hold(const Work& work) {
+        static_assert(alignof(Work) <= alignof(std::max_align_t));
+        reset();
+        if (memory_.size() < sizeof(Work)) memory_.resize(sizeof(Work));
+        ::new (static_cast<void*>(memory_.data())) Work(work);
+        run_ = [](std::byte* memory) { (*std::launder(reinterpret_cast<Work*>(memory)))(); };
+        destroy_ = [](std::byte* memory) { std::destroy_at(std::launder(reinterpret_cast<Work*>(memory))); };
+    }
+    void operator()() { run_(memory_.data()); }
+    void reset() {
+        if (destroy_ != nullptr) std::exchange(destroy_, nullptr)(memory_.data());
+    }
+
+private:
+    std::vector<std::byte> memory_;
+    void (*run_)(std::byte*) = nullptr;
+    void (*destroy_)(std::byte*) = nullptr;
+};
+
+}  // namespace impl
+
 class CudaQueue {
 public:
     /// The recording of work that is queued in every step.
     struct Recording {
-        bool seen = false;
-        /// Whether the work contains the copy of land().
-        bool lands = false;
-        impl::CapturedWork captured{};
+        struct Graph {
+            /// The recording whose work precedes this one's in the graph; null if it is alone.
+            const Recording* before = nullptr;
+            /// Whether the work contains the copy of land().
+            bool lands = false;
+            impl::CapturedWork captured{};
+        };
 
-        [[nodiscard]] std::string refused() const { return captured.refused(); }
+        bool seen = false;
+        /// One per recording that its work has followed, and one if it has been alone. Their addresses stay.
+        std::deque<Graph> graphs{};
+
+        [[nodiscard]] Graph& after(const Recording* before) {
+            for (Graph& graph : graphs) {
+                if (graph.before == before) return graph;
+            }
+            graphs.push_back({.before = before});
+            return graphs.back();
+        }
+        [[nodiscard]] std::string refused() const {
+            for (const Graph& graph : graphs) {
+                if (!graph.captured.refused().empty()) return graph.captured.refused();
+            }
+            return {};
+        }
     };
 
     CudaQueue(CudaContext& context, const QueueSizes& sizes)
@@ -63,6 +118,11 @@ public:
           constants_(CudaArena(impl::StepConstants::max_bytes,
                                text("the optimiser's constants of device ", context.ordinal()))) {
         set_step_scalars(nullptr);
+    }
+    CudaQueue(const CudaQueue&) = delete;
+    CudaQueue& operator=(const CudaQueue&) = delete;
+    ~CudaQueue() {
+        if (holds()) context_.discard_joined();
     }
 
     [[nodiscard]] std::byte* status() { return status_.data(); }
@@ -90,7 +150,11 @@ public:
     /// The events behind finished() and the marks, for a caller that waits on them itself.
     [[nodiscard]] cudaEvent_t finished_event(std::int64_t step) const { return finished_[slot_of(step)].get(); }
     [[nodiscard]] cudaEvent_t mark_event() const { return mark_.get(); }
-    [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const { return buckets_[k].get(); }
+    /// Work that is held back may contain the mark.
+    [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const {
+        context_.launch_joined();
+        return buckets_[k].get();
+    }
 
     BatchView take(int replica, const BatchView& batch) { return take<BFloat16>(replica, batch, nullptr); }
     /// Also rounds the column "input", of floats, to `rounded`, unless that is null.
@@ -110,6 +174,7 @@ public:
     }
     template <class V>
     void write(V* to, const V& value) {
+        if (holds()) context_.launch_joined();
         landed_with_update_ = false;
         impl::queue_set(context_, to, value);
     }
@@ -123,25 +188,31 @@ public:
     }
     template <class Work>
     void queue(Recording& recording, bool may_repeat, Work&& work) {
-        impl::CapturedWork& captured = recording.captured;
+        const bool repeats = recording.seen && may_repeat;
+        if (repeats && holds() && held_ != &recording) {
+            const auto both = [&] {
+                held_work_();
+                context_.join_deferred();
+                work();
+            };
+            context_.discard_joined();
+            if (Recording::Graph& graph = recording.after(held_); captured(graph, both)) {
+                held_work_.reset();
+                return launch(graph);
+            }
+            launch_held();
+        }
         launch_writes();
         landed_with_update_ = false;
-        if (recording.seen && may_repeat && !captured.captured() && captured.refused().empty()) {
-            capture(captured, work);
-            recording.lands = std::exchange(landed_with_update_, false);
-        }
         recording.seen = true;
-        if (may_repeat && captured.captured()) {
-            captured.launch(context_);
-            landed_with_update_ = recording.lands;
-            counted_.all += captured.launches();
-            counted_.in_graphs += captured.launches();
-            ++counted_.graphs;
-        } else {
+        if (!repeats) {
             counted_.captured = false;
             run(work);
+            return end_work();
         }
-        end_work();
+        held_ = &recording;
+        held_work_.hold(work);
+        context_.joined<Held>().queue = this;
     }
 
     /// Copies the constants to the device, where the launches of the update read them.
@@ -192,6 +263,58 @@ public:
     void synchronize() const { context_.synchronize(); }
 
 private:
+    /// Work that is held back, as joined work of the context: what is queued next launches it.
+    struct Held {
+        using Base = Held;
+
+        /// What it launches is counted by the queue.
+        int launch(const CudaContext&) const {
+            queue->launch_held();
+            return 0;
+        }
+
+        CudaQueue* queue = nullptr;
+    };
+    [[nodiscard]] bool holds() const {
+        const Held* const held = context_.joined_as<Held>();
+        return held != nullptr && held->queue == this;
+    }
+    void launch_held() {
+        Recording::Graph& graph = held_->after(nullptr);
+        if (captured(graph, held_work_)) {
+            launch(graph);
+        } else {
+            counted_.captured = false;
+            run(held_work_);
+            end_work();
+        }
+        held_work_.reset();
+    }
+    /// Whether the work is captured, now or before.
+    template <class Work>
+    bool captured(Recording::Graph& graph, Work& work) {
+        if (graph.captured.captured()) return true;
+        if (!graph.captured.refused().empty()) return false;
+        landed_with_update_ = false;
+        capturing_ = true;
+        try {
+            graph.captured.capture(context_, [&] { run(work); });
+        } catch (...) {
+            capturing_ = false;
+            throw;
+        }
+        capturing_ = false;
+        graph.lands = std::exchange(landed_with_update_, false);
+        return graph.captured.captured();
+    }
+    void launch(const Recording::Graph& graph) {
+        graph.captured.launch(context_);
+        landed_with_update_ = graph.lands;
+        counted_.all += graph.captured.launches();
+        counted_.in_graphs += graph.captured.launches();
+        ++counted_.graphs;
+        end_work();
+    }
     /// Launches the writes and the batch that wait for each other.
     void launch_writes() {
         context_.launch_joined();
@@ -210,18 +333,6 @@ private:
         context_.launch_joined();
         context_.launch_deferred();
     }
-    template <class Work>
-    void capture(impl::CapturedWork& captured, Work& work) {
-        capturing_ = true;
-        try {
-            captured.capture(context_, [&] { run(work); });
-        } catch (...) {
-            capturing_ = false;
-            throw;
-        }
-        capturing_ = false;
-    }
-
     static constexpr std::size_t slot_count = Cuda::max_steps_in_flight;
     [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slot_count; }
 
@@ -252,6 +363,9 @@ private:
     impl::StepEvent mark_;
     /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;
+    /// The recording whose work is held back, if any is.
+    Recording* held_ = nullptr;
+    impl::HeldWork held_work_;
     StepLaunches counted_, last_;
     bool capturing_ = false;
     /// Whether what was queued last has copied the status as land() would.

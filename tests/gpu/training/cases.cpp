@@ -852,19 +852,26 @@ TEST_CASE("GPUs whose parameters differ are found, and reported with the step") 
 
 TEST_CASE("a captured step computes the same bits as one that is not captured") {
     const Restored restored;
-    for (const Model model : {Model::convolutions, Model::normalized, Model::frozen_body, Model::frozen_middle}) {
+    // With one device the passes and the update are one graph, for each of the sizes of a batch.
+    const auto all = {std::pair{Model::convolutions, 1}, std::pair{Model::convolutions, 2},
+                      std::pair{Model::normalized, 2}, std::pair{Model::frozen_body, 2},
+                      std::pair{Model::frozen_middle, 2}};
+    for (const auto& [model, devices] : all) {
+        CAPTURE(devices);
         Run run{.model = model,
-                .replicas = 2,
-                .devices = 2,
+                .replicas = devices,
+                .devices = devices,
                 .momentum = 0.9,
                 .moving_average = 0.9,
-                .sizes = {{}, {}, {8, 3}, {}, {8, 3}},
+                .sizes = devices == 1 ? std::vector<std::vector<std::int64_t>>{{}, {}, {3}, {}, {3}}
+                                      : std::vector<std::vector<std::int64_t>>{{}, {}, {8, 3}, {}, {8, 3}},
                 .max_in_flight = 2,
                 .groups = model == Model::normalized || model == Model::frozen_body};
         const std::int64_t launches = launches_of_captures();
         const Result captured = run_on_cuda(run);
         REQUIRE(captured.error == "");
-        if (emulated()) CHECK(launches_of_captures() - launches >= 2 * 8);
+        if (emulated() && devices == 2) CHECK(launches_of_captures() - launches >= 2 * 8);
+        if (emulated() && devices == 1) CHECK(launches_of_captures() - launches < captured.losses.size());
         // The first step of a training is never captured.
         run.moved_always = true;
         run.max_in_flight = 0;

@@ -58,10 +58,13 @@ bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std:
         state.attempt([&] {
             require_samples(samples, step);
             Base::prepare_rows(policy_, device, samples, step);
-            queue.queue(
-                [this, device, scale = set_.constant_loss_scale() / static_cast<double>(samples.of_step(step))] {
-                    set_.weigh(device, scale);
-                });
+            // Other work between the passes and the update would keep a queue from repeating both together.
+            if (set_.weighted()) {
+                queue.queue(
+                    [this, device, scale = set_.constant_loss_scale() / static_cast<double>(samples.of_step(step))] {
+                        set_.weigh(device, scale);
+                    });
+            }
             average(device, samples, step, 0, set_.network().trained_elements);
         });
         return state.error == nullptr;
