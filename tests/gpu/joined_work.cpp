@@ -500,8 +500,10 @@ struct DeferringFrozen : Frozen<Deferring, "first.weight", "hidden.weight"> {};
 
 /// The gradient of a pass, and the kernels of its own that it launches.
 template <class Net>
-std::pair<Floats, std::int64_t> gradient_of(bool defers, bool accumulate, std::int64_t batch) {
-    CudaContext cuda(0, device_options<Cuda>(1));
+std::pair<Floats, std::int64_t> gradient_of(bool defers, bool accumulate, std::int64_t batch, bool chains) {
+    CudaOptions options = device_options<Cuda>(1);
+    options.linear_chains = chains;
+    CudaContext cuda(0, options);
     const impl::OnCudaDevice team = cuda.team();
     auto plan = PlanOf<Net, Cuda>::template make<Net>(cuda, {.batch = batch});
     CudaArena memory(plan.bytes().total(), "the plan");
@@ -546,10 +548,13 @@ void expect_same_gradient(bool fewer) {
         for (const bool accumulate : {false, true}) {
             CAPTURE(batch);
             CAPTURE(accumulate);
-            const auto [deferred, few] = gradient_of<Net>(true, accumulate, batch);
-            const auto [apart, many] = gradient_of<Net>(false, accumulate, batch);
+            const auto [deferred, few] = gradient_of<Net>(true, accumulate, batch, false);
+            const auto [apart, many] = gradient_of<Net>(false, accumulate, batch, false);
             CHECK(same_bits(deferred, apart));
             CHECK((few < many) == fewer);
+            // A chain of linear layers joins the sums of all of them either way.
+            CHECK(same_bits(gradient_of<Net>(true, accumulate, batch, true).first,
+                            gradient_of<Net>(false, accumulate, batch, true).first));
         }
     }
 }

@@ -43,6 +43,8 @@ EXCEPTIONS = [
     Exception_("^embedding_gradient_kernel<(BFloat16|Float16)>", "four addresses are stored per id that is found", stack=24, spills=40),
     Exception_("^norm_moments_kernel<float, 4>", "one address is stored before the loop over rows", stack=8, spills=16),
     Exception_("<8, LrnThenPoolBackward<", "the same, and adds 8 sums", 512),
+    Exception_("^linear_chain_kernel<(float, true|Float16)", "the same, and a few numbers of the loops around are stored", 512, 16, 120),
+    Exception_("^linear_chain_kernel<", "a thread keeps 32 sums, and reads up to 8 times 16 bytes ahead", 512),
     Exception_("^softmax_cross_entropy_kernel<(float|BFloat16), ", "1,024 threads have 64 registers each, and the sums are in double", stack=16, spills=40),
 ]
 # The version of ptxas with which each exception is needed. Another one may do better.
@@ -51,9 +53,10 @@ VERSION = "13.0"
 # The kernels whose threads read and write packs of 16 bytes, and those of them that do so in one direction only.
 PACKS = (
     r"InPacks<[48], |InRows<[48], |TakeBatch<4>|(?<!cross_entropy_kernel)<(float, 4|BFloat16, 8|Float16, 8)\b|<(LrnThenPool|PoolThenLrn|Norm)(Forward|Backward)<"
-    r"|^sum_slabs_kernel<[48], |^norm_(moments|apply|gradient_sums|backward)_kernel<float, 4>"
+    r"|^linear_chain_kernel<|^sum_slabs_kernel<[48], |^norm_(moments|apply|gradient_sums|backward)_kernel<float, 4>"
 )
 ONLY_LOADS = {
+    r"^linear_chain_kernel<": "a warp writes a row of 32 sums at a time",
     r"^norm_(moments|gradient_sums)_kernel<": "they write sums only",
     r"^sum_slabs_kernel<\w+, false, ": "without a mask it writes sums only",
 }
@@ -61,7 +64,7 @@ ONLY_STORES = {
     "FromBytesAt<": "it reads a byte per element",
 }
 # Our kernels that use the tensor cores.
-TENSOR_CORES = ()
+TENSOR_CORES = (r"^linear_chain_kernel<(float, true|BFloat16|Float16)",)
 
 WIDE_LOAD, WIDE_STORE, LOAD, STORE = r"LDG?\.E\.(\w+\.)*128(\..+)?", r"STG?\.E\.(\w+\.)*128(\..+)?", r"LDG?\.E(\..+)?", r"STG?\.E(\..+)?"
 LOCAL, MATRIX = r"(LDL|STL)(\..+)?", r"(HMMA|HGMMA|IMMA|QGMMA|WGMMA)(\..+)?"

@@ -188,6 +188,10 @@ struct CudaOptions {
     /// Whether work that a barrier of all blocks divides into parts may be one kernel (a cooperative launch), where the GPU holds all its
     /// blocks at a time. Otherwise each part is a kernel, and the log says so where a GPU cannot. The bits are the same.
     bool cooperative_launch = true;
+    /// Whether linear layers that are too small to fill a GPU, and the cross-entropy that follows them, are computed by
+    /// one kernel of Cupola where nothing is queued between them, in place of products by cuBLASLt: see
+    /// ops/cuda/impl/linear_chain.cuh. Sums are added in another order.
+    bool linear_chains = true;
     /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
     /// that see the same GPUs each begin at another.
     int first_gpu = 0;
@@ -593,6 +597,7 @@ struct Cuda {
         add(machine_property::gpu, gpu_name());
         add(machine_property::cuda, library_version());
         if (options.tf32 || options.tf32_convolutions) add("tf32", std::string(options.tf32 ? "on" : "convolutions"));
+        if (!options.linear_chains) add("linear_chains", std::string("off"));
         if (!options.deterministic) return;
         add(machine_property::deterministic, std::string("on"));
         // Deterministic algorithms of a later run have the bits of an earlier one only if they are the same algorithms.

@@ -60,7 +60,7 @@ private:
 PlanTraining::Options plan_options(int devices = 1) {
     return {.replicas = 2,
             .devices = devices,
-            .device = {.deterministic = true, .plan_seconds = enough},
+            .device = {.deterministic = true, .plan_seconds = enough, .linear_chains = false},
             .batch_size = 8,
             .seed = 3,
             .optimizer = {.learning_rate = 0.1}};

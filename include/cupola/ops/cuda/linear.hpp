@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers on `Cuda`: three products by cuBLASLt, with bias and ReLU in the epilogue of the first, and one of
-// Cupola's own kernels over the gradient, which applies the mask of a fused ReLU and sums the bias gradient. Backward of a layer
-// with few outputs is one kernel (impl/few_outputs.cuh), which does this for the layer before too. Where
-// cuBLASLt has no algorithm for a shape, or operands are not aligned, the product uses Cupola's own kernel too.
+// Linear layers on `Cuda`. Those that are small enough are parts of a chain (impl/linear_chain.cuh), a kernel of
+// Cupola. The others are three products by cuBLASLt, with bias and ReLU in the epilogue of the first, and one of
+// Cupola's own kernels over the gradient, which applies the mask of a fused ReLU and sums the bias gradient. Backward
+// of such a layer with few outputs is one kernel (impl/few_outputs.cuh), which does this for the layer before too.
+// Where cuBLASLt has no algorithm for a shape, or operands are not aligned, the product uses Cupola's own kernel too.
 //
 // cuBLASLt's matrices are column-major, Cupola's row-major: to cuBLASLt, each of Cupola's matrices is its transpose,
 // and Y = X W^T + b, with N samples, I inputs and O outputs, becomes
@@ -30,6 +31,7 @@
 #include <cupola/ops/cuda/impl/cublas_product.hpp>
 #include <cupola/ops/cuda/impl/few_outputs.cuh>
 #include <cupola/ops/cuda/impl/joined_gradients.cuh>
+#include <cupola/ops/cuda/impl/linear_chain.cuh>
 #include <cupola/ops/cuda/impl/tiled_product.cuh>
 #include <cupola/ops/linear.hpp>
 
@@ -83,9 +85,11 @@ public:
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next),
           parameter_gradients_(build.parameter_gradients),
-          few_outputs_(build.training && impl::FewOutputs::fits(shape.out_features) &&
+          chain_(build.context.options().linear_chains && impl::LinearChainLimits::fits(build.batch, shape)),
+          few_outputs_(!chain_ && build.training && impl::FewOutputs::fits(shape.out_features) &&
                        shape.in_features <= std::numeric_limits<int>::max()),
           slabs_(impl::FewOutputs::of(build.batch)) {
+        if (chain_) return;
         constexpr cudaDataType_t type = impl::cublas_type<T>;
         const std::int64_t n = build.batch, in = shape.in_features, out = shape.out_features;
         const impl::CublasMatrix weight{type, in, out}, weight_transposed{type, in, out, true},
@@ -146,25 +150,32 @@ public:
     }
 
     /// Of the sums of the gradient of the input.
-    [[nodiscard]] std::int64_t gradient_sum_parts() const { return few_outputs_ ? slabs_.slabs : 0; }
-    [[nodiscard]] bool reads_gradient_sums() const { return shape_.bias && parameter_gradients_ && !few_outputs_; }
+    [[nodiscard]] std::int64_t gradient_sum_parts() const {
+        if (chain_) return (batch_ + impl::tile_side - 1) / impl::tile_side;
+        return few_outputs_ ? slabs_.slabs : 0;
+    }
+    /// A layer of a chain leaves its mask to the next one in any case.
+    [[nodiscard]] bool reads_gradient_sums() const {
+        return chain_ || (shape_.bias && parameter_gradients_ && !few_outputs_);
+    }
 
     /// The number of products by cuBLASLt: at most three in training.
     [[nodiscard]] int library_products() const {
         return (forward_.found() ? 1 : 0) + (backward_weights_.found() ? 1 : 0) + (backward_data_.found() ? 1 : 0);
     }
 
-    /// Rounds weights and bias. Called once per change of the parameters.
+    /// Rounds weights and bias, which a chain reads in float. Called once per change of the parameters.
     void prepare(const ForwardArgs<Cuda, T>& args)
         requires(rounds)
     {
         Convert<Cuda>::run_joined(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed),
                                   shape_.in_features * shape_.out_features);
-        if (shape_.bias)
+        if (shape_.bias && !chain_)
             Convert<Cuda>::run_joined(args.context, args.parameters[1], packed_bias(args), shape_.out_features);
     }
 
     void forward(const ForwardArgs<Cuda, T>& args) {
+        if (chain_) return forward_in_chain(args);
         const T* const weight = weights(args);
         const T* const bias = shape_.bias ? biases(args) : nullptr;
         if (forward_.found() && Product::takes(weight, args.input, args.output, bias)) {
@@ -180,10 +191,16 @@ public:
         const bool bias = shape_.bias && parameter_gradients_;
         // Written by the operation that has written the gradient, with the mask.
         if (const ChannelSums& given = args.output_gradient_sums; given.parts > 0) {
-            multiply(args);
+            if (chain_) {
+                backward_in_chain(args, false, nullptr);
+            } else {
+                multiply(args);
+            }
+            if (!bias) return;
             return impl::queue_slab_sums(args.context, given.partial, given.parts, shape_.out_features, args.accumulate,
                                          args.parameter_gradients[1], true);
         }
+        if (chain_) return backward_in_chain(args, mask_, bias ? args.parameter_gradients[1] : nullptr);
         const auto mask_and_sum = [&] {
             impl::queue_bias_gradient<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
                                          bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
@@ -196,6 +213,64 @@ public:
     }
 
 private:
+    void forward_in_chain(const ForwardArgs<Cuda, T>& args) {
+        const T* const weight = weights(args);
+        impl::linear_chain<T>(args.context, 1)
+            .add({.step = impl::ChainStep::output,
+                  .relu = relu_,
+                  .left_packs = impl::takes_packs(args.input, shape_.in_features),
+                  .right_packs = impl::takes_packs(weight, shape_.in_features),
+                  .rows = samples(),
+                  .columns = outputs(),
+                  .depth = inputs(),
+                  .left = args.input,
+                  .right = weight,
+                  .to = args.output,
+                  .bias = shape_.bias ? args.parameters[1] : nullptr});
+    }
+    /// `bias_gradient`: where the gradient is summed for the bias, or null.
+    void backward_in_chain(const BackwardArgs<Cuda, T>& args, bool mask, float* bias_gradient) {
+        constexpr int most_parts = 3;
+        const impl::ChainPart<T> mask_and_sum{.step = impl::ChainStep::bias_gradient,
+                                              .accumulate = args.accumulate,
+                                              .rows = samples(),
+                                              .columns = outputs(),
+                                              .to = args.output_gradient,
+                                              .mask = mask ? args.output : nullptr,
+                                              .sums = bias_gradient};
+        // The products read what is masked.
+        if (mask) impl::linear_chain<T>(args.context, 1).add(mask_and_sum);
+        const T *const gradient = args.output_gradient, *const weight = weights(args);
+        const bool gradient_packs = impl::takes_packs(gradient, shape_.out_features);
+        auto& chain = impl::linear_chain<T>(args.context, most_parts);
+        if (args.input_gradient != nullptr) {
+            const ChannelSums& sums = args.input_gradient_sums;
+            chain.add({.step = impl::ChainStep::input_gradient,
+                       .left_packs = gradient_packs,
+                       .right_packs = impl::takes_packs(weight, shape_.in_features),
+                       .rows = samples(),
+                       .columns = inputs(),
+                       .depth = outputs(),
+                       .left = gradient,
+                       .right = weight,
+                       .to = args.input_gradient,
+                       .mask = sums.masked ? args.input : nullptr,
+                       .sums = sums.parts > 0 ? sums.partial : nullptr});
+        }
+        if (parameter_gradients_)
+            chain.add({.step = impl::ChainStep::weight_gradient,
+                       .accumulate = args.accumulate,
+                       .left_packs = gradient_packs,
+                       .right_packs = impl::takes_packs(args.input, shape_.in_features),
+                       .rows = outputs(),
+                       .columns = inputs(),
+                       .depth = samples(),
+                       .left = gradient,
+                       .right = args.input,
+                       .to = args.parameter_gradients[0]});
+        if (!mask && bias_gradient != nullptr) chain.add(mask_and_sum);
+    }
+
     void backward_few_outputs(const BackwardArgs<Cuda, T>& args) {
         auto* const parts = parameter_gradients_ ? reinterpret_cast<float*>(args.saved) : nullptr;
         float* const bias_parts = parts != nullptr && shape_.bias ? parts + slabs_.slabs * weights() : nullptr;
@@ -261,6 +336,11 @@ private:
         return aligned(scratch_of_data(), Cuda::scratch_alignment);
     }
 
+    /// The extents of a layer of a chain.
+    [[nodiscard]] int samples() const { return static_cast<int>(batch_); }
+    [[nodiscard]] int inputs() const { return static_cast<int>(shape_.in_features); }
+    [[nodiscard]] int outputs() const { return static_cast<int>(shape_.out_features); }
+
     /// The numbers of parameters.
     [[nodiscard]] std::int64_t weights() const { return shape_.in_features * shape_.out_features; }
     [[nodiscard]] std::int64_t biases() const { return shape_.bias ? shape_.out_features : 0; }
@@ -287,7 +367,7 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool relu_, mask_, parameter_gradients_, few_outputs_, side_by_side_ = false;
+    bool relu_, mask_, parameter_gradients_, chain_, few_outputs_, side_by_side_ = false;
     impl::FewOutputs slabs_;
     Product forward_, backward_weights_, backward_data_;
     impl::TiledProduct own_forward_, own_backward_weights_, own_backward_data_;

@@ -14,7 +14,9 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/cross_entropy_rows.cuh>
 #include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/linear_chain.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/weight_array.hpp>
@@ -24,59 +26,6 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The sum of the reports of a warp's lanes, the same in every lane: a + b equals b + a.
-__device__ inline LossReport warp_report(LossReport report) {
-    for (int step = 16; step > 0; step /= 2) {
-        const LossReport other{.sum = __shfl_xor_sync(0xFFFF'FFFFU, report.sum, step),
-                               .correct = __shfl_xor_sync(0xFFFF'FFFFU, report.correct, step),
-                               .weight = __shfl_xor_sync(0xFFFF'FFFFU, report.weight, step),
-                               .predictions = __shfl_xor_sync(0xFFFF'FFFFU, report.predictions, step),
-                               .bad_target = __shfl_xor_sync(0xFFFF'FFFFU, report.bad_target, step),
-                               .bad_value = __shfl_xor_sync(0xFFFF'FFFFU, report.bad_value, step)};
-        add_report(report, other);
-    }
-    return report;
-}
-
-/// The sum over groups of `lanes` neighbouring lanes, the same in each of them.
-template <int lanes>
-__device__ double lanes_sum(double value) {
-    for (int step = lanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFF'FFFFU, value, step);
-    return value;
-}
-
-/// The first of the largest of `count` values, and that value, the same in each of `lanes` neighbouring lanes; `none` for
-/// no values.
-template <int lanes, class T>
-__device__ std::int64_t lanes_top(const T* values, std::int64_t none, std::int64_t count, int lane, float& largest) {
-    std::int64_t top = none;
-    for (std::int64_t c = lane; c < count; c += lanes) {
-        const auto value = static_cast<float>(values[c]);
-        if (top == none || value > largest) {
-            largest = value;
-            top = c;
-        }
-    }
-    for (int step = lanes / 2; step > 0; step /= 2) {
-        const float value = __shfl_xor_sync(0xFFFF'FFFFU, largest, step);
-        const std::int64_t place = __shfl_xor_sync(0xFFFF'FFFFU, top, step);
-        if (place == none) continue;
-        if (top == none || value > largest || (value == largest && place < top)) {
-            largest = value;
-            top = place;
-        }
-    }
-    return top;
-}
-
-template <class T, class Targets>
-struct LossArguments {
-    const T* logits;
-    T* gradient;
-    std::int64_t rows, positions;
-    Targets targets;
-};
-
 /// `lanes` threads per row, `rows` rows at a time; writes reports[blockIdx.x]. A multiprocessor holds 1,024 threads.
 template <class T, int lanes, int threads, int rows, class Targets>
 __global__ void __launch_bounds__(threads, 1024 / threads)
@@ -84,9 +33,8 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     begin_kernel();
     constexpr int at_once = threads / lanes;
     static_assert(rows % at_once == 0, "a warp's lanes take part in every sum");
-    enum : std::uint8_t { wrong, right, invalid };
     __shared__ double losses[rows];
-    __shared__ std::uint8_t states[rows];
+    __shared__ RowState states[rows];
     __shared__ LossReport of_lane[32];  // of the first warp's lanes; in shared memory because registers are scarce
     const Targets& targets = a.targets;
     const int lane = static_cast<int>(threadIdx.x) % lanes;
@@ -94,77 +42,16 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     for (std::int64_t part = blockIdx.x; part * rows < a.rows; part += gridDim.x) {
         const std::int64_t first = part * rows;
         for (int s = static_cast<int>(threadIdx.x) / lanes; s < rows; s += at_once) {
-            // Lanes without a row add nothing, but take part in the sums.
-            const std::int64_t n = first + s, classes = n < a.rows ? targets.classes : 0;
-            const T* const z = a.logits + n * targets.classes;
-            float largest = -INFINITY;
-            const std::int64_t top = lanes_top<lanes>(z, targets.classes, classes, lane, largest);
-            // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
-            const auto below = [&](std::int64_t c) {
-                return static_cast<double>(largest) - static_cast<double>(static_cast<float>(z[c]));
-            };
-            double total = 0, terms = 0, sum_of_targets = 0;
-            for (std::int64_t c = lane; c < classes; c += lanes) {
-                total += exp(static_cast<double>(static_cast<float>(z[c]) - largest));
-                terms += targets.term(n, c, below(c));
-                if constexpr (Targets::sums_targets) sum_of_targets += targets.target(n, c);
-            }
-            terms = lanes_sum<lanes>(terms);
-            std::int64_t top_target = 0;
-            if constexpr (Targets::sums_targets) {
-                sum_of_targets = lanes_sum<lanes>(sum_of_targets);
-                float most = -INFINITY;
-                top_target = lanes_top<lanes>(targets.row(n), targets.classes, classes, lane, most);
-            }
-            const double log_total = log(lanes_sum<lanes>(total));
-            if (classes == 0) {
-                if (lane == 0) {
-                    losses[s] = 0;
-                    states[s] = wrong;
-                }
-                continue;
-            }
-            const bool ignored = targets.ignored(n);
-            if constexpr (!Targets::sums_targets) sum_of_targets = targets.total(n);
-            if (a.gradient != nullptr) {
-                T* const gradient = a.gradient + n * targets.classes;
-                const double fraction = 1.0 / static_cast<double>(a.rows);
-                for (std::int64_t c = lane; c < classes; c += lanes) {
-                    const double p = exp(-below(c) - log_total);
-                    const auto slope = static_cast<float>((sum_of_targets * p - targets.target(n, c)) * fraction);
-                    gradient[c] = T(ignored ? 0.0F : slope);
-                }
-            }
+            const RowLoss of_row = loss_of_row<lanes>(a, first + s, lane);
             if (lane != 0) continue;
-            losses[s] = 0;
-            states[s] = wrong;
-            if (ignored) continue;
-            bool valid = true;
-            std::int64_t label = top_target;
-            double label_below = 0;
-            if constexpr (!Targets::sums_targets) {
-                label = targets.label(n);
-                valid = targets.valid(n);
-                label_below = valid ? below(label) : static_cast<double>(NAN);
-            }
-            losses[s] = targets.loss(n, log_total, terms, sum_of_targets, label_below);
-            if constexpr (Targets::sums_targets) valid = !isnan(losses[s]) || targets.valid(n);
-            // If a logit is NaN, none is the largest.
-            states[s] = !valid ? invalid : top == label && !isnan(log_total) ? right : wrong;
+            losses[s] = of_row.loss;
+            states[s] = of_row.state;
         }
         __syncthreads();
         for (int s = static_cast<int>(threadIdx.x); s < rows && threadIdx.x < 32; s += 32) {
             const std::int64_t n = first + s;
             if (n >= a.rows) continue;
-            LossReport of_row = no_loss;
-            of_row.sum = losses[s];
-            of_row.correct = states[s] == right ? 1 : 0;
-            if constexpr (Targets::weighted) {
-                of_row.weight = targets.weight(n);
-                of_row.predictions = targets.ignored(n) ? 0 : 1;
-            }
-            if (states[s] == invalid) set_bad_target(of_row, targets, n);
-            add_report(of_lane[threadIdx.x], of_row);
+            add_report(of_lane[threadIdx.x], report_of_row(targets, n, losses[s], states[s]));
         }
         __syncthreads();  // before the losses of the next rows
     }
@@ -258,6 +145,14 @@ private:
 
     template <class Arguments>
     static void queue_rows(const CudaContext& context, const Arguments& arguments, LossReport* report) {
+        // The loss of the last layer of a chain that has not been launched yet joins it.
+        using Rows = std::remove_cvref_t<decltype(arguments.targets)>;
+        if constexpr (impl::LinearChain<T>::template has_room_for<Rows>) {
+            auto* const chain = context.joined_as<impl::LinearChain<T>>();
+            if (chain != nullptr && arguments.positions == 1 &&
+                chain->takes_loss(arguments.logits, arguments.rows, arguments.targets.classes))
+                return chain->set_loss(context, arguments, report);
+        }
         if (arguments.targets.classes <= 8) {
             queue_blocks<8, 1024, 128>(context, arguments, report);
         } else if (arguments.targets.classes <= 16) {
