@@ -319,8 +319,9 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     REQUIRE(plan.outputs() == ends.size());
     CHECK(plan.bytes().activations >= activation_bytes<Computed>(batch));
     const ElementType type = Net::layers.front().column_type;
-    Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters),
-        samples = input_memory<Device>(context, type, images), gradients(context, parameters.size() * sizeof(float));
+    Guarded<Device> arena(context, plan.bytes().total(), cupola::scratch_alignment<Device>);
+    Guarded<Device> weights(context, parameters), samples = input_memory<Device>(context, type, images),
+                                                  gradients(context, parameters.size() * sizeof(float));
     plan.bind(arena.bytes());
     plan.prepare(context, weights.data());
     const auto read = [&](const float* from, std::size_t count) {
