@@ -246,3 +246,14 @@ TEST_CASE("processes of which one is compressed are rejected") {
         "process 1 has another averaging than process 0: Compressed<ThreadConcatMean, bfloat16>, not ThreadConcatMean";
     CHECK(errors == std::vector<std::string>{expected, expected});
 }
+
+TEST_CASE("the options of a compressed policy have to be the same on all processes") {
+    Hub hub(2, true);
+    const auto errors = on_threads(2, [&](int number) {
+        const CompressedSums averaging{
+            .policy = {.hub = &hub, .number = number, .bucket_bytes = std::int64_t{1024} * (1 + number)}};
+        const processes::Training<CompressedSums, AnyStatistics> training(
+            processes::options_of({}, averaging, AnyStatistics{}));
+    });
+    CHECK(errors == std::vector<std::string>(2, "process 1 has another bucket_bytes than process 0: 2048, not 1024"));
+}

@@ -41,9 +41,12 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     if constexpr (requires { learning_rate_description_of(options.optimizer); })
         add("learning rate", learning_rate_description_of(options.optimizer));
     add("averaging", std::string(decltype(options.averaging)::name));
-    if constexpr (requires { options.averaging.bucket_bytes; })
-        add("bucket_bytes", text(options.averaging.bucket_bytes));
-    if constexpr (requires { options.averaging.max_groups; }) add("max_groups", text(options.averaging.max_groups));
+    const auto add_policy = [&](const auto& policy) {
+        if constexpr (requires { policy.bucket_bytes; }) add("bucket_bytes", text(policy.bucket_bytes));
+        if constexpr (requires { policy.max_groups; }) add("max_groups", text(policy.max_groups));
+    };
+    add_policy(options.averaging);
+    if constexpr (requires { options.averaging.policy; }) add_policy(options.averaging.policy);  // that of Compressed
     add("statistics policy", std::string(decltype(options.statistics)::name));
     if constexpr (requires { options.statistics.description(); })
         add("statistics policy", std::string(options.statistics.description()));
