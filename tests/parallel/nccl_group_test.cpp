@@ -246,8 +246,8 @@ TEST_CASE("NCCL of another version than compiled is one warning of process 0, an
     std::vector<std::string> said;
     Noting calls{};
     calls.said = &said;
-    const auto start = [&](int version) {
-        const NcclBehaves behaves({.version = version});
+    const auto start = [&](int library) {
+        const NcclBehaves behaves({.version = library});
         NcclGroup<Noting> group(NcclAllReduce{}, 1, {0}, {}, calls);
         group.start();
     };
