@@ -87,6 +87,7 @@ Result trained(CudaOptions options, int accumulation = 1) {
     const SideBatches batches;
     options.plan_seconds = 60;
     options.deterministic = true;
+    options.linear_chains = false;  // the products of a layer side by side, too
     DataParallel<Net, CrossEntropy<20>, Sgd, ConcatMean, Cuda> training({.replicas = 2,
                                                                          .device = options,
                                                                          .batch_size = batch_size,
