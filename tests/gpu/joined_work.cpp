@@ -251,6 +251,40 @@ TEST_CASE("joined work runs before the work that is queued after it, on the stre
     CHECK(to[63].bits == 0);
 }
 
+TEST_CASE("the first kernel of captured work gets other arguments, which launches that are queued do not have") {
+    CudaContext cuda(0, {});
+    std::int32_t value = 0, other = 0, healthy = 1;
+    std::vector<std::int32_t> copies(4);
+    impl::JoinedWrites writes;
+    writes.add(reinterpret_cast<std::uint32_t*>(&value), &healthy, 1);
+    impl::CapturedWork captured;
+    captured.capture(cuda, [&] {
+        writes.launch(cuda);
+        impl::queue_copy_to_pinned(cuda, &value, copies.data(), sizeof(value));
+    });
+    REQUIRE(captured.captured());
+    REQUIRE(captured.begins_with_kernel());
+    emulator::set_eager(false);
+    captured.launch(cuda);
+    for (const std::int32_t to : {5, 6}) {
+        impl::queue_copy_to_pinned(cuda, copies.data(), copies.data() + to - 4, sizeof(value));
+        impl::JoinedWrites next;
+        next.add(reinterpret_cast<std::uint32_t*>(&value), &to, 1);
+        if (to == 6) next.add(reinterpret_cast<std::uint32_t*>(&other), &to, 1);
+        next.replace_first_of(captured, cuda);
+        captured.launch(cuda);
+    }
+    emulator::set_eager(true);
+    cuda.synchronize();
+    CHECK(copies == std::vector<std::int32_t>{6, 1, 5, 0});
+    CHECK(other == 6);
+    CudaArena memory(sizeof(value), "a test");
+    captured.capture(cuda, [&] { cuda.queue_copy(memory.data(), memory.data(), sizeof(value)); });
+    REQUIRE(captured.captured());
+    CHECK(!captured.begins_with_kernel());
+    CHECK_THROWS_AS(writes.replace_first_of(captured, cuda), InvalidArgument);
+}
+
 TEST_CASE("writes and the batch after them are one kernel, and nothing is written twice in it") {
     CudaContext cuda(0, {});
     const Floats samples = normal(12, 1);

@@ -1520,7 +1520,7 @@ MUTATIONS = [
         "graph_of_other_passes",
         "The graph of an update is launched behind other passes than those that are in it.",
         "parallel/cuda_queue.hpp",
-        "if («graph.before == before») return graph;",
+        "if («graph.before == before» && graph.first == first) return graph;",
         "true",
         ["emulated/training: a captured step computes the same bits*"],
     ),
@@ -1606,5 +1606,13 @@ MUTATIONS = [
         " «shared[warp]»);",
         "shared[warp] + 16",
         ["emulated/linear_chain"],
+    ),
+    Mutation(
+        "writes_of_the_captured_step",
+        "A graph is launched with the writes and the batch of the step in which it was captured.",
+        "parallel/cuda_queue.hpp",
+        "if (graph.first != nullptr) «writes_.replace_first_of(graph.captured, context_);»",
+        "",
+        ["emulated/training: a captured step computes the same bits*"],
     ),
 ]

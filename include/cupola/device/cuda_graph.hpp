@@ -60,6 +60,21 @@ public:
     /// The reason why the last capture failed; empty if it succeeded.
     [[nodiscard]] const std::string& refused() const { return refused_; }
 
+    /// Whether the captured work begins with one kernel, on which all else depends.
+    [[nodiscard]] bool begins_with_kernel() const { return first_ != nullptr; }
+    /// From the next launch on, the first kernel is this one, with other arguments: their addresses, in the order of its parameters.
+    /// Launches that were queued before keep theirs.
+    void set_first_kernel(const void* kernel, dim3 grid, dim3 block, void** arguments) const {
+        require(captured() && begins_with_kernel(), "there is no captured work that begins with a kernel");
+        cudaKernelNodeParams parameters{};
+        parameters.func = const_cast<void*>(kernel);
+        parameters.gridDim = grid;
+        parameters.blockDim = block;
+        parameters.kernelParams = arguments;
+        check_cuda(cudaGraphExecKernelNodeSetParams(exec_.get(), first_, &parameters),
+                   "cudaGraphExecKernelNodeSetParams");
+    }
+
     /// Queues the captured work.
     void launch(const CudaContext& context) const {
         require(captured(), "there is no captured work to launch", refused_.empty() ? "" : ": ", refused_);
@@ -68,6 +83,7 @@ public:
 
     /// Must not be called while the graph runs.
     void destroy() {
+        first_ = nullptr;
         exec_ = {};
         graph_ = {};
         refused_.clear();
@@ -108,6 +124,7 @@ private:
                 check_cuda(cudaGraphInstantiate(exec_.out(), graph_.get(), 0), "cudaGraphInstantiate");
                 check_cuda(cudaGraphUpload(exec_.get(), stream), "cudaGraphUpload");
                 const Nodes counted = nodes();
+                first_ = first_kernel();
                 launches_ = counted[cudaGraphNodeTypeKernel] + counted[cudaGraphNodeTypeMemcpy] +
                             counted[cudaGraphNodeTypeMemset];
                 return;
@@ -120,8 +137,21 @@ private:
         graph_ = {};
     }
 
+    /// Null if the graph begins otherwise.
+    [[nodiscard]] cudaGraphNode_t first_kernel() const {
+        std::size_t count = 0;
+        check_cuda(cudaGraphGetRootNodes(graph_.get(), nullptr, &count), "cudaGraphGetRootNodes");
+        if (count != 1) return nullptr;
+        cudaGraphNode_t node = nullptr;
+        check_cuda(cudaGraphGetRootNodes(graph_.get(), &node, &count), "cudaGraphGetRootNodes");
+        cudaGraphNodeType type{};
+        check_cuda(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+        return type == cudaGraphNodeTypeKernel ? node : nullptr;
+    }
+
     CudaGraph graph_;
     CudaGraphExec exec_;
+    cudaGraphNode_t first_ = nullptr;
     std::int64_t launches_ = 0;
     std::string refused_;
 };

@@ -2,9 +2,9 @@
 //
 // The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
 // is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
-// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time. It is held back until anything
-// else is queued on the context: where that is the work of another recording, both are one graph, as the passes of a step's last
-// replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the update where nothing
+// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time, with the kernel of the writes
+// before it, whose arguments are replaced in each launch. It is held back until anything else is queued on the context: where that is
+// the work of another recording, both are one graph, as the passes of a step's last replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the update where nothing
 // changes them behind it.
 #pragma once
 
@@ -81,6 +81,8 @@ public:
         struct Graph {
             /// The recording whose work precedes this one's in the graph; null if it is alone.
             const Recording* before = nullptr;
+            /// The kernel that the graph begins with, if that makes the writes before the work, which are others in each launch.
+            const void* first = nullptr;
             /// Whether the work contains the copy of land().
             bool lands = false;
             impl::CapturedWork captured{};
@@ -90,11 +92,11 @@ public:
         /// One per recording that its work has followed, and one if it has been alone. Their addresses stay.
         std::deque<Graph> graphs{};
 
-        [[nodiscard]] Graph& after(const Recording* before) {
+        [[nodiscard]] Graph& after(const Recording* before, const void* first) {
             for (Graph& graph : graphs) {
-                if (graph.before == before) return graph;
+                if (graph.before == before && graph.first == first) return graph;
             }
-            graphs.push_back({.before = before});
+            graphs.push_back({.before = before, .first = first});
             return graphs.back();
         }
         [[nodiscard]] std::string refused() const {
@@ -191,16 +193,24 @@ public:
         const bool repeats = recording.seen && may_repeat;
         if (repeats && holds() && held_ != &recording) {
             const auto both = [&] {
+                launch_first();
                 held_work_();
                 context_.join_deferred();
                 work();
             };
             context_.discard_joined();
-            if (Recording::Graph& graph = recording.after(held_); captured(graph, both)) {
+            if (Recording::Graph& graph = recording.after(held_, first_kernel()); captured(graph, both)) {
                 held_work_.reset();
                 return launch(graph);
             }
             launch_held();
+        }
+        if (holds()) context_.launch_joined();
+        const auto* const writes = context_.joined_as<impl::JoinedWrites>();
+        begins_with_writes_ = repeats && writes != nullptr;
+        if (begins_with_writes_) {
+            writes_ = *writes;
+            context_.discard_joined();
         }
         launch_writes();
         landed_with_update_ = false;
@@ -280,15 +290,25 @@ private:
         return held != nullptr && held->queue == this;
     }
     void launch_held() {
-        Recording::Graph& graph = held_->after(nullptr);
-        if (captured(graph, held_work_)) {
+        Recording::Graph& graph = held_->after(nullptr, first_kernel());
+        const auto alone = [&] {
+            launch_first();
+            held_work_();
+        };
+        if (captured(graph, alone)) {
             launch(graph);
         } else {
             counted_.captured = false;
-            run(held_work_);
+            counted_.all += begins_with_writes_ ? 1 : 0;
+            run(alone);
             end_work();
         }
         held_work_.reset();
+    }
+    /// The writes before the work that is held back.
+    [[nodiscard]] const void* first_kernel() const { return begins_with_writes_ ? writes_.kernel(context_) : nullptr; }
+    void launch_first() const {
+        if (begins_with_writes_) writes_.launch(context_);
     }
     /// Whether the work is captured, now or before.
     template <class Work>
@@ -308,6 +328,7 @@ private:
         return graph.captured.captured();
     }
     void launch(const Recording::Graph& graph) {
+        if (graph.first != nullptr) writes_.replace_first_of(graph.captured, context_);
         graph.captured.launch(context_);
         landed_with_update_ = graph.lands;
         counted_.all += graph.captured.launches();
@@ -363,8 +384,10 @@ private:
     impl::StepEvent mark_;
     /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;
-    /// The recording whose work is held back, if any is.
+    /// The recording whose work is held back, if any is, and the writes and the batch before it, which are in its graph.
     Recording* held_ = nullptr;
+    impl::JoinedWrites writes_{};
+    bool begins_with_writes_ = false;
     impl::HeldWork held_work_;
     StepLaunches counted_, last_;
     bool capturing_ = false;

@@ -55,6 +55,9 @@ void wait_for_earlier_kernels();
                                  cudaStream_t stream, std::function<void()> body, bool dependent = false,
                                  bool cooperative = false);
 
+/// How the arguments of a kernel are read from the addresses that a call of CUDA has of them; the first call per kernel counts.
+void know_arguments(const void* kernel, std::function<std::function<void()>(void**)> copied_call);
+
 /// Runs a kernel, or its last blocks if `last_blocks` is not 0 and it is not cooperative, before it returns. By chance, in one of
 /// `one_in` grids, blocks pause; in none if that is 0. Returns the message of a failure, empty if there is none. Must not be called by two
 /// threads of the process at a time.

@@ -67,6 +67,8 @@ struct Node {
     std::vector<std::size_t> after;
     cudaEvent_t event = nullptr;
     bool is_library = false;
+    /// Null for what is not a kernel of the program.
+    const void* kernel = nullptr;
     std::uintptr_t workspace = 0;
     std::size_t workspace_bytes = 0;
 };
@@ -83,6 +85,8 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::shared_ptr<const std::vector<CUgraphNode_st>> nodes;
+    /// The nodes of the graph that it was made from, by whose addresses its own are named.
+    std::shared_ptr<const std::vector<CUgraphNode_st>> origin;
     /// Whether the last launch is complete: two launches of a graph do not overlap.
     std::shared_ptr<bool> done = std::make_shared<bool>(true);
 };
@@ -188,6 +192,7 @@ struct State {
     std::map<int, std::int64_t> heuristics;
     std::string gpu_name = "Emulated GPU";
     std::set<const void*> ran;  // kernels
+    std::map<const void*, std::function<std::function<void()>(void**)>> copied_call;
     bool records = false;
     std::vector<RecordedWork> recorded;
     Runs runs = Runs::everything;
@@ -497,13 +502,11 @@ private:
 /// What the call of a library that the thread queues next takes; negative if nothing said so.
 thread_local double next_call_seconds = -1;
 
-/// What runs is recorded; `kernel` is null for work that is not a kernel of the program. Work that does not run (set_runs) takes the
-/// device as long as if it did: `library_seconds` for a call of a library.
-cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> work,
-                const void* kernel = nullptr, const RecordedWork& cost = {}, const void* workspace = nullptr,
-                std::size_t workspace_bytes = 0, double library_seconds = -1) {
-    const std::shared_ptr<Stream> stream = find(handle);
-    std::function<bool()> run = [work = std::move(work), name, kernel, cost, library_seconds] {
+/// `work` as it runs and is recorded; `kernel` is null for work that is not a kernel of the program. Work that does not run (set_runs)
+/// takes the device as long as if it did: `library_seconds` for a call of a library.
+std::function<bool()> recorded_run(std::function<bool()> work, std::string name, const void* kernel,
+                                   const RecordedWork& cost, double library_seconds = -1) {
+    return [work = std::move(work), name = std::move(name), kernel, cost, library_seconds] {
         State& s = state();
         RecordedWork done = cost;
         done.begun = s.device[static_cast<std::size_t>(current)].clock;
@@ -523,12 +526,20 @@ cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, s
         s.recorded.push_back(std::move(done));
         return true;
     };
+}
+
+cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> work,
+                const void* kernel = nullptr, const RecordedWork& cost = {}, const void* workspace = nullptr,
+                std::size_t workspace_bytes = 0, double library_seconds = -1) {
+    const std::shared_ptr<Stream> stream = find(handle);
+    std::function<bool()> run = recorded_run(std::move(work), name, kernel, cost, library_seconds);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (failed(stream->device) != cudaSuccess) return failed(stream->device);
     if (stream->capture != nullptr) {
         const cudaError_t status = add_node(*stream, type, std::move(name), std::move(run));
         if (status == cudaSuccess) {
             stream->capture->nodes.back().is_library = cost.is_library;
+            stream->capture->nodes.back().kernel = kernel;
             stream->capture->nodes.back().workspace = reinterpret_cast<std::uintptr_t>(workspace);
             stream->capture->nodes.back().workspace_bytes = workspace_bytes;
         }
@@ -848,6 +859,37 @@ static int resident_blocks(int threads) {
                : std::min(max_blocks, max_threads / ((threads + lanes_per_warp - 1) / lanes_per_warp * lanes_per_warp));
 }
 
+/// The run of a kernel.
+static std::function<bool()> kernel_run(const void* kernel, dim3 grid, dim3 block, std::function<void()> body,
+                                        bool dependent, bool cooperative) {
+    const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+    return [=, body = std::move(body)] {
+        State& s = state();
+        ++s.kernels;
+        s.ran.insert(kernel);
+        if (dependent) ++s.dependent;
+        if (cooperative) ++s.cooperative_kernels;
+        const std::uint64_t before = threads_that_waited();
+        std::string what =
+            run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, cooperative, s.side_by_side_in, body);
+        const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z,
+                            ran = s.last_blocks == 0 || cooperative ? blocks : std::min(blocks, s.last_blocks),
+                            waited = threads_that_waited() - before;
+        if (what.empty() && dependent && waited != ran * threads)
+            what = kernel_name(kernel) + " was launched before the end of the kernel before it, for which " +
+                   std::to_string(ran * threads - waited) + " of its " + std::to_string(ran * threads) +
+                   " threads did not wait";
+        if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
+        s.taken = s.kernel_seconds;
+        return true;
+    };
+}
+
+void know_arguments(const void* kernel, std::function<std::function<void()>(void**)> copied_call) {
+    const Guard guard;
+    state().copied_call.try_emplace(kernel, std::move(copied_call));
+}
+
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                    std::function<void()> body, bool dependent, bool cooperative) {
     constexpr unsigned max_threads = 1024, max_blocks = 65535, max_blocks_of_x = 0x7FFF'FFFF, max_threads_of_z = 64;
@@ -872,29 +914,8 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
         fail(current, kernel_name(kernel) + " was launched as one that depends on a kernel, and follows none");
         return keep(failed(current));
     }
-    return keep(add(
-        stream, cudaGraphNodeTypeKernel, "a kernel",
-        [=, body = std::move(body)] {
-            State& s = state();
-            ++s.kernels;
-            s.ran.insert(kernel);
-            if (dependent) ++s.dependent;
-            if (cooperative) ++s.cooperative_kernels;
-            const std::uint64_t before = threads_that_waited();
-            std::string what =
-                run_kernel(kernel, grid, block, s.random.next(), s.last_blocks, cooperative, s.side_by_side_in, body);
-            const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z,
-                                ran = s.last_blocks == 0 || cooperative ? blocks : std::min(blocks, s.last_blocks),
-                                waited = threads_that_waited() - before;
-            if (what.empty() && dependent && waited != ran * threads)
-                what = kernel_name(kernel) + " was launched before the end of the kernel before it, for which " +
-                       std::to_string(ran * threads - waited) + " of its " + std::to_string(ran * threads) +
-                       " threads did not wait";
-            if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
-            s.taken = s.kernel_seconds;
-            return true;
-        },
-        kernel));
+    return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel",
+                    kernel_run(kernel, grid, block, std::move(body), dependent, cooperative), kernel));
 }
 
 void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name, const LibraryCost& cost) {
@@ -1612,7 +1633,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
     if (exec == nullptr || graph == nullptr) return keep(cudaErrorInvalidValue);
     if (const std::string what = shared_workspace(*graph->nodes); !what.empty()) fail(current, what);
     *exec = new CUgraphExec_st;
-    (*exec)->nodes = graph->nodes;
+    (*exec)->nodes = (*exec)->origin = graph->nodes;
     return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
@@ -1657,6 +1678,37 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
     }
     *count = std::min(*count, graph->nodes->size());
     for (std::size_t i = 0; i < *count; ++i) nodes[i] = &(*graph->nodes)[i];
+    return cudaSuccess;
+}
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+    const Guard guard;
+    if (graph == nullptr || count == nullptr) return keep(cudaErrorInvalidValue);
+    std::size_t found = 0;
+    for (CUgraphNode_st& node : *graph->nodes) {
+        if (!node.after.empty()) continue;
+        if (nodes != nullptr && found < *count) nodes[found] = &node;
+        ++found;
+    }
+    *count = nodes == nullptr ? found : std::min(*count, found);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams* parameters) {
+    const Guard guard;
+    if (exec == nullptr || node == nullptr || parameters == nullptr || parameters->kernelParams == nullptr)
+        return keep(cudaErrorInvalidValue);
+    const auto known = state().copied_call.find(parameters->func);
+    const auto place = std::ranges::find_if(*exec->origin, [&](const CUgraphNode_st& each) { return &each == node; });
+    if (place == exec->origin->end() || known == state().copied_call.end() || place->kernel == nullptr)
+        return keep(cudaErrorInvalidValue);
+    // Launches that are queued keep the nodes that they were queued with.
+    auto nodes = std::make_shared<std::vector<CUgraphNode_st>>(*exec->nodes);
+    CUgraphNode_st& replaced = (*nodes)[static_cast<std::size_t>(place - exec->origin->begin())];
+    replaced.kernel = parameters->func;
+    replaced.run = recorded_run(kernel_run(parameters->func, parameters->gridDim, parameters->blockDim,
+                                           known->second(parameters->kernelParams), false, false),
+                                "a kernel", parameters->func, {});
+    exec->nodes = std::move(nodes);
     return cudaSuccess;
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {

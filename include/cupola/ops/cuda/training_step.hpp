@@ -16,6 +16,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/cuda_graph.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/algorithms.hpp>
@@ -37,6 +38,8 @@ namespace impl {
 
 /// Writes, and the batch after them, that wait to be launched together.
 struct JoinedWrites {
+    using Base = JoinedWrites;
+
     /// Whether `words` words at `to` can be written by the same kernel as the others: none of them is written twice.
     [[nodiscard]] bool takes(const std::uint32_t* to, int words) const {
         if (takes_batch || values.writes == WriteWords::max_writes || values.words + words > WriteWords::max_words)
@@ -61,19 +64,41 @@ struct JoinedWrites {
     }
 
     void launch(const CudaContext& context) const {
-        if (!takes_batch) {
-            impl::launch(context, values.words, values);
-        } else if (packs) {
-            const WriteWordsAndTake<4> each{values, TakeBatch<4>(batch)};
-            impl::launch(context, values.words + each.batch.threads(), each);
-        } else {
-            impl::launch(context, values.words + batch.threads(), WriteWordsAndTake<1>{values, batch});
-        }
+        as_functor([&](std::int64_t count, const auto& functor) { impl::launch(context, count, functor); });
+    }
+    [[nodiscard]] const void* kernel(const CudaContext& context) const {
+        const void* result = nullptr;
+        as_functor([&]<class Functor>(std::int64_t count, const Functor&) {
+            result = reinterpret_cast<const void*>(strided_launch<Functor>(context, count).kernel);
+        });
+        return result;
+    }
+    /// Makes this work the first kernel of captured work that began with other writes by the same kernel.
+    void replace_first_of(const CapturedWork& captured, const CudaContext& context) const {
+        as_functor([&]<class Functor>(std::int64_t count, const Functor& functor) {
+            const auto [kernel, blocks] = strided_launch<Functor>(context, count);
+            void* arguments[] = {&count, const_cast<Functor*>(&functor)};
+            captured.set_first_kernel(reinterpret_cast<const void*>(kernel), blocks, block_threads, arguments);
+        });
     }
 
     WriteWords values{};
     bool takes_batch = false, packs = false;
     TakeBatch<1> batch{};
+
+private:
+    /// Calls call(count, functor) with what runs for each index.
+    template <class Call>
+    void as_functor(const Call& call) const {
+        if (!takes_batch) {
+            call(values.words, values);
+        } else if (packs) {
+            const WriteWordsAndTake<4> each{values, TakeBatch<4>(batch)};
+            call(values.words + each.batch.threads(), each);
+        } else {
+            call(values.words + batch.threads(), WriteWordsAndTake<1>{values, batch});
+        }
+    }
 };
 
 /// Words at `to` become those at `from`, which are passed as a kernel's argument, so that the host may change them at once. Joined

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include <math.h>
 
@@ -194,6 +195,18 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs;
 };
 
+namespace cupola::emulator {
+
+/* The call of a kernel with arguments of the types of its parameters, which are copied. */
+template <class... Parameters, std::size_t... k>
+std::function<void()> copied_call(void (*kernel)(Parameters...), void** from, std::index_sequence<k...>) {
+    return
+        [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(
+                     *static_cast<const std::remove_cvref_t<Parameters>*>(from[k])...)] { std::apply(kernel, values); };
+}
+
+}  // namespace cupola::emulator
+
 /* Every argument is converted to its parameter's type and copied; each thread has a copy of its own. */
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
@@ -205,6 +218,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
             dependent = attribute.val.programmaticStreamSerializationAllowed != 0;
     }
+    cupola::emulator::know_arguments(
+        reinterpret_cast<const void*>(kernel), [kernel](void** from) -> std::function<void()> {
+            return cupola::emulator::copied_call(kernel, from, std::index_sequence_for<Parameters...>());
+        });
     return cupola::emulator::launch(
         reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes,
         config->stream,

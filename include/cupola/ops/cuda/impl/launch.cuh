@@ -54,23 +54,31 @@ __global__ void __launch_bounds__(block_threads)
     run_strided(count, functor);
 }
 
+/// The kernel that calls a functor for each index, with the parameters `count` and the functor, and its blocks.
 template <class Functor>
-void launch_strided(const CudaContext& context, std::int64_t count, const Functor& functor,
-                    void (*kernel)(std::int64_t, Functor)) {
+struct StridedLaunch {
+    void (*kernel)(std::int64_t, Functor);
+    unsigned blocks;
+};
+template <class Functor>
+[[nodiscard]] StridedLaunch<Functor> strided_launch(const CudaContext& context, std::int64_t count) {
+    void (*kernel)(std::int64_t, Functor) = nullptr;
+    if constexpr (indexes_own_array<Functor>) {
+        kernel = strided_constant_kernel<Functor>;
+    } else {
+        kernel = strided_kernel<Functor>;
+    }
     // Depends on the kernel's registers. A GPU of another kind in the same process gets a grid of this size too.
     static const int resident = resident_blocks(kernel, block_threads);
-    launch_kernel(kernel, grid_of(context, count, resident), block_threads, context, count, functor);
+    return {kernel, grid_of(context, count, resident)};
 }
 
 /// Queues functor(i) for each i in [0, count).
 template <class Functor>
 void launch(const CudaContext& context, std::int64_t count, const Functor& functor) {
     if (count <= 0) return;
-    if constexpr (indexes_own_array<Functor>) {
-        launch_strided<Functor>(context, count, functor, strided_constant_kernel<Functor>);
-    } else {
-        launch_strided<Functor>(context, count, functor, strided_kernel<Functor>);
-    }
+    const auto [kernel, blocks] = strided_launch<Functor>(context, count);
+    launch_kernel(kernel, blocks, block_threads, context, count, functor);
 }
 
 /// The most parts of the sums of a gradient over its positions, and whether a kernel can add them for so many channels: a thread
