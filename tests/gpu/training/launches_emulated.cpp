@@ -106,11 +106,11 @@ TEST_CASE("branches of the graph and kernels that are launched early change no b
     CHECK(chain.work.size() == branches.work.size());
     CHECK(chain.dependent == 0);
     CHECK(branches.dependent == 0);
-    // Both poolings forward and backward of the first; also the second's where no branch comes before it. The others are the first of a
-    // pass, follow two branches, or are cooperative.
-    CHECK(early.dependent == 4);
+    // The padding of the images, both poolings forward, and backward of the second and of the normalisation; also of the first where no
+    // branch comes before it. The others begin the graph, follow two branches, or are cooperative.
+    CHECK(early.dependent == 5);
     const Step early_chain = fourth_step<Cifar10NetBf16>({.side_by_side_gradients = false, .dependent_launch = true});
-    CHECK(early_chain.dependent == 5);
+    CHECK(early_chain.dependent == 6);
     CHECK(chain.parameters == branches.parameters);
     CHECK(chain.parameters == early.parameters);
     CHECK(chain.parameters == early_chain.parameters);
