@@ -192,14 +192,14 @@ class Stages(unittest.TestCase):
         ]  # fmt: skip
         self.assertEqual(sorted(order, key=names.index), order)
 
-    def test_the_plans_of_the_first_tests_leave_most_of_their_stage_s_time(self):
+    def test_the_plans_of_the_typed_tests_leave_most_of_their_stage_s_time(self):
         out = pathlib.Path("o")
         run = load_run()
         made = run.stages_of("all", None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
-        limit = next(stage.limit for stage in made if stage.name == "sanity")
-        # A file with tests may take so long for its plans; the emulator counts them.
+        limit = next(stage.limit for stage in made if stage.name == "typed tests")
+        # A file with tests may take so long for its plans; the emulator counts them. Those of convolutions run beside the others.
         budget = float(re.search(r"planning_budget = ([\d.]+);", (HERE / "emulator/listener.hpp").read_text()).group(1))
-        self.assertLessEqual(budget * math.ceil(len(run.SANITY_TESTS) / run.PARALLEL_TESTS), limit / 2)
+        self.assertLessEqual(budget, limit / 2)
 
     def test_a_program_s_json_is_what_it_prints_last(self):
         for printed, expected in (
@@ -578,9 +578,9 @@ class Roofline(unittest.TestCase):
         self.assertAlmostEqual(rows[-1]["predicted"], 10.5e-6 + 1.5e-6 + 2.5e-6 + 1.5e-6)
 
     def test_the_predicted_launches_of_the_page_can_be_read(self):
-        # Forward and the two gradients, of conv1 only that of the weights; with the zeros around an image. The gradients of the last
-        # layer are no library's products.
-        products = 2 * 24**2 * 64 * 75 + 3 * (12**2 * 64 * 1600 + 2304 * 384 + 384 * 192) + 192 * 10
+        # Forward and the two gradients, of conv1 only that of the weights; with the zeros around an image. Linear layers are a library's
+        # where the batch is too large for a kernel of them all, and the gradients of the last layer are none.
+        convolutions, linear = 2 * 24**2 * 64 * 75 + 3 * 12**2 * 64 * 1600, 3 * (2304 * 384 + 384 * 192) + 192 * 10
         page = json.loads((HERE.parents[1] / "docs/measurements/gpu-predicted.json").read_text())
         for step in page["steps"]:
             found = roofline.beside_prediction(step["launches"], step["precision"], "H200", [])
@@ -588,6 +588,7 @@ class Roofline(unittest.TestCase):
             self.assertGreater(found[-1]["predicted"], found[-1]["bound"])
             operations = sum(launch["operations"] for launch in step["launches"])
             more = 2 * 24**2 * 64 * 25 * (8 - 3) if step["precision"].endswith(roofline.PADDED) else 0  # of zeros
+            products = convolutions + (linear if step["batch"] > 1024 else 0)
             self.assertEqual(operations, (2 * products + more) * step["batch"])
 
     def test_the_step_that_pads_is_found_by_its_kernel(self):
@@ -659,7 +660,7 @@ class Bars(unittest.TestCase):
                     ]  # fmt: skip
                     rows = roofline.beside_prediction(step["launches"], step["precision"], card, kernels, floors)
                     bars = measure.kernel_bars(step["precision"], step["batch"], rows, floors)
-                    self.assertGreater(len(bars), 8)
+                    self.assertGreater(len(bars), 7)
                     self.assertEqual([bar for bar in bars if not bar["met"]], [])
                     # They follow from this card's floors, and not from those of another.
                     if step["batch"] == 2048:
