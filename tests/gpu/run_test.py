@@ -1197,7 +1197,7 @@ class WholeCommand(unittest.TestCase):
                      "## Memory", "## All stages"):  # fmt: skip
             self.assertIn(part, text)
         # The rates of the stand-in allow no 0.13 ms.
-        self.assertRegex(text, r"\| bfloat16 128, milliseconds \(the goal is 0.13; the floors of this card allow no less\) +\| <= 1.4\d+ +\| 0.128 +\| yes")
+        self.assertRegex(text, r"\| bfloat16 128, milliseconds \(the goal is 0.13; the floors of this card allow no less\) +\| <= 1\.\d+ +\| 0.128 +\| yes")
         self.assertRegex(text, r"## What a kernel takes at least\n\n```text\n1.50 us per kernel and 1.00 us to the next one, measured on this card\n")
         self.assertIn("made in 2.00, 1.50, 1.00 s\n", text)
         self.assertIn("predicted at the rates of this card", text)
