@@ -19,7 +19,7 @@ namespace {
 
 [[maybe_unused]] const bool prepared = [] {
     namespace emulator = cupola::emulator;
-    constexpr int multiprocessors = 132;
+    constexpr int multiprocessors = 4;  // as many blocks of a cooperative grid take turns
     emulator::set_devices(1);
     emulator::set_multiprocessors(multiprocessors);
     emulator::set_memory(std::size_t{141} * 1'000'000'000);
