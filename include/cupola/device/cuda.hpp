@@ -182,11 +182,13 @@ struct CudaOptions {
     /// Whether the gradients of a layer's weights and of its input are computed side by side, on two streams. Both then have scratch
     /// memory of their own. The bits are the same.
     bool side_by_side_gradients = true;
-    /// Whether a kernel of Cupola that follows another kernel directly, its own or a library's, may be brought to the GPU before that one
-    /// has ended, and waits there for its end (programmatic dependent launch, from compute capability 9.0). The bits are the same.
+    /// Whether a kernel of Cupola that follows another kernel directly, its own or a library's, may be brought to the
+    /// GPU before that one has ended, and waits there for its end (programmatic dependent launch, from compute
+    /// capability 9.0). The bits are the same.
     bool dependent_launch = false;
-    /// Whether work that a barrier of all blocks divides into parts may be one kernel (a cooperative launch), where the GPU holds all its
-    /// blocks at a time. Otherwise each part is a kernel, and the log says so where a GPU cannot. The bits are the same.
+    /// Whether work that a barrier of all blocks divides into parts may be one kernel (a cooperative launch), where the
+    /// GPU holds all its blocks at a time. Otherwise each part is a kernel, and the log says so where a GPU cannot. The
+    /// bits are the same.
     bool cooperative_launch = true;
     /// Whether linear layers that are too small to fill a GPU, and the cross-entropy that follows them, are computed by
     /// one kernel of Cupola where nothing is queued between them, in place of products by cuBLASLt: see
@@ -300,12 +302,13 @@ public:
     [[nodiscard]] std::size_t max_workspace() const { return max_workspace_; }
     void set_max_workspace(std::size_t bytes) { max_workspace_ = bytes; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other, and the options allow it.
-    /// Not on streams other than the context's.
+    /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other, and the
+    /// options allow it. Not on streams other than the context's.
     [[nodiscard]] bool cooperative_launch() const {
         return cooperative_launch_ && (other_stream_ == nullptr || other_stream_ == side_stream_.get());
     }
-    /// What the blocks of a cooperative kernel that is queued now count with: one per stream of the context, and used by nothing else.
+    /// What the blocks of a cooperative kernel that is queued now count with: one per stream of the context, and used
+    /// by nothing else.
     [[nodiscard]] unsigned* grid_counter() const {
         return reinterpret_cast<unsigned*>(sums_.data() + sums_bytes) + (other_stream_ != nullptr ? 1 : 0);
     }
@@ -326,8 +329,8 @@ public:
         const bool dependent = std::exchange(follows_kernel_, launches_early());
         return {current_stream(), dependent && can_wait};
     }
-    /// The stream of a library's call, which queues kernels on it. A kernel of Cupola after it may be launched early: it waits until the
-    /// library's has ended, whether that one lets others come before its end or not.
+    /// The stream of a library's call, which queues kernels on it. A kernel of Cupola after it may be launched early:
+    /// it waits until the library's has ended, whether that one lets others come before its end or not.
     [[nodiscard]] cudaStream_t stream_of_library() const {
         launch_joined();
         follows_kernel_ = launches_early();
@@ -444,7 +447,8 @@ public:
     /// The scalars that operations read on the device while a step is queued.
     [[nodiscard]] const StepScalars& step_scalars() const { return step_scalars_; }
     void set_step_scalars(const StepScalars& step_scalars) { step_scalars_ = step_scalars; }
-    /// Device memory for sums, 0 at first; ops/cuda/impl/sums_memory.hpp says what lies where, and nothing else may use it.
+    /// Device memory for sums, 0 at first; ops/cuda/impl/sums_memory.hpp says what lies where, and nothing else may use
+    /// it.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
     /// Pinned memory of the host, the same for the same number of bytes. It has one user at a time, which waits for its
@@ -507,8 +511,8 @@ private:
     impl::CudaEvent forked_, side_done_;
     mutable cudaStream_t other_stream_ = nullptr;
     bool dependent_launch_ = false, cooperative_launch_ = false;
-    /// Whether what was queued last, on the stream that is used now, is a kernel, of Cupola or of a library; only kept with
-    /// `dependent_launch_`, and while a DeferScope exists, in which nothing is queued past the context.
+    /// Whether what was queued last, on the stream that is used now, is a kernel, of Cupola or of a library; only kept
+    /// with `dependent_launch_`, and while a DeferScope exists, in which nothing is queued past the context.
     mutable bool follows_kernel_ = false;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;

@@ -62,8 +62,8 @@ public:
 
     /// Whether the captured work begins with one kernel, on which all else depends.
     [[nodiscard]] bool begins_with_kernel() const { return first_ != nullptr; }
-    /// From the next launch on, the first kernel is this one, with other arguments: their addresses, in the order of its parameters.
-    /// Launches that were queued before keep theirs.
+    /// From the next launch on, the first kernel is this one, with other arguments: their addresses, in the order of
+    /// its parameters. Launches that were queued before keep theirs.
     void set_first_kernel(const void* kernel, dim3 grid, dim3 block, void** arguments) const {
         require(captured() && begins_with_kernel(), "there is no captured work that begins with a kernel");
         cudaKernelNodeParams parameters{};

@@ -115,8 +115,8 @@ inline constexpr std::size_t alignment = 64;
     return (bytes + to - 1) / to * to;
 }
 
-/// The scratch memory of an operation on `D`, and each part of it that is given to a library, starts at a multiple of this: the
-/// device's `scratch_alignment` where it has one. The arenas of such a device start at a multiple of it too.
+/// The scratch memory of an operation on `D`, and each part of it that is given to a library, starts at a multiple of
+/// this: the device's `scratch_alignment` where it has one. The arenas of such a device start at a multiple of it too.
 template <class D>
 inline constexpr std::size_t scratch_alignment = alignment;
 template <class D>

@@ -5,8 +5,9 @@
 //
 // Each kernel begins with begin_kernel(). Where CudaOptions::dependent_launch is set, a kernel that follows another one is
 // brought to the GPU when all blocks of that one have called it, and waits in it until that one has ended. As each kernel
-// waits so before it lets the next one come, all kernels before have ended by then, too. A library's kernel begins when those before
-// it have ended, or waits for them as ours do; one that lets nothing come before its end is followed at once.
+// waits so before it lets the next one come, all kernels before have ended by then, too. A library's kernel begins when
+// those before it have ended, or waits for them as ours do; one that lets nothing come before its end is followed at
+// once.
 #pragma once
 
 #include <algorithm>
@@ -62,8 +63,9 @@ __device__ inline void begin_kernel() {
 #endif
 }
 
-/// Waits until all threads of all blocks of a kernel that launch_cooperative() has launched have called it: what they have written
-/// before can be read after it, by other than constant loads. `arrived` is context.grid_counter(), whose highest bit changes each time.
+/// Waits until all threads of all blocks of a kernel that launch_cooperative() has launched have called it: what they
+/// have written before can be read after it, by other than constant loads. `arrived` is context.grid_counter(), whose
+/// highest bit changes each time.
 __device__ inline void grid_barrier(unsigned* arrived) {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -107,8 +109,8 @@ void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const C
                 std::forward<Arguments>(arguments)...);
 }
 
-/// The same for a kernel that calls grid_barrier(), with the blocks of cooperative_grid(), in one dimension: the GPU then runs all
-/// of them side by side. It begins when what precedes it has ended.
+/// The same for a kernel that calls grid_barrier(), with the blocks of cooperative_grid(), in one dimension: the GPU
+/// then runs all of them side by side. It begins when what precedes it has ended.
 template <class... Parameters, class... Arguments>
 void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, dim3 block, const CudaContext& context,
                         Arguments&&... arguments) {
@@ -136,15 +138,15 @@ template <class... Parameters>
     return std::max(1, held_blocks(kernel, threads));
 }
 
-/// The largest grid that launch_cooperative() can launch of a kernel of which a multiprocessor holds `resident` blocks; 0 on a device
-/// that launches no cooperative grids.
+/// The largest grid that launch_cooperative() can launch of a kernel of which a multiprocessor holds `resident` blocks;
+/// 0 on a device that launches no cooperative grids.
 [[nodiscard]] inline std::int64_t cooperative_blocks(const CudaContext& context, int resident) {
     return context.cooperative_launch() ? std::int64_t{context.multiprocessors()} * resident : 0;
 }
 
-/// The blocks of the grid with which launch_cooperative() launches a kernel that has use for `most` blocks, at least 1, and needs `least`:
-/// at most those that the GPU holds at a time, on all multiprocessors. 0 where the kernel cannot be launched so. That the GPU holds too
-/// few blocks is then said in the log, where `what` names the kernel's work.
+/// The blocks of the grid with which launch_cooperative() launches a kernel that has use for `most` blocks, at least 1,
+/// and needs `least`: at most those that the GPU holds at a time, on all multiprocessors. 0 where the kernel cannot be
+/// launched so. That the GPU holds too few blocks is then said in the log, where `what` names the kernel's work.
 template <class... Parameters>
 [[nodiscard]] unsigned cooperative_grid(const CudaContext& context, std::string_view what,
                                         void (*kernel)(Parameters...), int threads, std::int64_t most,

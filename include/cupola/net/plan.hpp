@@ -53,8 +53,8 @@ public:
     [[nodiscard]] const PlanBytes& bytes() const { return bytes_; }
     [[nodiscard]] std::span<const NodeInfo> nodes() const { return infos_; }
 
-    /// Gives the plan its memory, of at least `bytes().total()`, at a multiple of scratch_alignment<Device>. Several plans may
-    /// share it if they run one at a time and `prepare` is called after another has run.
+    /// Gives the plan its memory, of at least `bytes().total()`, at a multiple of scratch_alignment<Device>. Several
+    /// plans may share it if they run one at a time and `prepare` is called after another has run.
     void bind(std::byte* arena) {
         arena_ = arena;
         ends_.bind(arena + bytes_.activations - ends_.bytes());

@@ -82,7 +82,8 @@ struct ForwardArgs {
     /// batch, or null.
     std::array<const float*, max_parameters> buffers{};
     std::array<float*, max_parameters> statistics{};
-    /// Memory as requested by MemoryNeeds; `scratch` starts at a multiple of scratch_alignment<Device>, the others of `alignment`.
+    /// Memory as requested by MemoryNeeds; `scratch` starts at a multiple of scratch_alignment<Device>, the others of
+    /// `alignment`.
     std::byte* packed = nullptr;
     std::byte* saved = nullptr;
     std::byte* scratch = nullptr;

@@ -2,10 +2,11 @@
 //
 // The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
 // is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
-// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time, with the kernel of the writes
-// before it, whose arguments are replaced in each launch. It is held back until anything else is queued on the context: where that is
-// the work of another recording, both are one graph, as the passes of a step's last replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the update where nothing
-// changes them behind it.
+// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time, with the
+// kernel of the writes before it, whose arguments are replaced in each launch. It is held back until anything else is
+// queued on the context: where that is the work of another recording, both are one graph, as the passes of a step's
+// last replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the
+// update where nothing changes them behind it.
 #pragma once
 
 #include <array>
@@ -81,7 +82,8 @@ public:
         struct Graph {
             /// The recording whose work precedes this one's in the graph; null if it is alone.
             const Recording* before = nullptr;
-            /// The kernel that the graph begins with, if that makes the writes before the work, which are others in each launch.
+            /// The kernel that the graph begins with, if that makes the writes before the work, which are others in
+            /// each launch.
             const void* first = nullptr;
             /// Whether the work contains the copy of land().
             bool lands = false;
@@ -384,7 +386,8 @@ private:
     impl::StepEvent mark_;
     /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;
-    /// The recording whose work is held back, if any is, and the writes and the batch before it, which are in its graph.
+    /// The recording whose work is held back, if any is, and the writes and the batch before it, which are in its
+    /// graph.
     Recording* held_ = nullptr;
     impl::JoinedWrites writes_{};
     bool begins_with_writes_ = false;

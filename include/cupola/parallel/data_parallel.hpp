@@ -295,8 +295,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The reason, for the log, why the work of a step is queued again each time although the device could capture it; empty
     /// if it is captured, or if the device captures nothing.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
-    /// "a step queues 22 kernels and copies, 22 of them in 1 graph": the last step on the first device, for the log; empty if a
-    /// part of it was not captured, or if the device captures nothing.
+    /// "a step queues 13 kernels and copies, 13 of them in 1 graph": the last step on the first device, for the log;
+    /// empty if a part of it was not captured, or if the device captures nothing.
     [[nodiscard, gnu::cold]] std::string launches_description() const { return parts_.engine_.launches_description(); }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>

@@ -67,10 +67,10 @@ struct NcclAllReduce {
     /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its
     /// end. With more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
     std::int64_t bucket_bytes = std::int64_t{1} << 20;
-    /// The most groups of calls of NCCL that a device makes per step. Each takes its thread of the host about 50 to 100 us;
-    /// more of them sum a larger part of the gradient during the backward pass, which helps where its sum takes long: large
-    /// networks, slow links. With one, the whole gradient is summed at the end of the backward pass. It changes the last
-    /// bits as bucket_bytes does.
+    /// The most groups of calls of NCCL that a device makes per step. Each takes its thread of the host about 50 to 100
+    /// us; more of them sum a larger part of the gradient during the backward pass, which helps where its sum takes
+    /// long: large networks, slow links. With one, the whole gradient is summed at the end of the backward pass. It
+    /// changes the last bits as bucket_bytes does.
     int max_groups = 2;
     /// How long the starts of the processes may lie apart, and how long a process may wait for the others in a step. The
     /// latter includes all work that only one of them does between two steps, such as an evaluation.

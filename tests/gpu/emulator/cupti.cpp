@@ -35,8 +35,8 @@ Activity& activity() {
 }
 
 std::uint64_t nanoseconds(double seconds) {
-    constexpr double in_a_second = 1e9;
-    return static_cast<std::uint64_t>(std::llround(seconds * in_a_second));
+    constexpr double nanoseconds_per_second = 1e9;
+    return static_cast<std::uint64_t>(std::llround(seconds * nanoseconds_per_second));
 }
 
 CUpti_ActivityKind kind_of(std::string_view name) {

@@ -15,8 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Contains one object of any type `Work`, which is trivially copyable and has `void launch(const Context&) const`, or `int` where it
-/// returns the number of its launches. Its memory is kept for the next one.
+/// Contains one object of any type `Work`, which is trivially copyable and has `void launch(const Context&) const`, or
+/// `int` where it returns the number of its launches. Its memory is kept for the next one.
 template <class Context>
 class JoinedWork {
 public:

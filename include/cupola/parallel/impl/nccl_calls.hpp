@@ -117,9 +117,9 @@ struct NcclCalls {
     return text(code / unit, '.', code % unit / 100, '.', code % 100);
 }
 
-/// Compares the library of NCCL that is loaded with the header that the program was compiled with. Throws DeviceError where
-/// the library lacks what is called, and otherwise only `warns` of another version: those of NCCL 2 are compatible. Ranks
-/// with different versions are an error of NCCL.
+/// Compares the library of NCCL that is loaded with the header that the program was compiled with. Throws DeviceError
+/// where the library lacks what is called, and otherwise only `warns` of another version: those of NCCL 2 are
+/// compatible. Ranks with different versions are an error of NCCL.
 template <class Calls>
 [[gnu::cold]] void require_nccl_version(Calls& calls, bool warns) {
     constexpr int first_non_blocking = 21'400, next_major = 30'000;

@@ -8,12 +8,13 @@
 //  - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
 //  - After a failure every waiting thread ends with the same error: nccl_ranks.hpp.
 //
-// In non-blocking mode NCCL starts a thread for each group, which takes the host 50 to 100 us, by an estimate, until its
-// calls are on their streams. Blocking communicators need none, but a thread can then be stuck in a call, and NVIDIA's manual ("Fault
-// Tolerance") allows an abort only while no thread is in one, and therefore demands non-blocking communicators of programs
-// that abort. Calls that are captured in a graph need none either, but ncclCommAbort waits until each graph with a call of
-// the communicator was destroyed, and graphs of several GPUs of a process can deadlock ("Using NCCL with CUDA Graphs"). So
-// the calls that a step can make together are in one group: see NcclBucketAllReduce.
+// In non-blocking mode NCCL starts a thread for each group, which takes the host 50 to 100 us, by an estimate, until
+// its calls are on their streams. Blocking communicators need none, but a thread can then be stuck in a call, and
+// NVIDIA's manual ("Fault Tolerance") allows an abort only while no thread is in one, and therefore demands
+// non-blocking communicators of programs that abort. Calls that are captured in a graph need none either, but
+// ncclCommAbort waits until each graph with a call of the communicator was destroyed, and graphs of several GPUs of a
+// process can deadlock ("Using NCCL with CUDA Graphs"). So the calls that a step can make together are in one group:
+// see NcclBucketAllReduce.
 //
 // `Calls` is the table of functions, so that all of this is tested without a GPU.
 #pragma once

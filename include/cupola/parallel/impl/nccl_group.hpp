@@ -56,8 +56,8 @@ public:
         if (goes_on_) unlink(beats_path_.c_str());
     }
 
-    /// Makes this process's communicators; returns when all ranks of all processes have started. Process 0 warns of a library
-    /// of NCCL that is not that of the header.
+    /// Makes this process's communicators; returns when all ranks of all processes have started. Process 0 warns of a
+    /// library of NCCL that is not that of the header.
     void start() {
         if (policy_.environment != nullptr) {
             if (const std::vector<void*> made = policy_.environment->take(); !made.empty()) {

@@ -321,8 +321,8 @@ private:
                 const ncclResult_t closed = calls.group_end();
                 if (closed != ncclSuccess && closed != ncclInProgress) status = closed;
                 calls.set_device(before);
-                // The communicators that are shrunk are in progress, and those that are made are null until that ends; a
-                // question for the state of null is an error.
+                // The communicators that are shrunk are in progress, and those that are made are null until that ends;
+                // a question for the state of null is an error.
                 for (std::size_t i = 0; i < shrunk.size() && status == ncclSuccess; ++i) {
                     status = ended(calls, communicators[i]);
                     if (status == ncclSuccess) status = ended(calls, shrunk[i]);

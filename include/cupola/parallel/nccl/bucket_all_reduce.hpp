@@ -18,16 +18,18 @@
 //
 // The elements may be of bfloat16, in which NCCL then adds. The weight is a float in any case.
 //
-// In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), with the last bucket.
+// In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), with the last
+// bucket.
 //
-// NCCL takes the host 50 to 100 us per group of calls (impl/nccl_communicator.hpp), which is as long as a small network's
-// step. A step has at most NcclAllReduce::max_groups of them per device, however many buckets there are: buckets that follow
-// each other are one sum, which is queued behind the last of them once it has 1/max_groups of the gradient's elements, and
-// the last group also has the weight and the blocks. The threads of a process's devices pay for their groups side by side.
+// NCCL takes the host 50 to 100 us per group of calls (impl/nccl_communicator.hpp), which is as long as a small
+// network's step. A step has at most NcclAllReduce::max_groups of them per device, however many buckets there are:
+// buckets that follow each other are one sum, which is queued behind the last of them once it has 1/max_groups of the
+// gradient's elements, and the last group also has the weight and the blocks. The threads of a process's devices pay
+// for their groups side by side.
 //
-// The weight, the samples of the device's replicas, lies before the first element and is summed with the last bucket. The
-// caller writes it in each step, by a kernel: a copy from the host would be one more call per step. A rank that finds a
-// value that is not finite before that bucket is ready may write a NaN: every rank's divisor is NaN then.
+// The weight, the samples of the device's replicas, lies before the first element and is summed with the last bucket.
+// The caller writes it in each step, by a kernel: a copy from the host would be one more call per step. A rank that
+// finds a value that is not finite before that bucket is ready may write a NaN: every rank's divisor is NaN then.
 //
 // A bucket that is given out of order throws InvalidArgument and ends the step of every rank.
 #pragma once
@@ -127,7 +129,8 @@ public:
     [[nodiscard]] std::span<Element> values() const {
         return {reinterpret_cast<Element*>(memory_ + leading), static_cast<std::size_t>(elements_)};
     }
-    /// Where the weight is, on the device. It is written in each step before the last bucket is ready, or by its `local`.
+    /// Where the weight is, on the device. It is written in each step before the last bucket is ready, or by its
+    /// `local`.
     [[nodiscard]] float* weight() const { return memory_; }
 
     /// Begins a step. Throws InvalidArgument if the last step is not finished or the step before the last
@@ -147,8 +150,8 @@ public:
         slot.complete = false;
     }
 
-    /// Gives a bucket, behind whose local sum `ready` was recorded. Where it is the last one of a group, returns when the sum
-    /// of the group's buckets is queued. Throws InvalidArgument if the bucket is not the next.
+    /// Gives a bucket, behind whose local sum `ready` was recorded. Where it is the last one of a group, returns when
+    /// the sum of the group's buckets is queued. Throws InvalidArgument if the bucket is not the next.
     /// `local`, if given, queues the local sum of the group's buckets on the member's own stream, behind `ready`.
     void give(const GradientBucket& bucket, cudaEvent_t ready,
               FunctionRef<void(cudaStream_t, const GradientBucket& group)> local = {}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last pieces of work on gradients of parameters as one kernel, or as the first part of the one at the end of a step: gradients that cuDNN has computed in another type are
-// widened, partial sums of slabs of rows are added, and the gradient of a loss that is not finite becomes a NaN. See the joined
-// work of CudaContext.
+// The last pieces of work on gradients of parameters as one kernel, or as the first part of the one at the end of a
+// step: gradients that cuDNN has computed in another type are widened, partial sums of slabs of rows are added, and the
+// gradient of a loss that is not finite becomes a NaN. See the joined work of CudaContext.
 #pragma once
 
 #include <algorithm>
@@ -165,7 +165,8 @@ struct JoinedGradients {
     }
 
     [[nodiscard]] bool empty() const { return all.parts == 0 && all.loss == nullptr; }
-    /// The number of blocks that are run: of the parts, and one where no part contains the element that may become a NaN.
+    /// The number of blocks that are run: of the parts, and one where no part contains the element that may become a
+    /// NaN.
     [[nodiscard]] unsigned blocks() const {
         bool in_part = all.loss == nullptr;
         for (int p = 0; p < all.parts; ++p) {

@@ -3,9 +3,10 @@
 // The updates by one formula of several segments of an arena as one kernel, and in the same kernel the moving averages of the
 // arena, the rounded copies of its parameters, and the copy of the step's numbers for the host: see the joined work of CudaContext.
 //
-// What the end of a step computes before them (step_sums.cuh) is in the same kernel, too, where the GPU launches cooperative grids: all
-// blocks wait for each other between the gradients' last pieces, their mean with the sums of squares, the scale that clips, and the
-// update. The blocks of a part are those of its own kernel, shared by the blocks of the grid, so the bits are the same.
+// What the end of a step computes before them (step_sums.cuh) is in the same kernel, too, where the GPU launches
+// cooperative grids: all blocks wait for each other between the gradients' last pieces, their mean with the sums of
+// squares, the scale that clips, and the update. The blocks of a part are those of its own kernel, shared by the blocks
+// of the grid, so the bits are the same.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +60,8 @@ private:
     }
 };
 
-/// What is known of joined updates without their formula: what comes before them, and the moving averages, the rounded copies and the
-/// copy for the host, which follow them.
+/// What is known of joined updates without their formula: what comes before them, and the moving averages, the rounded
+/// copies and the copy for the host, which follow them.
 struct JoinedUpdatesBase {
     static constexpr int max_parts = 16, max_rounded = 32;
 
@@ -216,7 +217,8 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     run_strided(step.count, step.update);
 }
 
-/// Queues `update(i)` for i in [0, count) after `before`, as one kernel where the GPU can. Returns the number of launches.
+/// Queues `update(i)` for i in [0, count) after `before`, as one kernel where the GPU can. Returns the number of
+/// launches.
 template <class Update>
 int launch_step_end(const CudaContext& context, const JoinedStepSums& before, std::int64_t count,
                     const Update& update) {

@@ -51,8 +51,8 @@ template <class... P>
         text("a kernel uses ", to, " bytes at once at the address ", address, ", which is no multiple of them"));
 }
 
-/// A GPU ends a kernel that reads or writes a `V` at an address that is no multiple of its alignment. Compiled for another processor,
-/// which permits it, this throws in its place.
+/// A GPU ends a kernel that reads or writes a `V` at an address that is no multiple of its alignment. Compiled for
+/// another processor, which permits it, this throws in its place.
 template <class V>
 CUPOLA_HOST_DEVICE inline void expect_aligned([[maybe_unused]] const void* address) {
 #ifndef __CUDA_ARCH__

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The mean of the gradients and sums of squares of parameters in one kernel: see the joined work of CudaContext. The sums have
-// the bits of queue_sum_of_squares: the block that arrives last adds the partial sums of a sum in their order. What can be launched with
-// an update is collected here too: see joined_updates.cuh.
+// the bits of queue_sum_of_squares: the block that arrives last adds the partial sums of a sum in their order. What can
+// be launched with an update is collected here too: see joined_updates.cuh.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,8 @@ struct ClippingTable {
 
     int spans;
     ClippedSpan span[max_spans];
-    /// The partial sums of all spans, one after another, and the number of blocks that have written theirs: 0 between two kernels.
+    /// The partial sums of all spans, one after another, and the number of blocks that have written theirs: 0 between
+    /// two kernels.
     double* partial;
     unsigned* arrived;
     std::int64_t blocks;
@@ -107,8 +108,8 @@ __device__ __forceinline__ void run_squares(const StepSumsTable& table, std::int
     table.arrived[s] = 0;
 }
 
-/// The squares of all spans and the scale, with the bits of a sum per span: the block that arrives last adds the partial sums of each
-/// span in their order, and the spans in theirs. Called by all blocks of a grid.
+/// The squares of all spans and the scale, with the bits of a sum per span: the block that arrives last adds the
+/// partial sums of each span in their order, and the spans in theirs. Called by all blocks of a grid.
 template <int threads>
 __device__ __forceinline__ void run_clipping(const ClippingTable& table) {
     __shared__ bool last;
@@ -161,9 +162,9 @@ __global__ void __launch_bounds__(threads) step_sums_kernel(const __grid_constan
     }
 }
 
-/// What waits to be launched before an update, in this order: the last pieces of gradients, the mean with the sums of squares of
-/// parameters, and the squares of the mean that clip it. Where it is launched without an update, the first two are a kernel each, and the
-/// last are those of sums.
+/// What waits to be launched before an update, in this order: the last pieces of gradients, the mean with the sums of
+/// squares of parameters, and the squares of the mean that clip it. Where it is launched without an update, the first
+/// two are a kernel each, and the last are those of sums.
 struct JoinedStepSums {
     using Base = JoinedStepSums;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lies where in a context's memory for sums. This is the only user of CudaContext::sums(): an offset that is computed elsewhere
-// could be within a part that another kernel expects to find as it has left it.
+// What lies where in a context's memory for sums. This is the only user of CudaContext::sums(): an offset that is
+// computed elsewhere could be within a part that another kernel expects to find as it has left it.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ inline constexpr std::int64_t max_partial_sums = 1024;
 /// The maximum number of sums of squares in one kernel.
 inline constexpr int max_joined_sums = 16;
 
-/// The parts of the memory. The first two belong to one reduction at a time, in the stream's order; the others keep their values
-/// between kernels. All bytes are 0 at first.
+/// The parts of the memory. The first two belong to one reduction at a time, in the stream's order; the others keep
+/// their values between kernels. All bytes are 0 at first.
 struct SumsMemory {
     static constexpr std::size_t partial_bytes = static_cast<std::size_t>(max_partial_sums) * 16;
 
