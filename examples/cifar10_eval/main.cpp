@@ -27,9 +27,7 @@
 #include "../command_line.hpp"
 #include "evaluation.hpp"
 
-namespace cifar10 {
-
-namespace {
+namespace cifar10 { namespace {
 
 /// Distinguishes two files with the same name: a training that was resumed from a damaged checkpoint writes the file
 /// again.

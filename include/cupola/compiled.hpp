@@ -37,18 +37,14 @@
 #include <cupola/ops/pooling.hpp>
 #include <cupola/ops/upsampling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class T>
 using Build = const BuildContext<Host, T>&;
 template <class T>
 using Node = std::unique_ptr<PlanNode<Host, T>>;
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
 
 #define CUPOLA_TEMPLATE extern template
 #define CUPOLA_ELEMENT float

@@ -5,7 +5,7 @@
 // (compiled.hpp), and `template` in its sources. An operation of Cupola that is missing here does not compile in such programs.
 #ifdef CUPOLA_TEMPLATE
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 // clang-format off
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Add<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
@@ -29,6 +29,6 @@ CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Upsampling<Host, C
 CUPOLA_TEMPLATE class Plan<Host, CUPOLA_ELEMENT>;
 // clang-format on
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI
 
 #endif

@@ -29,9 +29,7 @@
 #include <cupola/parallel/host_queue.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The updates of the optimisers of a list.
 template <class List>
@@ -81,9 +79,7 @@ struct FormulaUpdate<O, Host> {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
 
 #define CUPOLA_TEMPLATE extern template
 #define CUPOLA_ELEMENT float

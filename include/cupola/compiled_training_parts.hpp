@@ -4,7 +4,7 @@
 // that is not defined, those without an element type. CUPOLA_TEMPLATE is as in compiled_operations.hpp.
 #ifdef CUPOLA_TEMPLATE
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 // clang-format off
 #ifdef CUPOLA_ELEMENT
@@ -46,6 +46,6 @@ CUPOLA_TEMPLATE BatchView InMemoryBatches::operator()<HostContext>(std::int64_t,
 #endif
 // clang-format on
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI
 
 #endif

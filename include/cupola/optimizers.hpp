@@ -12,7 +12,7 @@
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -23,4 +23,4 @@ struct TypeList {};
 
 using Optimizers = impl::TypeList<Adagrad, Adam, AdamW, Adamax, Lamb, Lars, RmsProp, Sgd>;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -38,7 +38,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class D>
 struct PredictorOptions {
@@ -231,4 +231,4 @@ private:
     InferenceStreams<D, typename Net::Precision::Activation> streams_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

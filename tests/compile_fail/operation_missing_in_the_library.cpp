@@ -11,7 +11,8 @@
 using namespace cupola;
 
 #ifdef WITH_ERROR
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola {
+inline namespace CUPOLA_ABI {
 namespace ops {
 #endif
 
@@ -24,7 +25,8 @@ struct Forgotten {
 
 #ifdef WITH_ERROR
 }  // namespace ops
-}  // namespace cupola::inline CUPOLA_ABI
+}  // namespace CUPOLA_ABI
+}  // namespace cupola
 using ops::Forgotten;
 #endif
 

@@ -27,9 +27,7 @@
 
 #include "training_case.hpp"
 
-namespace golden_bits {
-
-namespace {
+namespace golden_bits { namespace {
 
 constexpr int exit_skipped = 77;
 

@@ -24,6 +24,8 @@ expect accepted io/a.hpp 'if (impl::is_finite(x) && !is_nan(y) && a.size == size
 expect accepted io/a.hpp '// std::isnan(x) or x != x'
 expect accepted ops/cuda/a.hpp 'valid = !isnan(loss) || x == x;'
 expect accepted io/a.hpp 'float least = std::numeric_limits<float>::infinity(), most = -least;'
+expect accepted io/a.hpp 'namespace cupola { inline namespace CUPOLA_ABI {'
+expect refused io/a.hpp 'namespace cupola::inline CUPOLA_ABI {'
 expect refused io/a.hpp 'if (std::isfinite(x)) return;'
 expect refused io/a.hpp 'return !isnan(x);  // never'
 expect refused io/a.hpp 'const bool bad = x != x;'

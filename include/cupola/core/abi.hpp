@@ -157,7 +157,7 @@
 #define CUPOLA_HOST_NOINLINE [[gnu::noinline]]
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 struct PackingProbe {
@@ -182,4 +182,4 @@ inline constexpr const char* compiled_isa = CUPOLA_STRING(CUPOLA_ISA_NAME);
 inline constexpr const char* compiled_isa = "baseline";
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,7 +9,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class Barrier {
 public:
@@ -58,4 +58,4 @@ CUPOLA_INLINE void Barrier::leave_out(int threads) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -48,4 +48,4 @@ using BorrowedString = Borrowed<std::string_view>;
 template <class T>
 using BorrowedSpan = Borrowed<std::span<const T>>;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

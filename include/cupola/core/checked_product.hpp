@@ -15,7 +15,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The most elements of a sample, of a parameter, and of all parameters of a network: 4.4 TB of floats.
 inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
@@ -71,4 +71,4 @@ CUPOLA_INLINE std::size_t checked_bytes(std::string_view what, std::initializer_
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

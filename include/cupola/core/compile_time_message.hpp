@@ -12,7 +12,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Whether a name has a space or another character that no one sees.
 [[nodiscard]] constexpr bool has_space(std::string_view name) {
@@ -92,4 +92,4 @@ template <CompileTimeMessage message>
     return true;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

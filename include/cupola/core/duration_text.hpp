@@ -10,7 +10,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Seconds as h:mm:ss, rounded down; "-:--:--" for a value below 0, a NaN, or a million hours and more.
 [[nodiscard]] std::string duration_text(double seconds);
@@ -29,4 +29,4 @@ CUPOLA_INLINE std::string duration_text(double seconds) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

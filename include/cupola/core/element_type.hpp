@@ -10,7 +10,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/loss_scale.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The upper half of a float: its range, and 8 bits of significand instead of 24. A float is rounded to the nearest,
 /// ties to even; a NaN stays one. A loop of conversions is vectorised. (The compiler's own bit cast,
@@ -153,4 +153,4 @@ struct MixedFloat16 {
     static constexpr LossScale loss_scale{};
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

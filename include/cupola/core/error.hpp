@@ -21,7 +21,7 @@
 
 #define CUPOLA_ANY_X86_64 [[gnu::target("no-sse3")]]
 
-namespace cupola::inline CUPOLA_VERSION_ABI {
+namespace cupola { inline namespace CUPOLA_VERSION_ABI {
 
 /// Base of every exception thrown by Cupola.
 class [[gnu::visibility("default")]] Error : public std::runtime_error {
@@ -123,11 +123,11 @@ public:
     double since;
 };
 
-}  // namespace cupola::inline CUPOLA_VERSION_ABI
+}}  // namespace cupola::CUPOLA_VERSION_ABI
 
 #undef CUPOLA_ANY_X86_64
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A number of bytes; a text has it as "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
 struct ByteCount {
@@ -271,4 +271,4 @@ void require(bool condition, const Parts&... parts) {
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -17,7 +17,7 @@
 #include <cupola/core/checked_product.hpp>
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 inline constexpr std::size_t max_rank = 4;
 
@@ -102,4 +102,4 @@ Extents<shape.extents[i]...> extents_of(std::index_sequence<i...>);
 template <Shape shape>
 using ExtentsOf = decltype(impl::extents_of<shape>(std::make_index_sequence<shape.rank>{}));
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

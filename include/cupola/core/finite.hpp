@@ -13,7 +13,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The same number: an empty assembly statement hides its origin from the compiler. clang would otherwise recognise
 /// tests of the bits of a floating-point number, and decide them from the flag.
@@ -66,4 +66,4 @@ template <class T>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -12,7 +12,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// `N` counts the terminating zero, as it does in a string literal.
 template <std::size_t N>
@@ -53,4 +53,4 @@ struct Number {
     bool operator==(const Number&) const = default;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Signature>
 class FunctionRef;
@@ -43,4 +43,4 @@ private:
     R (*call_)(void*, Args...) = nullptr;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

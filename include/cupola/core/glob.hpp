@@ -9,7 +9,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Whether all of `name` matches `pattern`. Takes at most size of the pattern times size of the name steps.
 [[nodiscard]] constexpr bool glob_matches(std::string_view pattern, std::string_view name) {
@@ -35,4 +35,4 @@ namespace cupola::inline CUPOLA_ABI {
     return p == pattern.size();
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,9 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The masks of words in sequence differ by this, the golden ratio's fraction, which splitmix64 (Steele, Lea, Flood 2014) counts by.
 inline constexpr std::uint64_t hash_mask_step = 0x9e3779b97f4a7c15ULL;
@@ -52,6 +50,4 @@ private:
     std::int64_t count_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -12,7 +12,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The default is PyTorch's GradScaler: the scale begins at 65,536. A step whose mean gradient is not finite is skipped and
 /// halves it; after 2,000 steps in a row that were not skipped it doubles. A constant scale never changes, and a gradient that
@@ -86,4 +86,4 @@ CUPOLA_INLINE std::string description_of(const LossScale& scale) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

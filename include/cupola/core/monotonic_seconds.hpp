@@ -7,7 +7,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 [[nodiscard]] inline double monotonic_seconds() {
     std::timespec now{};
@@ -15,4 +15,4 @@ namespace cupola::inline CUPOLA_ABI {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -110,4 +110,4 @@ inline std::from_chars_result from_chars_by_strtod(const char* begin, const char
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

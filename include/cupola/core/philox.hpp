@@ -15,7 +15,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// `count` words: an array that kernels can use too, unlike std::array.
 template <std::size_t count>
@@ -97,4 +97,4 @@ private:
     return std::sqrt(-2.0 * std::log(u)) * std::cos(two_pi * v);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,9 +13,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// What a thread is for, and how many threads are wanted for it, for the error of a thread that cannot be started.
 struct ThreadPurpose {
@@ -75,6 +73,4 @@ CUPOLA_INLINE void throw_thread_error(const ThreadPurpose& purpose, int error) {
 
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

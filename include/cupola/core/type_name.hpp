@@ -12,7 +12,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -127,4 +127,4 @@ template <class T>
     return {impl::ShortTypeName<T>::characters.data(), impl::ShortTypeName<T>::characters.size()};
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// While it lives, writes of the calling thread raise neither SIGXFSZ nor SIGPIPE. A signal that was blocked before
 /// stays blocked. errno is kept.
@@ -53,4 +53,4 @@ private:
     sigset_t before_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

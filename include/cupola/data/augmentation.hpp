@@ -28,7 +28,7 @@
 #include <cupola/core/philox.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The augmentation of one image: the place of the crop, and the numbers drawn for steps 2 to 5.
 struct DrawnAugmentation {
@@ -137,4 +137,4 @@ struct CenterCrop {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -26,7 +26,7 @@
 #include <cupola/data/shuffle.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Returns the extents of its results for samples of `Shape`.
 template <class T>
@@ -248,4 +248,4 @@ void TrainingBatches<Data, Transform, Order>::fill(std::int64_t step, int replic
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -17,7 +17,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/files.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -93,4 +93,4 @@ inline constexpr std::size_t cifar10_classes = 10;
             impl::read_cifar10_records(text(path, " (test)"), {folder + "/test_batch.bin"}), "CIFAR-10 binary files"};
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

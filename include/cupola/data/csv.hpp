@@ -34,7 +34,7 @@
 #include <cupola/data/impl/csv_records.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One target of several: the column `name` of a batch.
 struct CsvTarget {
@@ -364,4 +364,4 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -28,7 +28,7 @@
 #include <cupola/data/impl/launch_phases.cuh>
 #include <cupola/data/impl/sample_kernel.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -196,4 +196,4 @@ private:
     impl::CudaSamples<Transform> samples_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -22,7 +22,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// It has a number of samples, and a name for errors.
 template <class D>
@@ -178,4 +178,4 @@ struct BasicImageData {
 
 using ImageData = BasicImageData<std::uint8_t>;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

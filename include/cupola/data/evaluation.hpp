@@ -12,7 +12,7 @@
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The batches of `data`, which has to outlive them. Batches are requested from at most `threads` threads, each with
 /// its own slot; any slot may request any batch.
@@ -77,4 +77,4 @@ private:
     std::vector<impl::BatchBuffer> buffers_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -39,7 +39,7 @@
 #include <cupola/data/shuffle.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Writes sample `index` to the columns of `sample`, a batch of one; what it does not write is a NaN, or the lowest int32,
 /// which losses reject. Several threads call it at the same time, so it may only
@@ -176,4 +176,4 @@ private:
     std::vector<impl::BatchBuffer> buffers_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -24,7 +24,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/files.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct IdxOptions {
     /// The names of the classes, in the order of their labels.
@@ -137,4 +137,4 @@ struct IdxFile {
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

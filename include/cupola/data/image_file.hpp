@@ -16,7 +16,7 @@
 #include <cupola/data/impl/files.hpp>
 #include <cupola/data/impl/image_formats.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Values, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
 template <class Value>
@@ -97,4 +97,4 @@ template <class Value>
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -31,7 +31,7 @@
 #include <cupola/data/impl/image_formats.hpp>
 #include <cupola/device/processors.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -168,4 +168,4 @@ template <class Value = std::uint8_t>
     return {std::move(train), std::move(test), folder ? "ImageFolder" : "ImageFolder archive"};
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

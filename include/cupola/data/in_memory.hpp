@@ -25,7 +25,7 @@
 #include <cupola/data/impl/batch_buffer.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -276,4 +276,4 @@ CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data,  // misspel
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

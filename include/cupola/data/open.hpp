@@ -12,7 +12,7 @@
 #include <cupola/data/idx.hpp>
 #include <cupola/data/image_folder.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The data set at `path`; `workers` threads decode. Throws DataError if `path` holds none of them, with what was expected.
 [[nodiscard]] inline ImageData open_image_data(const std::string& path, int workers = 1) {
@@ -36,4 +36,4 @@ namespace cupola::inline CUPOLA_ABI {
     return read_image_folder(path, workers);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -26,7 +26,7 @@
 #include <cupola/device/processors.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct PrefetchOptions {
     /// Threads that prepare batches. They need processors: where the devices use all of them, choose 0.
@@ -211,4 +211,4 @@ private:
     std::vector<impl::Thread> workers_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

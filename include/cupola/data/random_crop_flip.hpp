@@ -17,7 +17,7 @@
 #include <cupola/core/philox.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -117,4 +117,4 @@ struct ScaledPixels {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

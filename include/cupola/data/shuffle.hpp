@@ -21,7 +21,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/philox.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Fills `order` with the permutation of 0 .. size-1 of one epoch (Fisher and Yates; draw i decides place i).
 void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch);
@@ -135,4 +135,4 @@ CUPOLA_INLINE void ShuffledOrder::advance(Permutation& permutation, std::size_t 
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

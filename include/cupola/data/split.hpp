@@ -27,7 +27,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/class_labels.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Some samples of a data set, in the order of `indices`: a data set.
 template <Dataset Data>
@@ -184,4 +184,4 @@ template <Dataset Data>
 template <Dataset Data>
 Split<Data> split(const Data&&, const SplitOptions& = {}) = delete;  // a temporary dies at once
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -33,7 +33,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class Standardization {
 public:
@@ -222,4 +222,4 @@ Standardization Standardization::of_values(std::int64_t samples, const Shape& sh
     return {std::move(means), std::move(squares)};
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -22,7 +22,7 @@
 #include <cupola/data/standardization.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A data set whose column `column` is standardized; all else is that of `data`, which has to outlive it. The targets are
 /// copied, the samples are not.
@@ -77,4 +77,4 @@ private:
     std::vector<float> values_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -28,7 +28,7 @@
 #include <cupola/data/impl/class_labels.hpp>
 #include <cupola/data/shuffle.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Looks up positions of the stream; any number of threads may do so at once. Used as ShuffledOrder is.
 class WeightedOrder {
@@ -150,4 +150,4 @@ template <Dataset Data>
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

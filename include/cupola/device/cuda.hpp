@@ -29,7 +29,7 @@
 #include <cupola/device/impl/joined_work.hpp>
 #include <cupola/device/plan_choices.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The number of GPUs that this process sees. Throws DeviceError if there is no GPU, no driver, or one that is too old.
 [[nodiscard, gnu::cold]] inline int cuda_devices() {
@@ -622,4 +622,4 @@ struct Cuda {
 
 static_assert(Device<Cuda>);
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

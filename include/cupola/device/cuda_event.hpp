@@ -7,9 +7,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class StepEvent {
 public:
@@ -42,6 +40,4 @@ private:
     int device_ = -1;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,9 +19,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 using CudaGraph = CudaHandle<cudaGraph_t, &cudaGraphDestroy>;
 using CudaGraphExec = CudaHandle<cudaGraphExec_t, &cudaGraphExecDestroy>;
@@ -156,6 +154,4 @@ private:
     std::string refused_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

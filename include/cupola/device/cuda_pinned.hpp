@@ -11,9 +11,7 @@
 #include <cupola/device/device.hpp>
 #include <cupola/device/impl/cuda_handle.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Memory of a fixed size, initially zero. Every device's kernels read and write it at the host's address; the host sees
 /// what a kernel wrote once an event behind the kernel is complete.
@@ -52,6 +50,4 @@ private:
     CudaPinned memory_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

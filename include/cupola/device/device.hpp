@@ -26,7 +26,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 // Defined in device/host.hpp and device/cuda.hpp. Known without them, so that a training can say which header is
 // missing.
@@ -132,4 +132,4 @@ CUPOLA_INLINE std::string bytes_text(std::size_t bytes) { return text(ByteCount{
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

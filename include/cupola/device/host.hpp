@@ -33,7 +33,7 @@
 #include <cupola/device/impl/dnnl.hpp>
 #include <cupola/device/processors.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Zero-filled memory of the process, aligned to a page; large arenas request huge pages. Throws OutOfMemory.
 class HostArena {
@@ -271,4 +271,4 @@ CUPOLA_INLINE std::string Host::library_isa() {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

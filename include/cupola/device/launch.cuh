@@ -22,9 +22,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Whether an error says that the program has no code for the GPU, or only PTX that the driver cannot compile for it.
 [[nodiscard, gnu::cold]] inline bool lacks_code(cudaError_t status) {
@@ -160,6 +158,4 @@ template <class... Parameters>
     return 0;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -30,7 +30,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// An engine of cuDNN, by its number for a graph, and its knobs with their values; or an algorithm of cuBLASLt by its
 /// number, and the words of its configuration with their indices.
@@ -306,4 +306,4 @@ private:
     std::vector<std::string> lines_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

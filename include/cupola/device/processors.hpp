@@ -20,7 +20,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/impl/control_groups.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct Processors {
     /// Those that the process may run on: of its affinity mask (taskset, mpirun), or of OpenMP's places if its threads
@@ -112,4 +112,4 @@ CUPOLA_INLINE Processors usable_processors() {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -56,7 +56,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class Columns;
 
@@ -144,4 +144,4 @@ template <class D>
     return message;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

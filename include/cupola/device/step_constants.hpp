@@ -23,9 +23,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/cuda.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class StepConstants {
 public:
@@ -111,6 +109,4 @@ private:
     mutable bool fixed_ = false;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The number of polls and the seconds of polling before the first sleep: a sleep of 20 us took 100 us, and most waits end
 /// within 200 us.
@@ -54,6 +52,4 @@ void wait_until(Happened&& happened, double seconds, const Parts&... message) {
     wait_until_with(WaitClock{}, happened, seconds, message...);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -31,7 +31,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/write_signals.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -177,4 +177,4 @@ private:
     std::uint64_t size_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -35,7 +35,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/non_finite_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Writes the state of a training of the network `Net::layers`. The file is written completely or not at all. Throws
 /// InvalidArgument for a state that is not finite, which could not be read again, and for one of another network or with other
@@ -162,4 +162,4 @@ struct ReadOptions {
     return read_checkpoint(path, layers, ReadOptions{.frozen = frozen});
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -34,7 +34,7 @@
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct CheckpointDirectoryOptions {
     /// The newest checkpoints that are kept.
@@ -206,4 +206,4 @@ private:
     bool best_compared_ = false;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -19,7 +19,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/impl/folder.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct CheckpointFile {
     std::int64_t step = 0;
@@ -112,4 +112,4 @@ inline constexpr std::string_view history_file_name = "history.csv";
     return newest_valid_checkpoint(folder, layers, ReadOptions{.frozen = frozen});
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

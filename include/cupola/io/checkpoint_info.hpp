@@ -18,7 +18,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/json_string.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class CheckpointInfo {
 public:
@@ -145,4 +145,4 @@ struct InfoDifference {
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -14,7 +14,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -67,4 +67,4 @@ inline constexpr Crc32cTables crc32c_tables = make_crc32c_tables();
     return std::rotr(crc32c(bytes), 15) + mask_delta;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/io/impl/event_output.hpp>
 #include <cupola/io/summary_sink.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class EventFile final : public SummarySink {
 public:
@@ -47,4 +47,4 @@ private:
     return std::make_unique<EventFile>(folder);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

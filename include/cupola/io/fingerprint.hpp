@@ -15,7 +15,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/io/crc32c.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -61,4 +61,4 @@ template <Dataset Data>
     return impl::fingerprint_of_part(data, 1);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -20,7 +20,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/io/impl/histogram_moments.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// All but `not_finite` are of the finite values.
 struct Histogram {
@@ -127,4 +127,4 @@ private:
     std::vector<Cells> cells_ = std::vector<Cells>(4);
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -29,7 +29,7 @@
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct LoadOptions {
     /// Patterns: parameters and running statistics whose full names match one of them are loaded.
@@ -219,4 +219,4 @@ template <class Training>
     return report;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -17,7 +17,7 @@
 #include <cupola/device/plan_choices.hpp>
 #include <cupola/io/atomic_file.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class PlanFile {
 public:
@@ -61,4 +61,4 @@ private:
     std::string written_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <png.h>
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// `pixels`: eight bits per channel, row by row, channels last; 1 channel is grey, 3 are red, green and blue.
 [[nodiscard]] inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, std::int64_t height,
@@ -38,4 +38,4 @@ namespace cupola::inline CUPOLA_ABI {
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -26,7 +26,7 @@
 #include <cupola/io/impl/safetensors_header.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian, and read as they are");
 
@@ -210,4 +210,4 @@ private:
     bool has_checksum_ = false;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -26,7 +26,7 @@
 #include <cupola/io/impl/json_text.hpp>
 #include <cupola/io/safetensors.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A tensor to be written.
 struct TensorHeader {
@@ -122,4 +122,4 @@ private:
     std::uint32_t checksum_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -22,7 +22,7 @@
 #include <cupola/core/write_signals.hpp>
 #include <cupola/io/impl/json_string.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Appends a text between quotes, as JSON has it: a byte that is no UTF-8, as a file's name may have, becomes U+FFFD.
 [[gnu::cold]] inline void append_as_json(std::string& json, std::string_view text) {
@@ -116,4 +116,4 @@ private:
     OutputCopy* copy_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 
 #include <cupola/io/histogram.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Eight bits per channel, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
 struct PixelImage {
@@ -58,4 +58,4 @@ protected:
     SummarySink& operator=(const SummarySink&) = default;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

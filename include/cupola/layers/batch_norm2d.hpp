@@ -14,7 +14,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/batch_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <Number epsilon = 1e-5, Number decay = 0.9>
 struct BatchNorm2d {
@@ -50,4 +50,4 @@ struct BatchNorm2d {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -15,7 +15,7 @@
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/convolution.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t channels, std::int64_t kernel, auto... options>
 struct Conv2d {
@@ -95,4 +95,4 @@ struct Conv2d {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

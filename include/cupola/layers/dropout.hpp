@@ -8,7 +8,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/dropout.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <Number rate>
 struct Dropout {
@@ -27,4 +27,4 @@ struct Dropout {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

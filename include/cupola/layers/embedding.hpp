@@ -23,7 +23,7 @@
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/embedding.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t count, std::int64_t width, auto... options>
 struct Embedding {
@@ -66,4 +66,4 @@ struct Embedding {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -6,7 +6,7 @@
 
 #include <cupola/layers/layer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct Flatten {
     static constexpr LayerKind kind = LayerKind::view;
@@ -27,4 +27,4 @@ struct Flatten {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

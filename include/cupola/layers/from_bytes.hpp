@@ -25,7 +25,7 @@
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/from_bytes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <auto... options>
 struct FromBytes {
@@ -87,4 +87,4 @@ struct FromBytes {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,7 +9,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct GlobalAvgPool2d {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
@@ -30,4 +30,4 @@ struct GlobalAvgPool2d {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

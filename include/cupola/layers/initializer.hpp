@@ -13,7 +13,7 @@
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/core/philox.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 enum class Distribution : std::uint8_t { constant, uniform, normal, truncated_normal, glorot_uniform, he_normal };
 
@@ -86,4 +86,4 @@ CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initia
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -31,7 +31,7 @@
 #include <cupola/layers/parameters.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// An error in a layer's input; `text` completes "layer 3 (Linear<10>) ...".
 struct ShapeError {
@@ -145,4 +145,4 @@ template <class L>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 
 #include <cupola/core/type_name.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Text of at most `capacity` characters, made of strings, integers and numbers; a longer text does not compile.
 class LayerDescription {
@@ -94,4 +94,4 @@ template <class L>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -29,7 +29,7 @@
 #include <cupola/ops/operation.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// See the head of this file.
 enum class LayerKind : std::uint8_t {
@@ -156,4 +156,4 @@ template <class L>
     return parts;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -6,7 +6,7 @@
 
 #include <cupola/layers/pointwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -30,4 +30,4 @@ struct LeakyReLU : Pointwise<impl::LeakyReluFormula, slope> {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

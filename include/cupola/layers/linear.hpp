@@ -14,7 +14,7 @@
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/linear.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t features, auto... options>
 struct Linear {
@@ -57,4 +57,4 @@ struct Linear {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

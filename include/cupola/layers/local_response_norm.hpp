@@ -10,7 +10,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t radius, Number alpha = 0.001 / 9.0, Number beta = 0.75, Number bias = 1.0>
 struct LocalResponseNorm {
@@ -45,4 +45,4 @@ struct LocalResponseNorm {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,7 +9,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Makes the node of layer `L`. Layers with the same operation share the code behind it.
 template <class L, class Device, class T = float>
@@ -26,4 +26,4 @@ template <class L, class Device, class T = float>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,9 +11,9 @@
 
 #include <cupola/layers/impl/pool2d.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t window, std::int64_t stride = window, auto padding = Padding::same>
 struct MaxPool2d : impl::Pool2d<PoolingKind::max, window, stride, padding> {};
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -19,7 +19,7 @@
 #include <cupola/layers/make_node.hpp>
 #include <cupola/ops/offloaded.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -75,4 +75,4 @@ struct OnDevice {
     using Modules = List<Layers...>;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

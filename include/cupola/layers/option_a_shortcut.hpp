@@ -13,7 +13,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/option_a_shortcut.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t channels, std::int64_t stride = 1>
 struct OptionAShortcut {
@@ -49,4 +49,4 @@ struct OptionAShortcut {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -12,7 +12,7 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/ops/window.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct StrideOption {
     std::int64_t value = 1;
@@ -120,4 +120,4 @@ inline constexpr bool one_of = (std::same_as<Option, Known> || ...);
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One parameter of a layer.
 struct Parameter {
@@ -65,4 +65,4 @@ template <class L>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

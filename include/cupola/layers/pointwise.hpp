@@ -20,7 +20,7 @@
 #include <cupola/ops/math.hpp>
 #include <cupola/ops/pointwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <PointwiseFormula Formula, Number... constants>
 struct Pointwise {
@@ -41,4 +41,4 @@ struct Pointwise {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -6,7 +6,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/activation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct ReLU {
     static constexpr LayerKind kind = LayerKind::activation;
@@ -21,4 +21,4 @@ struct ReLU {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

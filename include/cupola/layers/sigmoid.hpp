@@ -5,7 +5,7 @@
 
 #include <cupola/layers/pointwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -18,4 +18,4 @@ struct SigmoidFormula {
 
 struct Sigmoid : Pointwise<impl::SigmoidFormula> {};
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -6,7 +6,7 @@
 
 #include <cupola/layers/pointwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -22,4 +22,4 @@ struct SiluFormula {
 
 struct SiLU : Pointwise<impl::SiluFormula> {};
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

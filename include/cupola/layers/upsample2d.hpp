@@ -11,7 +11,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/upsampling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t factor>
 struct Upsample2d {
@@ -35,4 +35,4 @@ struct Upsample2d {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

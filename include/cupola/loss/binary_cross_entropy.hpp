@@ -19,7 +19,7 @@
 #include <cupola/loss/elementwise_loss.hpp>
 #include <cupola/loss/impl/classes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -135,4 +135,4 @@ CUPOLA_INLINE void require_positive_weight(float weight) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -12,7 +12,7 @@
 
 #include <cupola/loss/impl/classes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t classes>
 struct CrossEntropy {
@@ -45,4 +45,4 @@ struct CrossEntropy {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

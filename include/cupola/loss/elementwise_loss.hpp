@@ -39,7 +39,7 @@
 #include <cupola/ops/elementwise_loss.hpp>
 #include <cupola/ops/math.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -120,4 +120,4 @@ struct ElementwiseLoss {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,7 +9,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/loss/elementwise_loss.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -41,4 +41,4 @@ struct Huber : ElementwiseLoss<impl::HuberFormula, delta> {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

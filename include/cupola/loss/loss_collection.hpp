@@ -24,7 +24,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class L>
 concept HasLossName = requires {
@@ -341,4 +341,4 @@ struct AsCollection<LossCollection<Data, Regularizers...>> {
 template <class L>
 using CollectionOf = typename impl::AsCollection<L>::Type;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

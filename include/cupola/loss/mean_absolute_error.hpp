@@ -8,7 +8,7 @@
 
 #include <cupola/loss/elementwise_loss.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -26,4 +26,4 @@ struct MeanAbsoluteError : ElementwiseLoss<impl::AbsoluteErrorFormula> {
     static constexpr std::string_view name = "mean_absolute_error";
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

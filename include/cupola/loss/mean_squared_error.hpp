@@ -7,7 +7,7 @@
 
 #include <cupola/loss/elementwise_loss.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -22,4 +22,4 @@ struct MeanSquaredError : ElementwiseLoss<impl::SquaredErrorFormula> {
     static constexpr std::string_view name = "mean_squared_error";
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,9 +10,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/ops/loss_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Whether the operation can be queued for outputs in bfloat16, and writes their gradient in it.
 template <class Operation>
@@ -46,6 +44,4 @@ template <class Operation>
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

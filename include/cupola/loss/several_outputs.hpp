@@ -20,7 +20,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A loss times `factor`, in its value and its gradient; the factor is finite and more than 0.
 template <Number factor, class L>
@@ -269,4 +269,4 @@ private:
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 
 #include <cupola/loss/impl/classes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t classes>
 struct WeightedCrossEntropy {
@@ -63,4 +63,4 @@ struct WeightedCrossEntropy {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

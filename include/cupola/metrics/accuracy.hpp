@@ -10,9 +10,7 @@
 #include <cupola/metrics/impl/class_labels.hpp>
 #include <cupola/metrics/metric.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct Accuracy {
     /// A label that is not counted; nor are labels that are not classes.
@@ -43,4 +41,4 @@ CUPOLA_INLINE void Accuracy::add(const MetricBatch& batch) {
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

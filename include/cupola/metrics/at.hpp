@@ -12,9 +12,7 @@
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/metrics/metric.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 template <FixedString output_name, Metric M, FixedString column_name = output_name>
 struct At {
@@ -36,4 +34,4 @@ struct At {
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

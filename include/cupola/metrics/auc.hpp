@@ -26,9 +26,7 @@
 #include <limits>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct Auc {
     /// The class that is positive where there are two or more logits.
@@ -114,4 +112,4 @@ CUPOLA_INLINE double Auc::value() const {
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

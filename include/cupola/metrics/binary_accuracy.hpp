@@ -10,9 +10,7 @@
 #include <cupola/metrics/impl/float_targets.hpp>
 #include <cupola/metrics/metric.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct BinaryAccuracy {
     /// 0 for logits, whose probability is then 0.5.
@@ -44,4 +42,4 @@ CUPOLA_INLINE void BinaryAccuracy::add(const MetricBatch& batch) {
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -27,9 +27,7 @@
 #include <cupola/core/error.hpp>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct ConfusionMatrix {
     /// More would need over 8.6 GB.
@@ -142,4 +140,4 @@ CUPOLA_INLINE std::string to_string(const ConfusionMatrix& matrix) {
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,9 +13,7 @@
 #include <cmath>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct MeanAbsoluteError {
     double sum = 0;
@@ -48,4 +46,4 @@ CUPOLA_INLINE void MeanAbsoluteError::add(const MetricBatch& batch) {
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -41,7 +41,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The network and the targets that a metric is computed from.
 struct MetricTask {
@@ -247,4 +247,4 @@ CUPOLA_INLINE std::vector<MetricValue> Metrics::begun_values(std::span<const Lay
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

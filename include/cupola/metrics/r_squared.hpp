@@ -22,9 +22,7 @@
 #ifndef CUPOLA_OPS
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct RSquared {
     /// The means of the targets so far, and both sums.
@@ -72,4 +70,4 @@ CUPOLA_INLINE double RSquared::value() const { return total > 0 ? 1 - residual /
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,9 +13,7 @@
 #include <cupola/metrics/impl/class_labels.hpp>
 #include <cupola/metrics/metric.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace metrics {
+namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 template <std::int64_t k>
 struct TopK {
@@ -46,4 +44,4 @@ static_assert(Metric<TopK<5>>);
 
 }  // namespace metrics
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

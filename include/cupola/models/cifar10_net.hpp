@@ -22,7 +22,7 @@
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/sequential.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -47,4 +47,4 @@ struct Cifar10NetBf16 : InPrecision<MixedBFloat16, Cifar10Net> {};
 
 using Cifar10Loss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3", "local4">>;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -26,7 +26,7 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/sequential.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -99,4 +99,4 @@ struct ResNet : impl::ResNetLayers<classes, std::make_index_sequence<2 * impl::r
     static_assert(static_assert_message<impl::resnet_diagnostic(layers)>());
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -19,7 +19,7 @@
 #include <cupola/core/philox.hpp>
 #include <cupola/data/augmentation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The augmentation for training. Each step can be switched off separately; with `crop` off the centre is cropped.
 /// `CenterCrop` of data/augmentation.hpp makes the samples of an evaluation.
@@ -65,4 +65,4 @@ struct TutorialAugmentation {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -27,7 +27,7 @@
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/sequential.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -138,4 +138,4 @@ struct UNet : impl::UNetOf<impl::unet_diagnostic(height, width, depth).empty() ?
     static_assert(static_assert_message<impl::unet_diagnostic(height, width, depth)>());
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -20,7 +20,7 @@
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// See the head of this file.
 template <class... Branches>
@@ -36,4 +36,4 @@ struct Add {
     using BlockJoint = impl::Add;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -32,7 +32,7 @@
 #include <cupola/net/impl/network_check.hpp>
 #include <cupola/net/sequential.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -74,4 +74,4 @@ template <Network Net, class Loss, Device D>
     return impl::check_network<InPrecision<Float32, Net>, D>(short_type_name<Net>(), loss, options, device);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

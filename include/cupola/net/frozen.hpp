@@ -24,7 +24,7 @@
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The statistics that frozen batch normalisations use in training.
 enum class FrozenNorms : std::uint8_t { running_statistics, batch_statistics };
@@ -161,4 +161,4 @@ public:
     static constexpr std::int64_t trained_elements = frozen.trained_elements;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

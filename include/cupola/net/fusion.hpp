@@ -19,7 +19,7 @@
 #include <cupola/net/node_info.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -126,4 +126,4 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
     return count;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -25,7 +25,7 @@
 #include <cupola/ops/lrn_then_pool.hpp>
 #include <cupola/ops/pool_then_lrn.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The kinds of the two layers; the constructor with one argument accepts any kind of first layer.
 struct FusedKinds {
@@ -165,4 +165,4 @@ template <class... Rows>
 /// The table as data; NodeInfo::pattern is an index into it.
 inline constexpr auto fusion_patterns = impl::patterns_of(impl::FusionPatterns{});
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

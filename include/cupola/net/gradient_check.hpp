@@ -11,7 +11,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// How gradients are checked. The defaults suit layers and networks with values around 1, computed in float.
 struct GradientCheckOptions {
@@ -69,4 +69,4 @@ private:
     std::vector<std::string> failures_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

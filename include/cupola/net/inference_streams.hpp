@@ -25,7 +25,7 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class D, class T = float>
 class InferenceStreams {
@@ -202,4 +202,4 @@ private:
     std::size_t bytes_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

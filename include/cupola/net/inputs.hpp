@@ -17,7 +17,7 @@
 #include <cupola/tensor/ids.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The columns that a network reads: "input", and those of each FromInput in the order of the list.
 [[nodiscard, gnu::cold]] FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers);
@@ -70,4 +70,4 @@ CUPOLA_INLINE void require_inputs(const BatchView& batch, std::span<const Requir
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -19,7 +19,7 @@
 #include <cupola/device/device.hpp>
 #include <cupola/net/node_info.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One tensor in the plan. `first` and `last` are inclusive; bytes 0 means that the tensor is not in the arena.
 struct Lifetime {
@@ -269,4 +269,4 @@ struct PlannedEnds {
     return ends;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

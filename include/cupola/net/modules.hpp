@@ -12,7 +12,7 @@
 #include <cupola/net/residual.hpp>
 #include <cupola/net/tied.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The extents of one sample, channels last: the first module of a `Sequential`.
 template <std::int64_t... extents>
@@ -66,4 +66,4 @@ using OffloadedLayerOf = OffloadedLayer<Device, typename Unnamed<Module>::Type>;
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -38,7 +38,7 @@
 #include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/residual.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -145,4 +145,4 @@ concept KeepsValue = UsesNamedValue<Module> && std::same_as<typename Module::Nam
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -23,7 +23,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 [[nodiscard, gnu::cold]] std::string network_description(std::span<const LayerInfo> layers);
 
@@ -80,4 +80,4 @@ inline std::string description_in_prediction(std::string_view description) {
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -8,7 +8,7 @@
 
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// No pattern: the node runs the operation of its first layer.
 inline constexpr std::size_t no_pattern = static_cast<std::size_t>(-1);
@@ -51,4 +51,4 @@ struct NodeInfo {
     [[nodiscard]] constexpr bool runs_backward() const { return !view || adds_two_gradients() || adds_gradient; }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

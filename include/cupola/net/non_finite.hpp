@@ -13,7 +13,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -105,4 +105,4 @@ CUPOLA_INLINE std::string invalid_buffer(std::span<const LayerInfo> layers, std:
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -21,7 +21,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -274,6 +274,6 @@ private:
 template <Network Net, class Device>
 using PlanOf = Plan<Device, typename Net::Precision::Activation>;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI
 
 #include <cupola/net/impl/plan_passes.hpp>

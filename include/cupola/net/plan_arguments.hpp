@@ -8,7 +8,7 @@
 
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The purpose of a plan.
 struct PlanOptions {
@@ -81,4 +81,4 @@ private:
     const BatchView* columns_ = nullptr;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -19,7 +19,7 @@
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/residual.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -122,4 +122,4 @@ template <class Branch>
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

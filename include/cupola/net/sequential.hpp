@@ -30,7 +30,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A flat list of layers. See the head of this file.
 template <class... Modules>
@@ -190,4 +190,4 @@ template <Network Net>
            (std::same_as<T, float> ? 0 : plan_ends(Net::layers, batch, training, false, sizeof(T)).bytes);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

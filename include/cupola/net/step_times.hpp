@@ -12,7 +12,7 @@
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A part of a step outside the nodes of the network.
 enum class StepPart : std::uint8_t {
@@ -131,4 +131,4 @@ private:
     double begun_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/net/sequential.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -153,4 +153,4 @@ CUPOLA_INLINE std::string summary(std::span<const LayerInfo> layers, const Shape
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -20,7 +20,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/layers/layer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// No value: for a layer that reads only one.
 inline constexpr std::size_t no_value = static_cast<std::size_t>(-1);
@@ -312,4 +312,4 @@ CUPOLA_INLINE std::string buffer_name(std::span<const LayerInfo> layers, std::si
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

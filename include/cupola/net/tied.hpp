@@ -18,7 +18,7 @@
 
 #include <cupola/core/fixed_string.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// See the head of this file.
 template <FixedString set_name, class Layer>
@@ -35,4 +35,4 @@ concept IsTied = requires { typename Module::TiedLayer; };
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

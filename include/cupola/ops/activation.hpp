@@ -8,7 +8,7 @@
 
 #include <cupola/ops/pointwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -40,4 +40,4 @@ using Relu = Pointwise<Device, T, impl::ReluFormula>;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -25,7 +25,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct BatchNormShape {
     std::int64_t channels = 0;
@@ -79,4 +79,4 @@ class BatchNorm;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,9 +9,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 /// Made as `ColumnInput(build)`.
 template <class Device, class T>
@@ -31,4 +29,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

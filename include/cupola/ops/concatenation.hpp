@@ -13,9 +13,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 /// Made as `Concatenation(build)`: the output of `build` has the channels of both inputs, and its input is the first.
 template <class Device, class T>
@@ -59,4 +57,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -7,7 +7,7 @@
 
 #include <cupola/ops/elementwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -45,4 +45,4 @@ struct Convert {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -12,7 +12,7 @@
 #include <cupola/ops/operation.hpp>
 #include <cupola/ops/window.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct ConvolutionShape {
     WindowAxis height, width;
@@ -28,4 +28,4 @@ class Convolution;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

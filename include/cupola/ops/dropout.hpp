@@ -12,7 +12,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The random numbers of one sample in one layer and step; element i uses word i % 4 of block i / 4.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr RandomStream dropout_stream(std::uint64_t seed, std::uint32_t layer,
@@ -75,4 +75,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -38,7 +38,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/ops/gradient_terms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Takes the place of a gradient that a formula does not read.
 struct NoGradient {};
@@ -130,4 +130,4 @@ struct ElementUpdate;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -31,7 +31,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/loss_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -127,4 +127,4 @@ CUPOLA_INLINE LossResult result_of_elements(const LossReport& report, std::int64
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The table has `count` rows of `width` numbers. `padding` is an id, or -1 for none.
 struct EmbeddingShape {
@@ -33,4 +33,4 @@ class Embedding;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct FoldedBatchNorm {
     /// The parameters of the operation before; `bias` is null where it has none.
@@ -30,4 +30,4 @@ struct FoldBatchNorm;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -8,7 +8,7 @@
 
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The constants of channel c are those at c modulo `constants`.
 struct BytesShape {
@@ -26,4 +26,4 @@ class FromBytes;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,9 +9,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/ops/gradient_terms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 /// `GradientNorm<Device>::sum_of_squares(context, w, gradient, count, terms)`, a double.
 template <class Device>
@@ -19,4 +17,4 @@ struct GradientNorm;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

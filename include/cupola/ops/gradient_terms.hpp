@@ -11,7 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct GradientTerms {
     /// The gradient of the loss's regulariser is l2 * w.
@@ -85,4 +85,4 @@ public:
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float) const { return gradient; }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

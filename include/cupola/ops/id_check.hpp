@@ -7,7 +7,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The first id of a batch that is out of range, in memory that the host reads after the step is complete.
 struct IdReport {
@@ -37,4 +37,4 @@ struct IdCheck;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

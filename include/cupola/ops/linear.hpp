@@ -8,7 +8,7 @@
 
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct LinearShape {
     std::int64_t in_features = 0, out_features = 0;
@@ -23,4 +23,4 @@ class Linear;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct LocalResponseNormShape {
     std::int64_t channels = 0;
@@ -85,4 +85,4 @@ class LocalResponseNorm;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

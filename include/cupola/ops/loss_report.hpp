@@ -14,7 +14,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/extents.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The loss of one batch, as returned to the host.
 struct LossResult {
@@ -84,4 +84,4 @@ CUPOLA_HOST_DEVICE inline void add_loss(LossReport& to, const LossReport& loss, 
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

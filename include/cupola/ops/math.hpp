@@ -26,9 +26,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace math {
+namespace cupola { inline namespace CUPOLA_ABI { namespace math {
 
 /// |x|.
 [[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float abs(float x) {
@@ -155,4 +153,4 @@ namespace math {
 
 }  // namespace math
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

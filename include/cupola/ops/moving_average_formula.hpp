@@ -7,9 +7,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/ops/gradient_terms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// `w` is in the place of the gradient.
 struct MovingAverageFormula {
@@ -20,6 +18,4 @@ struct MovingAverageFormula {
     CUPOLA_HOST_DEVICE void operator()(float& average, float w) const { average -= rate * (average - w); }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,7 +14,7 @@
 #include <cupola/ops/operation.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A device whose memory is the host's memory declares it.
 template <class D>
@@ -161,4 +161,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -15,7 +15,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The most parameters that one layer has (weight, bias, scale, shift).
 inline constexpr std::size_t max_parameters = 4;
@@ -222,4 +222,4 @@ template <class Op>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/ops/operation.hpp>
 #include <cupola/ops/window.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct OptionAShortcutShape {
     WindowAxis height, width;
@@ -37,4 +37,4 @@ class OptionAShortcut;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -5,7 +5,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct PeakRates {
     /// Floating-point operations per second, a multiply-add counting as two, of a large matrix product of the
@@ -23,4 +23,4 @@ struct MeasurePeakRates;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A direction of the pass.
 enum class Direction : std::uint8_t { forward, backward };
@@ -138,4 +138,4 @@ template <class Op, class Device, class T>
 template <class Device, class T = float>
 using NodeMaker = std::unique_ptr<PlanNode<Device, T>> (*)(const BuildContext<Device, T>&);
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -22,7 +22,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Formula>
 concept HasGradientFromOutput = requires(const Formula& f, float y, float dy) {
@@ -112,4 +112,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -7,9 +7,7 @@
 #include <cupola/ops/local_response_norm.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 /// Made as `PoolThenLrn(build, pooling, norm)`; specialised by a backend that has it.
 template <class Device, class T>
@@ -17,4 +15,4 @@ class PoolThenLrn;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 #include <cupola/ops/operation.hpp>
 #include <cupola/ops/window.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 enum class PoolingKind : std::uint8_t { max, average };
 
@@ -46,4 +46,4 @@ class Pooling;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

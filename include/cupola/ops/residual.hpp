@@ -16,7 +16,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -111,4 +111,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

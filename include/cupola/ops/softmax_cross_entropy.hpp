@@ -25,7 +25,7 @@
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace ops {
 
@@ -258,4 +258,4 @@ CUPOLA_INLINE void require_class_weights(std::span<const float> weights) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// x^(-1/2) for a normal x > 0, as the nearest float or one adjacent to it: Newton steps from an initial guess
 /// in the exponent. For 0 the result is some finite number on the host, and infinity on a GPU.
@@ -38,4 +38,4 @@ namespace cupola::inline CUPOLA_ABI {
 #endif
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

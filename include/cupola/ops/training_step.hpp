@@ -9,9 +9,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/ops/loss_scale.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 /// The gradient rows that a mean is made of, for the search of the origin of a result that is not finite. Read and written
 /// only where there is such a result.
@@ -52,4 +50,4 @@ struct TrainingStep;
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

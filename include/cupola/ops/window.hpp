@@ -8,7 +8,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// SAME: ceil(input / stride) outputs; the padding is split in two and, if it is odd, is larger at the end.
 /// VALID: no padding.
@@ -117,4 +117,4 @@ template <class Axis, class Index>
     return by_start < axis.output ? by_start : axis.output - 1;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct AdamW {
     static constexpr bool uses_segment_factors = true;
@@ -47,4 +47,4 @@ private:
     [[nodiscard]] impl::Moments moments() const { return {beta1, beta2, epsilon}; }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

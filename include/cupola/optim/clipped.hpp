@@ -24,7 +24,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Whether the update can be clipped by a gradient's norm that the host does not know.
 template <class Device>
@@ -121,4 +121,4 @@ private:
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

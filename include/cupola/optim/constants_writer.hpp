@@ -10,7 +10,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/type_name.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// `write(k)` is called once per constant, in the order in which the update uses them.
 class ConstantsWriter {
@@ -27,4 +27,4 @@ private:
     FunctionRef<void(std::string_view, std::span<const std::byte>)> to_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -15,7 +15,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/optim/schedule.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The whole steps of `batch` images in `epochs` epochs of `images`: 136718 in 350 epochs of 50000 in batches of 128.
 /// A result that is below a whole number only because of rounding is that number: 0.29 epochs of 50000 in batches of 100
@@ -94,4 +94,4 @@ CUPOLA_INLINE Schedule resnet_epochs(double rate, std::int64_t global_batch, std
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

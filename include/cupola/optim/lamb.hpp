@@ -22,7 +22,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -101,4 +101,4 @@ private:
     [[nodiscard]] impl::Moments moments() const { return {beta1, beta2, epsilon}; }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 #include <cupola/ops/moving_average_formula.hpp>
 #include <cupola/optim/impl/settings.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MovingAverage {
     /// 0 keeps no averages; the tutorial's is 0.9999.
@@ -59,4 +59,4 @@ void MovingAverage::update(typename Device::Context& context, float* average, co
     ops::ElementUpdate<Device>::run(context, constants(updates), average, parameters, {}, elements);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -32,7 +32,7 @@
 #include <cupola/ops/element_update.hpp>
 #include <cupola/optim/constants_writer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A part of the arena with one l2 coefficient: a regulariser of the loss adds l2 * w to the gradient.
 struct Segment {
@@ -201,4 +201,4 @@ template <class O, class Device>
     return message;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

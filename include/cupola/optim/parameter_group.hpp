@@ -21,7 +21,7 @@
 #include <cupola/core/glob.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct ParameterGroup {
     std::string pattern{};
@@ -105,4 +105,4 @@ CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, 
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

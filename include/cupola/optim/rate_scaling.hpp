@@ -14,7 +14,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/optim/schedule.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 enum class RateScaling : std::uint8_t { none, linear, square_root };
 
@@ -75,4 +75,4 @@ CUPOLA_INLINE Schedule ScaledRate::operator()(Schedule base) const {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -18,7 +18,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -96,4 +96,4 @@ struct RmsProp {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -147,4 +147,4 @@ CUPOLA_INLINE Schedule cosine(double rate, std::int64_t steps, double last) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -17,7 +17,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -88,4 +88,4 @@ struct Sgd {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

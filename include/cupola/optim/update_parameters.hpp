@@ -12,7 +12,7 @@
 #include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/optimizer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -100,4 +100,4 @@ void write_constants(const O& optimizer, const Update<Device>& u, ConstantsWrite
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -27,7 +27,7 @@
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One step, as a collective sees it on one device.
 struct StepShape {
@@ -220,4 +220,4 @@ template <class A, class D>
     return message;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -21,7 +21,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The stacked gradients: a slice of the columns of one matrix that has one row per replica. Each row is the gradient of
 /// the mean loss over its own samples. Rows of replicas without samples are left out.
@@ -67,4 +67,4 @@ template <class A, class Device>
     return message;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

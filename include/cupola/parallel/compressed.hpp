@@ -42,7 +42,7 @@
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Averaging, class Element = BFloat16>
 struct Compressed;
@@ -167,4 +167,4 @@ struct Compressed<Averaging, Element> {
     }
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 
 #include <cupola/parallel/averaging.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct ConcatMean {
     static constexpr std::string_view name = "ConcatMean";
@@ -57,4 +57,4 @@ void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begi
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

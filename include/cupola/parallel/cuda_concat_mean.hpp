@@ -18,7 +18,7 @@
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/flushed_denormals.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// `mean` may be one of the rows: all rows have been read before it is written.
 inline void concat_mean(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
@@ -49,4 +49,4 @@ inline void concat_mean(const CudaContext& context, const GradientRows& gradient
     context.queue_copy(mean.data(), to, columns * sizeof(float));
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -31,7 +31,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// What one step has queued on a device.
 struct StepLaunches {
@@ -400,4 +400,4 @@ private:
 
 static_assert(QueueingDevice<Cuda>);
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -48,7 +48,7 @@
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/tensor/tensor.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D, Statistics>())
@@ -347,4 +347,4 @@ private:
     Parts parts_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 void concat_mean(const HostContext& context, const GradientRows& gradients, std::span<float> mean);
 
@@ -24,4 +24,4 @@ CUPOLA_INLINE void concat_mean(const HostContext& context, const GradientRows& g
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -15,7 +15,7 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class HostQueue {
 public:
@@ -75,4 +75,4 @@ private:
     FunctionRef<void(std::size_t)> on_bucket_{};
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Passed to the inspector of `training.step(batches, inspector)` on the first device's thread; valid during the call.
 template <class Device>
@@ -64,4 +64,4 @@ private:
     EachOutput each_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -12,7 +12,7 @@
 #include <cupola/device/device.hpp>
 #include <cupola/net/plan.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MemoryReport {
     int devices = 1, replicas = 1;
@@ -85,4 +85,4 @@ CUPOLA_INLINE std::string largest_part(const MemoryReport& memory) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

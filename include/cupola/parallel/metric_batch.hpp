@@ -14,7 +14,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One output of a network: its name, empty for the only one, its extents for one sample, and its values for all samples, one
 /// sample after another.
@@ -87,4 +87,4 @@ CUPOLA_INLINE MetricBatch MetricBatch::at(std::string_view output_name, std::str
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -39,7 +39,7 @@
 #include <cupola/parallel/impl/shared_memory.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MpiOptions {
     /// Whether the processes that are left go on after others were killed. Needs Open MPI 5.0 and `mpirun --with-ft ulfm`.
@@ -329,4 +329,4 @@ private:
     std::unique_ptr<impl::ExchangeWatchdog> watchdog_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -28,7 +28,7 @@
 #include <cupola/parallel/impl/launcher_variables.hpp>
 #include <cupola/parallel/nccl_environment.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -182,4 +182,4 @@ inline void NcclAllReduce::check(int devices) const {
             " s, must be less than start_seconds, ", start_seconds, " s, and step_seconds, ", step_seconds, " s");
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

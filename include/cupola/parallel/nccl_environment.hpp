@@ -51,7 +51,7 @@
 #include <cupola/parallel/processes.hpp>
 #include <cupola/parallel/training_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct NcclEnvironmentOptions {
     /// The same for all processes of the training, and for no other training of this machine: at most 64 bytes.
@@ -341,4 +341,4 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
     return {};
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/net/non_finite.hpp>
 #include <cupola/parallel/training_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -59,4 +59,4 @@ CUPOLA_INLINE std::string non_finite_part(std::span<const LayerInfo> layers, con
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

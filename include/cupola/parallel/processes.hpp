@@ -18,7 +18,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The number of a training's processes, and that of this one among them, from 0.
 struct ProcessNumber {
@@ -166,4 +166,4 @@ private:
     std::vector<ProcessMessage> outgoing_, incoming_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

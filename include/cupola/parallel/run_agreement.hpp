@@ -24,7 +24,7 @@
 #include <cupola/parallel/impl/sent_error.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// For fit(), its callbacks and a TrainingRun; see DataParallel::run_agreement(). The members are called by all processes, in the same order, until one of them throws; after a failed agree() none
 /// exchanges anything until restart().
@@ -172,4 +172,4 @@ namespace impl {
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -27,7 +27,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The data of an update, in host memory: the running statistics, and one row of batch statistics (mean, biased
 /// variance) per replica that has samples, in replica order.
@@ -134,4 +134,4 @@ template <class S>
     return message;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One part of a replica's loss.
 struct LossPart {
@@ -135,4 +135,4 @@ CUPOLA_INLINE double Evaluation::metric(std::string_view name) const {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

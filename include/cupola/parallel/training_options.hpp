@@ -13,7 +13,7 @@
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Loss, class Optimizer, class Averaging, class DeviceOptions, class Statistics>
 struct TrainingOptions {
@@ -51,4 +51,4 @@ struct TrainingOptions {
     std::vector<NamedInitializer> initializers{};
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

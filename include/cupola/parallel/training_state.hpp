@@ -19,7 +19,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One of an optimiser's state arenas: its `state_name`, and its values for the parameters that are trained, in the layout of
 /// the network's parameter arena.
@@ -198,4 +198,4 @@ CUPOLA_INLINE std::vector<float> parameters_in_layout(std::span<const LayerInfo>
 }
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

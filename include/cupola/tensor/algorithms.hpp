@@ -20,7 +20,7 @@
 #include <cupola/core/hash_word.hpp>
 #include <cupola/device/host.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Elements per block: 16 KB of float, half of a first-level cache.
 inline constexpr std::int64_t block_size = 4096;
@@ -215,4 +215,4 @@ CUPOLA_INLINE std::uint64_t hash_of(const HostContext& context, std::span<const 
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

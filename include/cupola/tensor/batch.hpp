@@ -20,7 +20,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The column that a network reads, and the column that the loss of a network with one output reads.
 inline constexpr std::string_view input_column = "input", target_column = "target";
@@ -255,4 +255,4 @@ CUPOLA_INLINE std::size_t BatchSpan::index_of(std::string_view name, ElementType
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

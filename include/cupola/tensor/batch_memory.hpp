@@ -10,7 +10,7 @@
 #include <cupola/device/device.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The bytes of a batch of `size` samples. Throws OutOfMemory for more than any computer has.
 [[nodiscard]] std::size_t batch_bytes(const Columns& columns, std::int64_t size);
@@ -39,4 +39,4 @@ CUPOLA_INLINE BatchSpan batch_in(std::byte* memory, const Columns& columns, std:
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Whether no value is infinite or not a number, on the calling thread.
 [[nodiscard]] inline bool all_finite(std::span<const float> values) {
@@ -82,4 +82,4 @@ CUPOLA_INLINE std::string non_finite_sample(const Shape& shape, std::span<const 
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The place of the first id that is not in [0, count); -1 if all are.
 [[nodiscard]] inline std::int64_t first_bad_id(std::span<const std::int32_t> ids, std::int64_t count) {
@@ -37,4 +37,4 @@ namespace cupola::inline CUPOLA_ABI {
                 place / size, " has the id ", id, " at [", indices, "], and ids are 0 to ", count - 1);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

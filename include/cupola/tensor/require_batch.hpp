@@ -13,7 +13,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A column that a network or a loss reads, and the name of what reads it, for messages.
 struct RequiredColumn {
@@ -98,4 +98,4 @@ CUPOLA_INLINE void require_batch(const BatchView& batch, std::span<const Require
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

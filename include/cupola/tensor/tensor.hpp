@@ -20,7 +20,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/device/device.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Elements that another object owns.
 template <class T, class SampleExtents>
@@ -125,4 +125,4 @@ void copy_to_host(typename D::Context& context, std::type_identity_t<TensorView<
                     to.elements().size_bytes());
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -25,7 +25,7 @@
 #include <cupola/parallel/run_agreement.hpp>
 #include <cupola/train/impl/checkpoint_digest.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class AgreedCheckpoints {
 public:
@@ -92,4 +92,4 @@ private:
     CheckpointDirectory* directory_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

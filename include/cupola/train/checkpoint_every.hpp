@@ -23,7 +23,7 @@
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct CheckpointOptions {
     /// Steps between two checkpoints; 0 for only the one at the end.
@@ -168,4 +168,4 @@ private:
     std::int64_t saved_ = -1;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

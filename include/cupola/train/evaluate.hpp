@@ -16,7 +16,7 @@
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/impl/batches_description.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Metrics of any types for evaluations of a `Training`: `{metrics::Accuracy{}, matrix}`. A variable is referred to, a
 /// temporary is owned. Does not compile for a metric that is not for the training's network and loss.
@@ -100,4 +100,4 @@ Evaluation evaluate(Training& training, Batches&& batches, First&& first, More&&
                     MetricList<Training>(std::forward<First>(first), std::forward<More>(more)...));
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -54,7 +54,7 @@
 #include <cupola/train/impl/fit_plan.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class C>
 concept HasOnBegin = requires(C& callback, Run& run) { callback.on_begin(run); };
@@ -248,4 +248,4 @@ History fit(Training& training, Batches&& batches,  // misspelt? FitOptions<Trai
     return impl::fit_from({}, training, batches, options, callbacks...);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -18,7 +18,7 @@
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/evaluate.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -151,4 +151,4 @@ struct FitOptions {
     RestoreBest<Training> restore_best{};
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

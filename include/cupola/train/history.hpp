@@ -25,7 +25,7 @@
 #include <cupola/io/atomic_file.hpp>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The run between the record before and this one.
 struct HistoryRecord {
@@ -140,4 +140,4 @@ CUPOLA_INLINE History::~History() = default;
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -29,7 +29,7 @@
 #include <cupola/train/loss_text.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The loss that a line shows: the mean over the replicas, weighted by samples, whose gradient is the averaged gradient;
 /// that of the last replica (as in the tutorial); or the mean and each replica's.
@@ -253,4 +253,4 @@ CUPOLA_INLINE void LogEvery::number(double value) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

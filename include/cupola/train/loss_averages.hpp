@@ -20,7 +20,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/parallel/step_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct LossAveragesOptions {
     /// The fraction of an average that is kept at each step: at least 0 and less than 1.
@@ -136,4 +136,4 @@ CUPOLA_INLINE LossAverages::Entry& LossAverages::find(const std::string& name) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

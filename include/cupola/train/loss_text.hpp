@@ -15,7 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// At least `decimals` digits after the point and at least three significant digits; in scientific notation below 0.0001
 /// and from 1e12 on. "nan", "inf" or "-inf" where the loss is not finite.
@@ -37,4 +37,4 @@ CUPOLA_INLINE std::string loss_text(double loss, int decimals) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

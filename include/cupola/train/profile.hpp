@@ -21,7 +21,7 @@
 #include <cupola/train/impl/profile_parts.hpp>
 #include <cupola/train/step_profile.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct ProfileOptions {
     /// The steps that are timed, and the untimed steps before them.
@@ -64,4 +64,4 @@ template <class Training, class Batches>
         .find(rates);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/train/progress_line.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class Progress {
 public:
@@ -31,4 +31,4 @@ private:
     ProgressLine line_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

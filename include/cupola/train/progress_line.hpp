@@ -13,7 +13,7 @@
 #include <cupola/core/duration_text.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class ProgressLine {
 public:
@@ -48,4 +48,4 @@ private:
     double last_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

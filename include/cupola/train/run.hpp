@@ -10,7 +10,7 @@
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/parallel/step_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A training run as callbacks see it.
 struct Run {
@@ -28,4 +28,4 @@ struct Run {
     std::string warning{};
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/net/summary.hpp>
 #include <cupola/ops/peak_rates.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One part of a step.
 struct ProfiledPart {
@@ -95,4 +95,4 @@ namespace impl {
                 " GB/s of a large copy\n");
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

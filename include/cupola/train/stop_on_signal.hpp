@@ -21,7 +21,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class StopOnSignal {
 public:
@@ -90,4 +90,4 @@ private:
     std::array<struct sigaction, handled.size()> before_{};
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::predicate<const StepReport&> Condition>
 class StopWhen {
@@ -22,4 +22,4 @@ private:
     Condition condition_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -33,7 +33,7 @@
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 struct SummaryOptions {
     /// Steps between two summaries, the first at step 0; 0 for no summaries.
@@ -157,4 +157,4 @@ private:
     std::int64_t samples_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

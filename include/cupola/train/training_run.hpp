@@ -64,7 +64,7 @@
 #include <cupola/train/summary_writer.hpp>
 #include <cupola/train/training_run_options.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// For a run without test data.
 struct NoTest {};
@@ -363,4 +363,4 @@ private:
     History history_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

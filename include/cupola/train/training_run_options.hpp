@@ -13,7 +13,7 @@
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/train/log_every.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The use of the checkpoints that are in a run's folder.
 enum class Resume : std::uint8_t {
@@ -96,4 +96,4 @@ struct TrainingRunOptions {
     require(has_folder || !options.keep_best, names.keep_best, " needs ", names.folder, ", the folder to keep it in");
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -34,9 +34,7 @@
 #include "numbers.hpp"
 #include "stream.hpp"
 
-namespace cupola::emulator {
-
-namespace {
+namespace cupola::emulator { namespace {
 
 constexpr int max_ranks = 16;
 constexpr std::size_t max_elements = std::size_t{1} << 23;  // of one collective; unused parts of the file are holes

@@ -31,9 +31,7 @@
 #include "random.hpp"
 #include "stream.hpp"
 
-namespace cupola::emulator {
-
-namespace {
+namespace cupola::emulator { namespace {
 
 struct Stream;
 struct Capture;

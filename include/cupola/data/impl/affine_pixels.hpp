@@ -15,7 +15,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr std::int64_t chunk_lanes = 48;
 /// Chunks that 16-bit sums of bytes can hold: 257 * 255 = 65535, rounded down to a power of two.
@@ -94,4 +94,4 @@ inline void copy_row(const std::uint8_t* row, std::int64_t width, std::int64_t c
     for (std::int64_t x = 1; x < width; ++x) std::memcpy(to + 3 * x, row + 3 * (width - 1 - x), 4);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -24,7 +24,7 @@
 #include <cupola/data/impl/image_list.hpp>
 #include <cupola/data/impl/open_archive.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// "train/cat/1.jpg" with what is before it, split at the slashes; `split` is 2 where neither split is in the path.
 struct ArchivePath {
@@ -256,4 +256,4 @@ private:
     return list;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -17,7 +17,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Samples handed to a thread at once: small enough for an even share, large enough to make a look-up cheap.
 inline constexpr std::int64_t samples_per_piece = 8;
@@ -69,4 +69,4 @@ void fill_with_team(Context& context, std::int64_t size, const Fill& fill) {
     if (error) std::rethrow_exception(error);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,7 +15,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class Data>
 class ClassLabels {
@@ -57,4 +57,4 @@ private:
     std::size_t column_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

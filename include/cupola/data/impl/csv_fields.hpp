@@ -23,7 +23,7 @@
 #include <cupola/core/number_from_chars.hpp>
 #include <cupola/data/impl/csv_records.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Names for a message: the first of them where there are many.
 [[nodiscard, gnu::cold]] inline std::string quoted_list(const std::vector<std::string>& names) {
@@ -257,4 +257,4 @@ private:
     const CsvRecords& records_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

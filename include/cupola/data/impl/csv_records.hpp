@@ -18,7 +18,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/impl/files.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A text of a file for a message: in quotes, without control characters, and cut to a bounded length.
 [[nodiscard, gnu::cold]] inline std::string in_quotes(std::string_view text) {
@@ -199,4 +199,4 @@ private:
     std::int64_t line_ = 0, next_line_ = 1;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

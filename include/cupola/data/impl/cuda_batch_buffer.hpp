@@ -10,7 +10,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// One batch: the next one overwrites it, in the stream's order, once what was queued before has read it.
 class CudaBatchBuffer {
@@ -35,4 +35,4 @@ private:
     std::int64_t batch_size_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

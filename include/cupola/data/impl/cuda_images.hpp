@@ -15,7 +15,7 @@
 #include <cupola/data/impl/sample_kernel.hpp>
 #include <cupola/device/cuda.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Any number of threads may call it at the same time, each with its context.
 class CudaImages {
@@ -61,4 +61,4 @@ private:
     std::vector<std::unique_ptr<Copy>> copies_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -21,7 +21,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Throws DataError with the message for `error`, an errno, about `path`.
 [[noreturn]] inline void throw_file_error(const std::string& path, int error) {
@@ -93,4 +93,4 @@ private:
     return names;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

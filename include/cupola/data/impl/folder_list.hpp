@@ -11,7 +11,7 @@
 #include <cupola/data/impl/image_formats.hpp>
 #include <cupola/data/impl/image_list.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard]] inline bool has_folders(const std::string& path) {
     if (path_kind_of(path) != PathKind::folder) return false;
@@ -57,4 +57,4 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return list;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -20,7 +20,7 @@
 #include <cupola/data/impl/jpeg_decoder.hpp>
 #include <cupola/data/impl/png_decoder.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct ImageFormat {
     /// The first bytes of each such file.
@@ -117,4 +117,4 @@ ImageInfo decode_image(const std::string& name, std::span<const std::uint8_t> by
     std::fputs(text("warning: ", first, " has ", flaw, "; it is read all the same", others, "\n").c_str(), stderr);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

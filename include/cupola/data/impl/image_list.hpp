@@ -14,7 +14,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/split.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// How a folder or an archive of images is read, and limits, so that a file made to fill the memory is an error. Images
 /// of 16 bits per sample are asked for by type: read_image_folder<float>.
@@ -146,4 +146,4 @@ inline void sort_and_check(ImageList& list, const SplitOptions& options) {
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -7,7 +7,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct ImageSize {
     std::int64_t height = 0, width = 0;
@@ -26,4 +26,4 @@ struct ImageInfo {
     const char* flaw = nullptr;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

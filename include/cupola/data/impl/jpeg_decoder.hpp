@@ -24,7 +24,7 @@
 #include <cupola/data/impl/image_size.hpp>
 #include <cupola/data/impl/orientation.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A JPEG that is being read; freed however that ends.
 class JpegReader {
@@ -170,4 +170,4 @@ inline ImageInfo decode_jpeg(const std::string& name, std::span<const std::uint8
     return reader.info();
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

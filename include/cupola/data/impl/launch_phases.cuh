@@ -17,9 +17,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/launch.cuh>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <int phase, class Work>
 __device__ void run_phases(const Work& work, typename Work::Shared& shared) {
@@ -50,6 +48,4 @@ void launch_phases(const CudaContext& context, std::int64_t blocks, const Work& 
     launch_kernel(phases_kernel<Work>, static_cast<unsigned>(blocks), Work::threads, context, work);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -23,7 +23,7 @@
 #include <cupola/data/impl/image_list.hpp>
 #include <cupola/data/impl/xz_dictionary.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct FreeArchive {
     void operator()(archive* handle) const { archive_read_free(handle); }
@@ -172,4 +172,4 @@ inline void check_method(const std::string& path, const std::string& name, archi
                        "; in a zip archive only deflated and stored files are supported");
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,7 +14,7 @@
 
 #include <cupola/data/impl/image_size.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The numbers of a TIFF file, in its order of bytes. read() is for places that were checked.
 class TiffBytes {
@@ -129,4 +129,4 @@ void for_each_upright(const ImageSize& stored, int orientation, const Copy& copy
     return static_cast<std::uint8_t>((19595U * red + 38470U * green + 7471U * blue + 32768U) >> 16U);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -24,7 +24,7 @@
 #include <cupola/data/impl/image_size.hpp>
 #include <cupola/data/impl/orientation.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The data of the last chunk of a kind with a right checksum, anywhere up to the end of the image: eXIf may come after
 /// the pixels.
@@ -183,4 +183,4 @@ inline ImageInfo decode_wide_png(const std::string& name, std::span<const std::u
     return reader.info();
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

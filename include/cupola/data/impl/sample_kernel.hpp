@@ -18,9 +18,7 @@
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/data/shuffle.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A transform that a kernel can compute too: it has a function that draws its numbers for an image of these extents.
 template <class T, class Drawn>
@@ -231,6 +229,4 @@ private:
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,7 +16,7 @@
 
 #include <cupola/data/impl/files.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class XzWalk {
 public:
@@ -145,4 +145,4 @@ private:
     return size;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,7 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Where the files of the system are; a test has its own.
 struct SystemFolders {
@@ -198,4 +198,4 @@ CUPOLA_INLINE double processors_of_groups(const SystemFolders& system) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

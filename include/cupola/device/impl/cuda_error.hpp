@@ -10,9 +10,7 @@
 
 #include <cupola/device/impl/cuda_handle.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline void check_cudnn(cudnnStatus_t status, std::string_view call) {
     if (status == CUDNN_STATUS_SUCCESS) [[likely]]
@@ -29,6 +27,4 @@ inline void check_cublas(cublasStatus_t status, std::string_view call) {
 using CudnnHandle = CudaHandle<cudnnHandle_t, &cudnnDestroy>;
 using CublasLtHandle = CudaHandle<cublasLtHandle_t, &cublasLtDestroy>;
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The calling thread's device, for a message; -1 if CUDA does not know it.
 [[nodiscard, gnu::cold]] inline int current_cuda_device() {
@@ -89,6 +87,4 @@ private:
 using CudaStream = CudaHandle<cudaStream_t, &cudaStreamDestroy>;
 using CudaEvent = CudaHandle<cudaEvent_t, &cudaEventDestroy>;
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

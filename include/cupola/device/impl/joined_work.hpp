@@ -11,9 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Contains one object of any type `Work`, which is trivially copyable and has `void launch(const Context&) const`, or
 /// `int` where it returns the number of its launches. Its memory is kept for the next one.
@@ -74,6 +72,4 @@ private:
     void* as_base_ = nullptr;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,7 +16,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct StoredTensor {
     std::string name;
@@ -112,4 +112,4 @@ inline void from_file(const StoredTensor& tensor, const float* from, float* aren
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

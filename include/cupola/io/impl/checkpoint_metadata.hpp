@@ -27,7 +27,7 @@
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 inline constexpr std::string_view checkpoint_version = "1";
 
@@ -288,4 +288,4 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -20,7 +20,7 @@
 #include <cupola/io/safetensors.hpp>
 #include <cupola/parallel/training_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr std::string_view averages_prefix = "ema.", optimizer_prefix = "optimizer.",
                                   replica_prefix = "replica.";
@@ -136,4 +136,4 @@ inline void check_no_more(const SafetensorsFile& file, std::span<const StoredAre
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

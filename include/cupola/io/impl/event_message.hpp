@@ -13,8 +13,7 @@
 #include <cupola/io/summary_sink.hpp>
 #include <protozero/pbf_writer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline std::string begun_event(double wall_time, std::int64_t step) {
     std::string result;
@@ -98,5 +97,4 @@ void add_values(protozero::pbf_writer& summary, const std::vector<Tagged<Value>>
     return result;
 }
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -20,8 +20,7 @@
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/impl/folder.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 
@@ -97,5 +96,4 @@ private:
     off_t size_ = 0;
 };
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,7 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/atomic_file.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Makes a folder, and those above it that are missing.
 inline void make_folder(const std::string& path) {
@@ -57,4 +57,4 @@ inline void make_folder(const std::string& path) {
     return names;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

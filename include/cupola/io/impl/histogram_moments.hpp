@@ -13,8 +13,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The sums and the extremes of the values so far.
 struct HistogramMoments {
@@ -61,5 +60,4 @@ struct HistogramMoments {
     }
 };
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -10,7 +10,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard]] inline int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -139,4 +139,4 @@ inline void append_json_string(std::string& json, std::string_view value) {
     json += '"';
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

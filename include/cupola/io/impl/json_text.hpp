@@ -17,7 +17,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/json_string.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class JsonText {
 public:
@@ -105,4 +105,4 @@ private:
     std::size_t at_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -18,7 +18,7 @@
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/json_text.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// One tensor of a file. Its texts lie in the file's bytes.
 struct SafeTensor {
@@ -183,4 +183,4 @@ private:
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -14,7 +14,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/element_type.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Whether `read_stored_floats` knows elements of this type, by its name in a safetensors header.
 [[nodiscard]] inline bool is_stored_float(std::string_view type) {
@@ -42,4 +42,4 @@ inline void read_stored_floats(std::string_view type, std::span<const std::byte>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

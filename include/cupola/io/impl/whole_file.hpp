@@ -18,7 +18,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct FileBytes {
     std::unique_ptr<std::byte[]> bytes;
@@ -66,4 +66,4 @@ private:
     return result;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

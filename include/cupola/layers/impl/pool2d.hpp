@@ -12,9 +12,7 @@
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <PoolingKind pooling, std::int64_t window, std::int64_t stride, auto padding>
 struct Pool2d {
@@ -67,6 +65,4 @@ struct Pool2d {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -20,7 +20,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The extents of the labels of one sample: 1, or those of the positions.
 [[nodiscard]] constexpr Shape label_extents(const Shape& output) {
@@ -105,4 +105,4 @@ CUPOLA_INLINE std::string description_of_option(std::string_view name, std::span
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

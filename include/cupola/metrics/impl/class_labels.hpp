@@ -17,7 +17,7 @@
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -82,4 +82,4 @@ CUPOLA_INLINE std::int64_t rank_of(std::span<const float> logits, std::size_t la
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,9 +16,7 @@
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// What is wrong with these targets for a metric that needs a float per element of the output, or nothing.
 [[nodiscard]] constexpr CompileTimeMessage float_targets_diagnostic(std::string_view metric, const Shape& output,
@@ -46,6 +44,4 @@ void for_each_binary(const MetricBatch& batch, Visit&& visit) {
     for (std::size_t i = 0; i < targets.size(); ++i) visit(batch.outputs[i], target_is_one(targets[i], i));
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

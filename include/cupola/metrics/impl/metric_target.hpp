@@ -15,7 +15,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Sets `result` if loss k of the data reads `column`. (A function, and no lambda: nvcc takes no template member of a dependent
 /// type in a generic one.)
@@ -90,4 +90,4 @@ template <class M>
         return false;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -7,15 +7,11 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// a / b; NaN for 0 / 0.
 [[nodiscard]] constexpr double ratio(std::int64_t a, std::int64_t b) {
     return static_cast<double>(a) / static_cast<double>(b);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

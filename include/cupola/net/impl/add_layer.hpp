@@ -19,9 +19,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The state of the walk over the modules.
 template <std::size_t layer_count>
@@ -227,6 +225,4 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     walk.shape = layer.output;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 
 #include <cupola/device/device.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// `bytes` of memory between two guards; starts as NaN.
 template <class D>
@@ -63,6 +61,4 @@ private:
     typename D::Arena arena_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,9 +16,7 @@
 
 #include <cupola/net/impl/network_bench.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The data term of a loss. A loss without a member `data` is the data term itself.
 template <class Loss>
@@ -98,6 +96,4 @@ template <class D, class Data>
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

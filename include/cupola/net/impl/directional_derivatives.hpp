@@ -18,9 +18,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Normally distributed random numbers for check number `stream`.
 [[nodiscard]] inline std::vector<float> check_normal(std::uint64_t seed, std::uint32_t stream, std::int64_t count) {
@@ -149,6 +147,4 @@ private:
     double numeric_ = 0, analytic_ = 0, difference_ = -1;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -22,9 +22,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Calls visitor.template layer<L>() for each layer of a module, in the order of the layers.
 template <class Module, class Visitor>
@@ -126,6 +124,4 @@ struct RequireTrainable {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

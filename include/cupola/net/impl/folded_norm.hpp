@@ -12,9 +12,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/ops/fold_batch_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Offsets in bytes; that of the weight is 0. The size is 0 for a node without a folded normalisation.
 struct FoldedNormPlaces {
@@ -53,6 +51,4 @@ template <class Device>
                                     reinterpret_cast<float*>(memory + folded_norm_places(layers, node).bias));
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -13,9 +13,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A set of LayerKinds, one bit per kind.
 using LayerKindSet = std::uint32_t;
@@ -53,6 +51,4 @@ template <class Device, class T, LayerKindSet kinds, class... Rows>
 template <class Device, class T, LayerKindSet kinds>
 inline constexpr auto fused_node_makers = fused_node_makers_of<Device, T, kinds>(FusionPatterns{});
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// FNV-1a: names are compared only where their hashes are equal, because compilers limit the number of steps.
 [[nodiscard]] constexpr std::uint64_t name_hash(std::string_view name) {
@@ -71,6 +69,4 @@ template <class Prefix, class Module>
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,9 +15,7 @@
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The place of a named value in `walk.kept`, or `kept_count`. The last values are the first to be compared.
 template <std::size_t layer_count>
@@ -203,6 +201,4 @@ constexpr void check_kept_values(Walk<layer_count>& walk) {
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,9 +16,7 @@
 #include <cupola/net/table.hpp>
 #include <cupola/ops/plan_node.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 using Floats = std::vector<float>;
 
@@ -165,6 +163,4 @@ private:
     std::vector<CheckMemory<D>> parameters_, gradients_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,9 +16,7 @@
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/layer_bench.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D>
 struct LayerCase {
@@ -84,6 +82,4 @@ struct LayerCase {
     std::vector<Floats> parameters;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -8,9 +8,7 @@
 #include <cupola/net/impl/layer_contract.hpp>
 #include <cupola/net/impl/layer_derivatives.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Instantiated per device, not per layer.
 template <class D>
@@ -34,6 +32,4 @@ template <class D>
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/net/impl/layer_case.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D>
 class LayerContract {
@@ -207,6 +205,4 @@ private:
     LayerGradients gradients_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -10,9 +10,7 @@
 #include <cupola/net/modules.hpp>
 #include <cupola/net/residual.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard]] consteval std::size_t sum_of(std::initializer_list<std::size_t> counts) {
     std::size_t sum = 0;
@@ -53,6 +51,4 @@ template <class Module>
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

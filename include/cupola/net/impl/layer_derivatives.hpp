@@ -12,9 +12,7 @@
 
 #include <cupola/net/impl/layer_case.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D>
 class LayerDerivatives {
@@ -146,6 +144,4 @@ private:
     LayerCase<D>& c_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -20,9 +20,7 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/loss_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The loss at one output of a network.
 template <class D>
@@ -126,6 +124,4 @@ private:
     BatchView inputs_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

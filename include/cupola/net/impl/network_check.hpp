@@ -20,9 +20,7 @@
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/network_bench.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// One tensor of a network: a parameter, or the input.
 struct CheckedTensor {
@@ -275,6 +273,4 @@ template <class Net, class D, class Loss>
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 #include <cupola/net/memory_plan.hpp>
 #include <cupola/ops/convert.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// An end of a plan: the value of the nodes, its elements, and in another type than float the offset of its copy.
 struct PlanOutput {
@@ -87,6 +85,4 @@ public:
     void convert_input_gradient(Context&, const float*) const {}
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

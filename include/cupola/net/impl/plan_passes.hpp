@@ -18,7 +18,7 @@
 #include <cupola/net/impl/folded_norm.hpp>
 #include <cupola/net/plan.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 #ifndef CUPOLA_OPS
 
@@ -424,4 +424,4 @@ Plan<Device, T>::Plan(Plan&& other) noexcept = default;
 template <class Device, class T>
 Plan<Device, T>::~Plan() = default;
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -12,9 +12,7 @@
 #include <cupola/net/impl/inner_name.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The error in a layer whose parameters are not those of the set's first layer; nothing if they are.
 constexpr void describe_other_parameters(CompileTimeMessage& message, std::size_t place, const LayerInfo& layer,
@@ -76,6 +74,4 @@ constexpr void check_tied_sets(Walk<layer_count>& walk) {
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,9 +19,7 @@
 #include <cupola/net/modules.hpp>
 #include <cupola/net/residual.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 // Both are defined in walk.hpp: a branch has modules of every kind.
 template <class Prefix, class Module, std::size_t layer_count>
@@ -161,6 +159,4 @@ constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
     join_branches<Joint, residual>(walk, block, ends);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

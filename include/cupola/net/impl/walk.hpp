@@ -24,9 +24,7 @@
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class Prefix, class... Modules, std::size_t layer_count>
 constexpr void visit_all(Walk<layer_count>& walk, ModuleList<Modules...>) {
@@ -187,6 +185,4 @@ template <class... Modules>
     return walk;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -17,7 +17,7 @@
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
 #include <cupola/ops/cuda/impl/sums.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -91,4 +91,4 @@ inline void queue_hash_of(const CudaContext& context, std::span<const float> val
     return impl::read_result<std::uint64_t>(context);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,7 +16,7 @@
 #include <cupola/ops/batch_norm.hpp>
 #include <cupola/ops/cuda/impl/batch_norm_kernels.cuh>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -232,4 +232,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

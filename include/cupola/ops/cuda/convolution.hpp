@@ -34,9 +34,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pad_channels.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <impl::CudaElement T>
 class Convolution<Cuda, T> {
@@ -248,4 +246,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,9 +13,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/dropout.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Called per group of four elements of a sample; the last group of a sample may be smaller. With `packed` all groups
 /// are full and are read with one instruction.
@@ -57,6 +55,4 @@ void drop_elements(const CudaContext& context, const DropoutPass& dropout, const
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

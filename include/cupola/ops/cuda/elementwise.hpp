@@ -19,7 +19,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/elementwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// See ops/elementwise.hpp.
 template <class Formula, class... E>
@@ -80,4 +80,4 @@ void for_each_in_rows(const CudaContext& context, std::int64_t rows, std::int64_
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

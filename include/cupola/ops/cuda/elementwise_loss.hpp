@@ -15,7 +15,7 @@
 #include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/elementwise_loss.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -146,4 +146,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

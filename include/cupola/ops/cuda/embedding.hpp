@@ -13,7 +13,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/embedding.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -110,4 +110,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -10,7 +10,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/fold_batch_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -50,4 +50,4 @@ struct FoldBatchNorm<Cuda> {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

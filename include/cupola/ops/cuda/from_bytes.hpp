@@ -10,7 +10,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/from_bytes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -60,4 +60,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,9 +16,7 @@
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/gradient_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <>
 struct GradientNorm<Cuda> {
@@ -60,4 +58,4 @@ struct GradientNorm<Cuda> {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,7 +9,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/id_check.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -72,4 +72,4 @@ struct IdCheck<Cuda> {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -35,7 +35,7 @@
 #include <cupola/ops/cuda/impl/tiled_product.cuh>
 #include <cupola/ops/linear.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -375,4 +375,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/ops/cuda/impl/norm_elements.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -75,4 +75,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

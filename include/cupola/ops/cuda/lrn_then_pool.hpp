@@ -14,9 +14,7 @@
 #include <cupola/ops/cuda/pooling.hpp>
 #include <cupola/ops/lrn_then_pool.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <impl::CudaElement T>
 class LrnThenPool<Cuda, T> {
@@ -99,4 +97,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,9 +13,7 @@
 #include <cupola/ops/cuda/impl/cublas_product.hpp>
 #include <cupola/ops/peak_rates.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <class T>
 struct MeasurePeakRates<Cuda, T> {
@@ -90,4 +88,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -15,9 +15,7 @@
 #include <cupola/ops/cuda/pooling.hpp>
 #include <cupola/ops/pool_then_lrn.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <impl::CudaElement T>
 class PoolThenLrn<Cuda, T> {
@@ -92,4 +90,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

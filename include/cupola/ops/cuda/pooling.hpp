@@ -14,7 +14,7 @@
 #include <cupola/ops/cuda/impl/window_launch.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -135,4 +135,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

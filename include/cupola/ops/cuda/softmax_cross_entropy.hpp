@@ -22,7 +22,7 @@
 #include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -182,4 +182,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

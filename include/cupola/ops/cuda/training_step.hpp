@@ -27,7 +27,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 inline void Cuda::require_code(const CudaContext& context) {
     const auto scope = context.team();
@@ -309,4 +309,4 @@ struct TrainingStep<Cuda> {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

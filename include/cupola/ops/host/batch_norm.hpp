@@ -17,9 +17,7 @@
 #include <cupola/ops/host/impl/batch_norm_rows.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <impl::HostElement T>
 class BatchNorm<Host, T> {
@@ -203,4 +201,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -18,9 +18,7 @@
 #include <cupola/ops/host/onednn_primitive.hpp>
 #include <cupola/ops/host/weight_gradient.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <impl::HostElement T>
 class Convolution<Host, T> {
@@ -205,4 +203,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,7 @@
 #include <cupola/device/host.hpp>
 #include <cupola/ops/convolution.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// A convolution by such an algorithm, as an operation.
 class HostConvolution {
@@ -33,4 +33,4 @@ struct ConvolutionAlgorithm {
     std::unique_ptr<HostConvolution> (*make)(const BuildContext<Host>& build, const ConvolutionShape& shape);
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,9 +11,7 @@
 #include <cupola/ops/host/elementwise.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <HostElement T>
 void drop_elements(const HostContext& context, const DropoutPass& dropout, const T* from, T* to) {
@@ -29,6 +27,4 @@ void drop_elements(const HostContext& context, const DropoutPass& dropout, const
     });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

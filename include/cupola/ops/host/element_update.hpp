@@ -14,7 +14,7 @@
 #include <cupola/ops/host/elementwise.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -112,4 +112,4 @@ private:
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/ops/host/impl/element.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -82,4 +82,4 @@ void for_each_in_rows(const HostContext& context, std::int64_t rows, std::int64_
     });
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <cupola/ops/elementwise_loss.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -110,4 +110,4 @@ void ElementwiseLoss<Host, Formula>::queue(HostContext& context, const float* ou
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

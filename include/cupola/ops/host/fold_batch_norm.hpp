@@ -10,9 +10,7 @@
 #include <cupola/device/host.hpp>
 #include <cupola/ops/fold_batch_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <>
 struct FoldBatchNorm<Host> {
@@ -32,4 +30,4 @@ struct FoldBatchNorm<Host> {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,9 +9,7 @@
 #include <cupola/ops/gradient_norm.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <>
 struct GradientNorm<Host> {
@@ -49,4 +47,4 @@ CUPOLA_INLINE double GradientNorm<Host>::sum_of_squares(const HostContext& conte
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

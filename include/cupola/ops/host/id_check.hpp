@@ -12,9 +12,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/tensor/ids.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <>
 struct IdCheck<Host> {
@@ -34,4 +32,4 @@ struct IdCheck<Host> {
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

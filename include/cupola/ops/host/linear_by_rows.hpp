@@ -18,9 +18,7 @@
 #include <cupola/ops/host/impl/lanes.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// [u's groups, v's groups], each of half the size: the sum of its lower and upper halves.
 template <std::size_t groups>
@@ -105,6 +103,4 @@ inline void linear_by_rows(const HostContext& context, const float* x, const flo
     });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,9 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class T>
 inline constexpr dnnl_data_type_t dnnl_type = dnnl_data_type_undef;
@@ -169,6 +167,4 @@ private:
     return call;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

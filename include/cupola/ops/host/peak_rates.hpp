@@ -20,7 +20,7 @@
 #include <cupola/tensor/algorithms.hpp>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace ops {
 
@@ -100,4 +100,4 @@ double MeasurePeakRates<Host, T>::bytes(const HostContext& context) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

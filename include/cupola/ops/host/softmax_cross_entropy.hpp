@@ -11,9 +11,7 @@
 #include <cupola/ops/softmax_cross_entropy.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <class Targets>
 class SoftmaxCrossEntropy<Host, float, Targets> {
@@ -129,4 +127,4 @@ double SoftmaxCrossEntropy<Host, float, Targets>::row(const Targets& targets, co
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -15,9 +15,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace ops {
+namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 
 template <>
 struct TrainingStep<Host> {
@@ -109,4 +107,4 @@ CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::spa
 
 }  // namespace ops
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

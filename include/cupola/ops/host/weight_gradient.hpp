@@ -15,7 +15,7 @@
 #include <cupola/ops/host/impl/amx_weight_gradient.hpp>
 #include <cupola/ops/host/impl/narrow_weight_gradient.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// For activations in `T`.
 template <class T>
@@ -85,4 +85,4 @@ template <class T>
     return nullptr;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -28,7 +28,7 @@
 #include <cupola/ops/host/impl/winograd_map.hpp>
 #include <cupola/ops/host/impl/winograd_weight_gradient.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace ops {
 
@@ -133,4 +133,4 @@ namespace impl {
 
 inline constexpr ConvolutionAlgorithm winograd{"winograd", &impl::make_winograd};
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

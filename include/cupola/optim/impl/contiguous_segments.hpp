@@ -10,9 +10,7 @@
 #include <cupola/device/device.hpp>
 #include <cupola/optim/optimizer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Calls each(segment) for each range that is one pass. A range includes the arena's padding: zeros whose gradient is
 /// zero, which the pass leaves unchanged according to `keeps_zeros`.
@@ -33,6 +31,4 @@ void for_each_contiguous_segment(const Update<Device>& u, bool keeps_zeros, cons
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

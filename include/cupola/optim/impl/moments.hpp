@@ -14,9 +14,7 @@
 #include <cupola/ops/square_root.hpp>
 #include <cupola/optim/impl/settings.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The formula of Adam and AdamW, written as in PyTorch:
 ///
@@ -79,6 +77,4 @@ struct Moments {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,7 +9,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_string.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -45,4 +45,4 @@ CUPOLA_INLINE void require_fraction(std::string_view what, double value) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

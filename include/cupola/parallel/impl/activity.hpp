@@ -12,9 +12,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class Activity {
 public:
@@ -48,6 +46,4 @@ private:
     pid_t process_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -20,7 +20,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/tensor/finite.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -117,4 +117,4 @@ CUPOLA_INLINE void throw_update_diverged(std::int64_t step, const std::string& f
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

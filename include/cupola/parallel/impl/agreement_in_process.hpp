@@ -21,9 +21,7 @@
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The deadline of a wait, which is longer than any step.
 inline constexpr double max_step_seconds = 600;
@@ -157,6 +155,4 @@ void AgreementInProcess<D, T>::update_only_if_all_finite(int device) {
     queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -10,9 +10,7 @@
 #include <cupola/parallel/impl/parameter_agreement.hpp>
 #include <cupola/parallel/impl/rows_agreement.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
 struct AgreementOf;
@@ -32,6 +30,4 @@ struct AgreementOf<A, D, T> {
     using Type = ParameterAgreement<A, D, T>;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

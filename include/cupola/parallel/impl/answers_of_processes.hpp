@@ -18,9 +18,7 @@
 #include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class AnswersOfProcesses : public OtherProcesses {
 public:
@@ -69,6 +67,4 @@ private:
     const ReplicaPlacement& placement_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,9 +14,7 @@
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The members of TrainingOptions that have the same types in every training.
 struct CommonOptions {
@@ -107,6 +105,4 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
 }
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -22,9 +22,7 @@
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Defined in impl/collective_processes.hpp.
 template <class Collective, class D, class T>
@@ -138,6 +136,4 @@ private:
     std::vector<RowsOfSum> rows_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -28,9 +28,7 @@
 #include <cupola/parallel/processes.hpp>
 #include <cupola/parallel/run_agreement.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class Collective, class D, class T>
 class CollectiveProcesses final : public ProcessGroup {
@@ -142,6 +140,4 @@ private:
     std::vector<std::byte> mine_, ranks_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

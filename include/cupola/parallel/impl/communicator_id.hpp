@@ -22,9 +22,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr std::size_t communicator_id_bytes = 128;
 using CommunicatorId = std::array<char, communicator_id_bytes>;
@@ -128,6 +126,4 @@ template <class Clock, class Pause>
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

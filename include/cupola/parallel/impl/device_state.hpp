@@ -12,9 +12,7 @@
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 struct DeviceState {
@@ -41,6 +39,4 @@ struct DeviceState {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

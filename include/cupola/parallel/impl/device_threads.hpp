@@ -17,9 +17,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/thread.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class DeviceThreads {
 public:
@@ -116,6 +114,4 @@ CUPOLA_INLINE void DeviceThreads::work(int device) {
 
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -23,7 +23,7 @@
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// An initialiser for a parameter by its full name; it replaces the one that the layer's type names.
 struct NamedInitializer {
@@ -341,4 +341,4 @@ CUPOLA_INLINE void require_elements(const char* what, std::size_t given, std::in
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -27,9 +27,7 @@
 #include <cupola/tensor/ids.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 class Evaluator {
@@ -208,6 +206,4 @@ Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchVi
     return plan;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -37,9 +37,7 @@
 #include <cupola/parallel/impl/process_id.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class ExchangeWatchdog {
 public:
@@ -272,6 +270,4 @@ private:
     Thread thread_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,9 +16,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The data of one replica that remain after a step.
 struct SearchedReplica {
@@ -169,6 +167,4 @@ std::string FiniteSearch<D, T>::parameter_at(std::int64_t element) const {
     return name;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -18,7 +18,7 @@
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
@@ -82,4 +82,4 @@ CUPOLA_INLINE std::string shown_origin(std::string found) {
 
 #endif
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

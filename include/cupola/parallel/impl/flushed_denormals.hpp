@@ -10,9 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class FlushedDenormals {
 public:
@@ -35,6 +33,4 @@ CUPOLA_INLINE FlushedDenormals::~FlushedDenormals() = default;
 #endif
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

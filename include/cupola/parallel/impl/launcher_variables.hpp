@@ -17,9 +17,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct LaunchedProcesses {
     /// The variable, and its value; empty and 1 if no launcher has set any.
@@ -194,6 +192,4 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
     return launched_address([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -18,9 +18,7 @@
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/parallel/impl/process_id.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The sign of one process. Memory of zeros is that of no process.
 struct LifeSign {
@@ -80,6 +78,4 @@ private:
     return 2 * left > before || (2 * left == before && has_first);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,9 +16,7 @@
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Device d of n has batches d, d + n, d + 2 n, and so on.
 template <class D>
@@ -118,6 +116,4 @@ MetricBatch MetricFeed<D>::on_host(Context& context, Memory& memory, const Batch
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

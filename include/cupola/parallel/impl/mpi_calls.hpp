@@ -30,9 +30,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/process_id.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard, gnu::cold]] inline std::string mpi_error_text(int status) {
     char message[MPI_MAX_ERROR_STRING] = {};
@@ -167,6 +165,4 @@ struct MpiFaultTolerance {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,9 +14,7 @@
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/parallel/impl/mpi_calls.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class MpiNotes {
 public:
@@ -104,6 +102,4 @@ private:
     FixedArray<MPI_Request> receives_, sends_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -21,9 +21,7 @@
 #include <cupola/parallel/impl/mpi_calls.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class MpiSums {
 public:
@@ -175,6 +173,4 @@ private:
     Thread thread_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

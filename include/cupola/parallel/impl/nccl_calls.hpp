@@ -28,9 +28,7 @@
 extern "C" [[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The functions of NCCL, of CUDA and of the clock.
 struct NcclCalls {
@@ -134,6 +132,4 @@ template <class Calls>
     if (warns) calls.warn(versions + ": only what both have is used");
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

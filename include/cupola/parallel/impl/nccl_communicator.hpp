@@ -38,9 +38,7 @@
 #include <cupola/parallel/impl/nccl_calls.hpp>
 #include <cupola/parallel/impl/nccl_ranks.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// queue() and wait() may be called by one thread per rank, each for its own rank; start() and finish() by one thread.
 template <class Calls = NcclCalls>
@@ -322,6 +320,4 @@ template <class Calls>
     return id;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -29,9 +29,7 @@
 #include <cupola/parallel/impl/tcp_meeting.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Made, started and finished by one thread. In between, each device's thread calls queue() and wait() for its own
 /// device. All of them throw DeviceError; after the first, the others throw the same error.
@@ -218,6 +216,4 @@ private:
     NcclCommunicators<Calls> communicators_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -35,9 +35,7 @@
 #include <cupola/parallel/nccl_environment.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// One of this process's ranks. A rank is a GPU, and `replica` is the first replica on it.
 struct NcclRank {
@@ -372,6 +370,4 @@ private:
     double since_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

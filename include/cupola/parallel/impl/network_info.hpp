@@ -10,9 +10,7 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class Kernels, class T>
 struct NetworkInfo {
@@ -39,6 +37,4 @@ template <Network Net, class Kernels>
             .make = &Plan<Kernels, T>::template make<Net>};
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

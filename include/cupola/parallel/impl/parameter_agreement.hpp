@@ -16,9 +16,7 @@
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
 class ParameterAgreement : public AgreementInProcess<D, T> {
@@ -103,6 +101,4 @@ private:
     std::vector<float*> rows_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

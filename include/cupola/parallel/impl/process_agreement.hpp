@@ -40,9 +40,7 @@
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 class ProcessAgreement : public AgreementInProcess<D, T>, public OtherReplicas {
@@ -334,6 +332,4 @@ void ProcessAgreement<D, T>::exchange_sums(std::int64_t step, const std::excepti
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -29,9 +29,7 @@
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
 class ProcessCompressedSumsAgreement final : public ProcessAgreement<D, T> {
@@ -175,6 +173,4 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_sums(int device) {
     ops::Convert<Kernels>::run(context, sum, sums_.data() + begin, end - begin);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,9 +14,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Blocks of equal size, one per process, that each process receives from all. Made once; a gather allocates nothing.
 class ProcessGather {
@@ -65,6 +63,4 @@ template <class V>
     return all;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,9 +16,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct ProcessId {
     /// The process's number in the system, and the PID namespace that has such numbers: the inode of /proc/self/ns/pid, or -1 if
@@ -50,6 +48,4 @@ struct ProcessId {
     return state != 'Z' && state != 'X';
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -27,9 +27,7 @@
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
 class ProcessRowsAgreement final : public ProcessAgreement<D, T> {
@@ -140,6 +138,4 @@ void ProcessRowsAgreement<A, D, T>::average(int device, const SampleCounts& samp
     if (messages_.any()) messages_.pack_average(set_, device, {begin, end});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

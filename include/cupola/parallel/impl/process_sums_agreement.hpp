@@ -31,9 +31,7 @@
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
 class ProcessSumsAgreement final : public ProcessAgreement<D, T> {
@@ -174,6 +172,4 @@ bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
     return Base::vote(device, step);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -17,9 +17,7 @@
 #include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D>
 class ReplicaGradients {
@@ -102,6 +100,4 @@ bool ReplicaGradients<D>::place_in_shared(Processes& processes) {
     return true;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

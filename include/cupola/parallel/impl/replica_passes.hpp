@@ -24,9 +24,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Members with a `device` parameter are called by that device's thread.
 template <class D, class T>
@@ -376,6 +374,4 @@ bool ReplicaPasses<D, T>::all_reduce(int device, std::int64_t step, Direction di
     return true;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -22,9 +22,7 @@
 #include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The beginning of each block that processes exchange within a step.
 struct StepOfProcess {
@@ -189,6 +187,4 @@ static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && s
     require_same("running statistics", &HashesOfProcess::statistics);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

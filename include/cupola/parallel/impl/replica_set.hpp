@@ -35,9 +35,7 @@
 #include <cupola/parallel/processes.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The settings of a replica set.
 template <class DeviceOptions>
@@ -515,6 +513,4 @@ std::int64_t ReplicaSet<D, T>::not_finite_element(std::int64_t step, int replica
     return static_cast<std::int64_t>(end) - 1;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,9 +14,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
 class RowsAgreement : public AgreementInProcess<D, T> {
@@ -139,6 +137,4 @@ void RowsAgreement<A, D, T>::copy_slice(int to, int from, std::int64_t begin, st
                           static_cast<std::size_t>(end - begin) * sizeof(float));
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -10,9 +10,7 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Made once with room for all replicas, so that a step allocates nothing.
 class RowsOfSum {
@@ -49,6 +47,4 @@ private:
     std::int64_t samples_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

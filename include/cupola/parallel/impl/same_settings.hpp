@@ -18,9 +18,7 @@
 #include <cupola/parallel/impl/process_gather.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Names and texts.
 using Settings = std::span<const std::pair<std::string, std::string>>;
@@ -83,6 +81,4 @@ struct OtherSetting {
                                other->value, ", not ", other->value_in_first));
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

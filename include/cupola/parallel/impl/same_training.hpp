@@ -20,9 +20,7 @@
 #include <cupola/parallel/impl/same_settings.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The settings that have to be the same on all processes, as names and texts; the devices' numbers may differ.
 template <class Net, class Loss, class D, class Options>
@@ -69,6 +67,4 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     require_same_settings(processes, settings);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class SampleCounts {
 public:
@@ -62,6 +60,4 @@ private:
     FixedArray<std::int64_t> counts_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -12,9 +12,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The regularised parameters with the decay factors of their groups in their coefficients, 0 for a frozen group, so that the
 /// reported loss and the gradient agree.
@@ -76,6 +74,4 @@ CUPOLA_INLINE FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
 
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -23,9 +23,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/impl/process_id.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class SharedMemory {
 public:
@@ -130,6 +128,4 @@ private:
     void* data_ = nullptr;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

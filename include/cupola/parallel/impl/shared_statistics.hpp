@@ -19,9 +19,7 @@
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/statistics.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 class SharedStatistics {
@@ -97,6 +95,4 @@ void SharedStatistics<D, T>::share() {
     changed_ = false;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -18,9 +18,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// to = from / by.
 struct QuotientFormula {
@@ -167,6 +165,4 @@ SliceMessages<D, T, Element>::SliceMessages(ReplicaSet<D, T>& set, ColumnRange s
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class Socket {
 public:
@@ -32,6 +30,4 @@ private:
     int handle_ = -1;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -18,9 +18,7 @@
 #include <cupola/parallel/non_finite_state.hpp>
 #include <cupola/parallel/training_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 class StateTransfer {
@@ -230,6 +228,4 @@ void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
     });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

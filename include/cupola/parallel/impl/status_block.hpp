@@ -14,9 +14,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The device scalars of a step, the sums of squares of the regularised parameters, where the replicas' gradients are not
 /// finite, and of each of the device's batches the samples, a `LossReport`, an `IdReport` and the statistics. What is of the
@@ -112,6 +110,4 @@ private:
                 ids_ = 0, statistics_ = 0, bytes_ = 0, own_bytes_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -42,9 +42,7 @@
 #include <cupola/parallel/impl/step_update.hpp>
 #include <cupola/parallel/step_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// `A` is the policy by which the replicas agree. Nothing here depends on the types of the network, the loss and the optimiser.
 template <class D, class T, class A>
@@ -569,6 +567,4 @@ void StepEngine<D, T, A>::forget_steps() {
     });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

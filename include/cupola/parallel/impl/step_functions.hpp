@@ -27,9 +27,7 @@
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A loss of the data: its entry, the number of the network's output that it reads, and the elements of that output.
 struct LossOfOutput {
@@ -242,6 +240,4 @@ private:
     NetworkOutputs shapes_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

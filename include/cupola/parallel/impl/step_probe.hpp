@@ -16,9 +16,7 @@
 #include <cupola/parallel/impl/taken_batches.hpp>
 #include <cupola/parallel/inspection.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 class StepProbe {
@@ -100,6 +98,4 @@ void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, vo
                          });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -17,9 +17,7 @@
 #include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A replica's part is written by that replica's thread: begin(), add to of(), complete(). Then one thread calls finish().
 class StepReportBuilder {
@@ -113,6 +111,4 @@ private:
     FixedArray<std::size_t> part_of_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

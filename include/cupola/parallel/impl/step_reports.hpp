@@ -22,9 +22,7 @@
 #include <cupola/tensor/ids.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 class StepReports {
@@ -153,6 +151,4 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
     return finite && is_finite(report.total) && !is_nan(report.weight) && report.weight >= 0;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

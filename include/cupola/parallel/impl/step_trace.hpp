@@ -15,9 +15,7 @@
 
 #include <cupola/core/function_ref.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Called with each name, by the thread of that device.
 using StepTrace = FunctionRef<void(int device, const char* name)>;
@@ -36,6 +34,4 @@ private:
     std::vector<std::vector<std::string>> names_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

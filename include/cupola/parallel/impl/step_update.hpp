@@ -24,9 +24,7 @@
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Members with a `device` parameter are called by that device's thread.
 template <class D, class T, class Agreement>
@@ -240,6 +238,4 @@ void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t number)
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

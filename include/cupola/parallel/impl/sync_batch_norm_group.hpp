@@ -11,9 +11,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/plan.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class Device, class T>
 class SyncBatchNormGroup {
@@ -82,6 +80,4 @@ void SyncBatchNormGroup<Device, T>::merge(Direction direction, std::size_t k, st
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,9 +19,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A replica's last batch of the step, at the address that the device reads, for a probe and for the finite search.
 struct TakenBatch {
@@ -146,6 +144,4 @@ RngKey TakenBatches<D, T>::key_of(std::int64_t step, int part, int replica) cons
             .first_sample = replica * options_.batch_size};
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

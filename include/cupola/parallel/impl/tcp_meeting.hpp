@@ -36,9 +36,7 @@
 #include <cupola/parallel/impl/socket.hpp>
 #include <cupola/parallel/processes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Where and for whom a process meets the others.
 struct MeetingPlace {
@@ -393,6 +391,4 @@ private:
     double start_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

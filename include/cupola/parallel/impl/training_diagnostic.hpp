@@ -25,7 +25,7 @@
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class RunAgreement;
 
@@ -141,4 +141,4 @@ struct DataParallel {
     std::string launches_description() const;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

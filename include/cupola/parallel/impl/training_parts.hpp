@@ -24,7 +24,7 @@
 #include <cupola/parallel/impl/step_engine.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 struct DataParallel;
@@ -183,4 +183,4 @@ private:
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -9,9 +9,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Made once with room for all replicas, so that a step allocates nothing.
 class WeightedRows {
@@ -44,6 +42,4 @@ private:
     std::int64_t total_samples_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -54,7 +54,7 @@
 #include <cupola/parallel/impl/nccl_group.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Calls = impl::NcclCalls, class Element = float>
 class NcclBucketAllReduce {
@@ -348,4 +348,4 @@ private:
     double polled_since_ = 0;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

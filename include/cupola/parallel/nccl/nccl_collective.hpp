@@ -19,9 +19,7 @@
 #include <cupola/parallel/nccl/bucket_all_reduce.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class Device, class Element>
     requires(Device::has_nccl)
@@ -114,6 +112,4 @@ private:
     AllReduce sums_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -25,7 +25,7 @@
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Batches of a data set, such as TrainingBatches and EvaluationBatches.
 template <class Batches>
@@ -208,4 +208,4 @@ template <class Batches>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

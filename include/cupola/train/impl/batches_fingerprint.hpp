@@ -17,7 +17,7 @@
 #include <cupola/io/crc32c.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Empty for batches of which a process makes only those of its own replicas.
 template <class Batches>
@@ -53,4 +53,4 @@ template <class Batches>
     }
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

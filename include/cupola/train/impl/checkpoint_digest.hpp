@@ -18,7 +18,7 @@
 #include <cupola/train/history.hpp>
 #include <cupola/train/impl/run_records.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard, gnu::cold]] inline std::string crc_text(std::uint32_t sum) {
     char digits[16];
@@ -64,4 +64,4 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return text("step ", checkpoint.state.step, ", crc32c ", crc_text(crc32c(std::as_bytes(std::span(all)))));
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

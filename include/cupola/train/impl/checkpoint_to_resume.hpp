@@ -25,7 +25,7 @@
 #include <cupola/train/impl/run_records.hpp>
 #include <cupola/train/training_run_options.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The differences between two runs: in their settings, and in the machines that they run on; and the settings that are
 /// not compared, because the checkpoint is older than their entries.
@@ -156,4 +156,4 @@ private:
     const StandardOutput& output_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

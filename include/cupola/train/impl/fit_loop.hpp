@@ -32,7 +32,7 @@
 #include <cupola/train/impl/steps_together.hpp>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 class RunAgreement;
 
@@ -421,4 +421,4 @@ CUPOLA_INLINE History run_fit(const FitTask& task, const TrainingCalls& training
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -11,9 +11,7 @@
 #include <cupola/loss/several_outputs.hpp>
 #include <cupola/parallel/step_report.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The epochs of a stream of samples, of which step s takes [s * per_step, (s + 1) * per_step). `samples` is 0 where the
 /// source of the batches has no epoch.
@@ -52,6 +50,4 @@ CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
 
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -27,9 +27,7 @@
 #include <cupola/loss/several_outputs.hpp>
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// What a checkpoint contains of the records of a run, so that a resumed run continues with them.
 struct RecordProgress {
@@ -292,6 +290,4 @@ CUPOLA_INLINE History FitRecorder::finish(std::int64_t steps) {
 
 #endif
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

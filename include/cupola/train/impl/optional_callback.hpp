@@ -9,7 +9,7 @@
 
 #include <cupola/train/fit.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <Callback C>
 class OptionalCallback {
@@ -62,4 +62,4 @@ private:
     std::optional<C> callback_;
 };
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

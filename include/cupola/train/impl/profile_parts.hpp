@@ -15,9 +15,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/train/step_profile.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The properties of a training that a profile needs.
 struct ProfiledTraining {
@@ -161,6 +159,4 @@ private:
     std::vector<ProfiledPart> parts_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,7 +19,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/train/impl/run_lines.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Used instead of a function in a requires-expression, where nvcc accepts no lambda.
 struct IgnoredEntry {
@@ -115,4 +115,4 @@ void print_header(const StandardOutput& output,
     print_device_lines<D>(output, options.device);
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

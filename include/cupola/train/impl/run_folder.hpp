@@ -16,7 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/summary_sink.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 using LogFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
@@ -48,4 +48,4 @@ struct NoSummaries final : SummarySink {
     return stat(path.c_str(), &status) != 0 && errno == ENOENT;
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

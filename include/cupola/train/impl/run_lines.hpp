@@ -16,7 +16,7 @@
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/loss_text.hpp>
 
-namespace cupola::inline CUPOLA_ABI::impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A line per layer, with the device of each replica that runs it, "host:0"; one for the averaging and one for the
 /// update.
@@ -97,4 +97,4 @@ namespace cupola::inline CUPOLA_ABI::impl {
                 : text("test accuracy", averages, " = ", digits, " (", result.samples, ' ', samples, ')');
 }
 
-}  // namespace cupola::inline CUPOLA_ABI::impl
+}}}  // namespace cupola::CUPOLA_ABI::impl

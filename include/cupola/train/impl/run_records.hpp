@@ -30,7 +30,7 @@
 #include <cupola/train/loss_text.hpp>
 #include <cupola/train/run.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The entries of a checkpoint's info with the records of the run, as the text of history.csv, and with the sums of the
 /// steps since the last one.
@@ -205,4 +205,4 @@ private:
 
 }  // namespace impl
 
-}  // namespace cupola::inline CUPOLA_ABI
+}}  // namespace cupola::CUPOLA_ABI

@@ -16,9 +16,7 @@
 
 #include <cupola/parallel/run_agreement.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class StepsTogether {
 public:
@@ -63,6 +61,4 @@ private:
     std::vector<bool> waits_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

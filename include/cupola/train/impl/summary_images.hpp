@@ -14,8 +14,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/io/summary_sink.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Maps values to 0..255.
 struct PixelScale {
@@ -93,5 +92,4 @@ inline void put_pixel(std::uint8_t* to, const float* from, std::int64_t channels
     return result;
 }
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,8 +11,7 @@
 
 #include <cupola/net/table.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// "conv1"; the layer's number for a layer without a name. Dots separate levels in Cupola, slashes in TensorBoard.
 [[nodiscard]] inline std::string layer_tag(std::span<const LayerInfo> layers, std::size_t layer) {
@@ -47,5 +46,4 @@ namespace impl {
     return followed ? next : layer;
 }
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

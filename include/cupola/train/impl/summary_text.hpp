@@ -9,8 +9,7 @@
 
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard, gnu::cold]] inline std::string markdown_cell(const std::string& words) {
     std::string result;
@@ -29,5 +28,4 @@ namespace impl {
     return table;
 }
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

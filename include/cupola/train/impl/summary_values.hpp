@@ -16,8 +16,7 @@
 #include <cupola/train/impl/summary_images.hpp>
 #include <cupola/train/impl/summary_names.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class SummaryValues {
 public:
@@ -99,5 +98,4 @@ private:
     StepSummary summary_;
 };
 
-}  // namespace impl
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,9 +15,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Forward and backward must agree on whether a normalised value is positive: the product and the sum are rounded
 /// together (fused) in both.
@@ -263,6 +261,4 @@ __global__ void __launch_bounds__(norm_threads)
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

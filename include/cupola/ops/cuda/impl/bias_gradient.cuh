@@ -12,9 +12,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr int bias_columns = 8, bias_rows = 128;
 
@@ -121,6 +119,4 @@ void queue_bias_gradient(const CudaContext& context, const T* output, T* gradien
     context.joined<JoinedBiasGradients<T>>().add({output, gradient, bias_gradient, rows, columns, accumulate});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

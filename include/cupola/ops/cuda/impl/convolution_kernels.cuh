@@ -17,9 +17,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// gradient = 0 where `masked` and output is not positive; partial[slab, channel] = the sum of gradient over the slab's
 /// rows.
@@ -89,6 +87,4 @@ void mask_and_sum_slabs(const CudaContext& context, const RowSlabs& rows, const 
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -28,9 +28,7 @@
 #include <cupola/ops/cuda/impl/cudnn_engines.hpp>
 #include <cupola/ops/cuda/impl/plan_timer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 enum class ConvolutionDirection : std::uint8_t { forward, backward_data, backward_weights };
 
@@ -176,6 +174,4 @@ struct ConvolutionProblem {
     return plan_convolution(target, problem, rules, std::span(&variant, 1), choices, trial);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

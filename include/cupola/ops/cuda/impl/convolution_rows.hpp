@@ -9,9 +9,7 @@
 
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Threads of a block that sums rows.
 inline constexpr int row_sum_threads = 256;
@@ -52,6 +50,4 @@ struct RowSlabs {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The sum of the reports of a warp's lanes, the same in every lane: a + b equals b + a.
 __device__ inline LossReport warp_report(LossReport report) {
@@ -141,6 +139,4 @@ __device__ LossReport report_of_row(const Targets& targets, std::int64_t n, doub
     return report;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -30,9 +30,7 @@
 #include <cupola/device/plan_choices.hpp>
 #include <cupola/ops/cuda/impl/plan_timer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class T>
 inline constexpr cudaDataType_t cublas_type = [] {
@@ -330,6 +328,4 @@ private:
     bool found_ = false, has_bias_ = false;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

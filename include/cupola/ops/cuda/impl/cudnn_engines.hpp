@@ -26,9 +26,7 @@
 #include <cupola/ops/cuda/impl/cudnn_plan.hpp>
 #include <cupola/ops/cuda/impl/plan_timer.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The rules for an engine. An engine that accumulates in less than float is never allowed.
 struct EngineRules {
@@ -447,6 +445,4 @@ private:
     return PlanChooser(target, variants, rules, choices).choose(trial);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

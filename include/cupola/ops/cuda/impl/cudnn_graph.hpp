@@ -20,9 +20,7 @@
 
 #include <cupola/device/cuda.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// One object of the interface. Its attributes are set, then it is finalised, then it can be used and queried.
 class CudnnDescriptor {
@@ -248,6 +246,4 @@ inline constexpr CudnnConvolutionNames cudnn_backward_weights_names{
     return graph;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

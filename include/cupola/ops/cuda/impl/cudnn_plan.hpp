@@ -18,9 +18,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/cuda/impl/cudnn_graph.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// cuDNN's message for the last failed call.
 [[nodiscard, gnu::cold]] inline std::string cudnn_words(cudnnStatus_t status) {
@@ -109,6 +107,4 @@ private:
     std::size_t next_ = 0;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class Divisor {
 public:
@@ -46,6 +44,4 @@ private:
     std::uint32_t divisor_ = 1, multiplier_ = 0x8000'0001U, shift_ = 31;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,9 +19,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The slabs of rows of such a layer.
 struct FewOutputs {
@@ -142,6 +140,4 @@ void queue_few_outputs_backward(const CudaContext& context, const FewOutputsBack
                   context, args);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/elementwise.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// n elements of an array and their values.
 template <int n, class Value, class E>
@@ -76,6 +74,4 @@ private:
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

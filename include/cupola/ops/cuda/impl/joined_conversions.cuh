@@ -9,9 +9,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The arrays, one after another: an index is that of a pack of n elements, or of an element where the array is not aligned.
 template <class T>
@@ -69,6 +67,4 @@ struct JoinedConversions {
     ConvertArrays<T> convert{};
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,9 +15,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/step_elements.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A piece of such work: to = or += `from`, widened, or the sum of `slabs` rows of `from` in a fixed order.
 struct GradientPart {
@@ -221,6 +219,4 @@ inline void queue_slab_sums(const CudaContext& context, const float* partial, st
     collected_gradients(context, lasts, takes).add_slabs(partial, slabs, channels, accumulate, sum);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -24,9 +24,7 @@
 #include <cupola/ops/element_update.hpp>
 #include <cupola/ops/moving_average_formula.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The elements that a thread updates.
 inline constexpr int update_pack = pack_size<float>;
@@ -326,6 +324,4 @@ template <class F>
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

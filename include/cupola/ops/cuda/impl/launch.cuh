@@ -21,9 +21,7 @@
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr int block_threads = 256;
 
@@ -248,6 +246,4 @@ template <class V>
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

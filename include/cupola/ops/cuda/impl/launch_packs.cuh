@@ -8,9 +8,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Queues body.at for [0, count), n elements per thread where `packs` says that all arrays are aligned.
 template <int n, class Body>
@@ -29,6 +27,4 @@ void launch_elementwise(const CudaContext& context, std::int64_t count, bool pac
     launch_packs<pack_size<T>>(context, count, packs, body);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -10,9 +10,7 @@
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The constants as passed to the launches of an update: by value or, in a captured step, by their address on the
 /// device.
@@ -36,6 +34,4 @@ void reduce_update(const CudaContext& context, std::int64_t count, const Functor
     reduce<V>(context, count, WhileHealthy<Functor>{functor, context.step_scalars().healthy}, finish);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

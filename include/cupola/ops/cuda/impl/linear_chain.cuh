@@ -29,9 +29,7 @@
 #include <cupola/ops/cuda/impl/warp_tile.cuh>
 #include <cupola/ops/linear.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Which layers belong to a chain.
 struct LinearChainLimits {
@@ -387,6 +385,4 @@ template <class T>
     return chain;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

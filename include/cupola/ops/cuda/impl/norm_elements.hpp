@@ -12,9 +12,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Channels per thread.
 inline constexpr int norm_chunk = 8;
@@ -208,6 +206,4 @@ struct AnyNormBackward : AnyNorm<T> {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -10,9 +10,7 @@
 #include <cupola/ops/cuda/impl/norm_elements.hpp>
 #include <cupola/ops/cuda/impl/pool_elements.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// MaxPool2d followed by LocalResponseNorm. Null `pooled` and `offsets` are not written.
 template <class T, int radius, int window>
@@ -122,6 +120,4 @@ struct LrnThenPoolBackward {
     [[nodiscard]] CUPOLA_HOST_DEVICE static float stored(float value) { return as_stored<T>(value); }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

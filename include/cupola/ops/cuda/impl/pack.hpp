@@ -24,9 +24,7 @@
 #define CUPOLA_NO_UNROLL
 #endif
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class T>
 concept CudaElement = std::same_as<T, float> || std::same_as<T, BFloat16> || std::same_as<T, Float16>;
@@ -141,6 +139,4 @@ struct InPacks {
     [[nodiscard]] std::int64_t size() const { return (count + n - 1) / n; }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The channels of a padded row: 8 in bfloat16 and in half.
 template <class T>
@@ -51,6 +49,4 @@ struct PadChannels {
     [[nodiscard]] std::int64_t size() const { return input.rows + weights.rows; }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -30,9 +30,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_graph.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// What the candidates of one plan run with.
 struct PlanTrial {
@@ -342,6 +340,4 @@ private:
     std::array<CudaEvent, 2> events_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

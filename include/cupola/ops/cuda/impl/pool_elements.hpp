@@ -11,9 +11,7 @@
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The extents of a pooling in the form for kernels, for threads of `n` channels each.
 struct PoolExtents {
@@ -287,6 +285,4 @@ struct MeanPoolBackward {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

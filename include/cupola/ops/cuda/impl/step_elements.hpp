@@ -12,9 +12,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Neither infinite nor a NaN, in both of which all exponent bits are ones.
 [[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite_number(float value) {
@@ -341,6 +339,4 @@ struct CopyToPlace {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { CopyToPinned<PinnedUnit>{from, *place}(i); }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

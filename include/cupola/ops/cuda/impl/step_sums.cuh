@@ -17,9 +17,7 @@
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/update_elements.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A sum of squares: `blocks` blocks add one partial sum each, from `partial` on.
 struct SquaresPart {
@@ -268,6 +266,4 @@ struct JoinedStepSums {
     return result;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

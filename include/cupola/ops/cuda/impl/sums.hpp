@@ -8,9 +8,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/hash_word.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct SquareOf {
     const float* values;
@@ -59,6 +57,4 @@ struct NoneTo {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -9,9 +9,7 @@
 
 #include <cupola/device/cuda.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The maximum number of partial sums of a sum over a whole array.
 inline constexpr std::int64_t max_partial_sums = 1024;
@@ -54,6 +52,4 @@ static_assert(SumsMemory::is_disjoint(), "parts of the memory for sums overlap, 
     return *reinterpret_cast<SumsMemory*>(context.sums());
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -13,9 +13,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The layout of the two factors: the distance, in elements, between neighbours in each direction.
 struct ProductLayout {
@@ -156,6 +154,4 @@ void TiledProduct::run(const CudaContext& context, const L* left, const R* right
     launch(context, count, AddPieces<Finish>{sums, count, layout_.columns, pieces_, finish});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

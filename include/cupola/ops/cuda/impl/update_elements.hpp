@@ -12,9 +12,7 @@
 #include <cupola/ops/element_update.hpp>
 #include <cupola/ops/gradient_terms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The constants of a pass: passed as a kernel's arguments, or read from the device, where a captured step can change
 /// them.
@@ -185,6 +183,4 @@ struct ClipScaleTo {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,9 +19,7 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr int tile_side = 32;
 /// The distance between rows of a square of sums in shared memory: a few elements more, against bank conflicts.
@@ -285,6 +283,4 @@ __device__ void sum_tile(const TileFactor<T>& left, const TileFactor<T>& right, 
     tile.store(reinterpret_cast<float*>(shared), lane);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

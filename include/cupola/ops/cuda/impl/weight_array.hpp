@@ -11,9 +11,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The capacities of arrays of weights.
 inline constexpr std::size_t few_weights = 64, many_weights = 8000;
@@ -38,6 +36,4 @@ inline void require_weight_capacity(std::size_t weights) {
             " classes or channels, not ", weights);
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

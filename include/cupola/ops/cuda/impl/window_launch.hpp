@@ -12,9 +12,7 @@
 #include <cupola/ops/cuda/impl/pool_elements.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Queues `Element` for each output of the windows: for packs of channels, which must divide the channels and be aligned,
 /// or for single channels.
@@ -43,6 +41,4 @@ void launch_over_inputs(const CudaContext& context, const PoolingShape& windows,
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

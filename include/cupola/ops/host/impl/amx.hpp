@@ -22,9 +22,7 @@
 
 #include <cupola/device/host.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Rows of a tile; values of the summation index per row; bytes.
 inline constexpr std::int64_t tile_rows = 16, tile_depth = 32, tile_bytes = 1024;
@@ -77,8 +75,6 @@ template <int sum, int a, int b>
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
 
 #endif

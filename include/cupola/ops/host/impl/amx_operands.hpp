@@ -14,9 +14,7 @@
 
 #include <cupola/core/element_type.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// rows[i] lane j = rows[j] lane i.
 [[gnu::always_inline]] inline void transpose16(__m512i (&rows)[16]) {
@@ -104,8 +102,6 @@ inline void write_pairs(const BFloat16* row, const AmxImages& images, std::int64
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
 
 #endif

@@ -30,9 +30,7 @@
 #include <cupola/ops/convolution.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The location of the operands of a call of `add_products`, with strides in bytes; the number of outputs on the outer
 /// axis; and for the inner axis the number of outputs, the start of the first window, and the input's extent.
@@ -274,8 +272,6 @@ private:
     std::int64_t taps_, outer_taps_, lines_, row_tiles_, out_tiles_, input_row_bytes_, chunks_, bands_ = 1, parts_ = 1;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
 
 #endif

@@ -16,9 +16,7 @@
 
 #include <cupola/core/element_type.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr std::int64_t vector_lanes = 16;
 
@@ -67,8 +65,6 @@ template <int n, class Function>
     }(std::make_integer_sequence<int, n>{});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
 
 #endif

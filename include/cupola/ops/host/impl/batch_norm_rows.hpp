@@ -9,9 +9,7 @@
 
 #include <cupola/ops/host/impl/element.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The maximum number of channels that a loop processes at once. Rows of memory are then read as a whole, or in large
 /// pieces: pieces of 16 channels would be limited by memory latency where there are more channels.
@@ -152,6 +150,4 @@ void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64
     });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

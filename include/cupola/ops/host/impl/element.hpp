@@ -11,9 +11,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/ops/operation.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class T>
 concept HostElement = std::same_as<T, float> || std::same_as<T, BFloat16>;
@@ -34,6 +32,4 @@ template <class Value>
     return value;
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
 inline constexpr std::int64_t lane_count = 16;
@@ -42,6 +40,4 @@ template <std::size_t Count, class Function>
     (std::make_index_sequence<Count>{});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

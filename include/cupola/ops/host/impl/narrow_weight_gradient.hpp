@@ -16,9 +16,7 @@
 #include <cupola/ops/window.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class NarrowWeightGradient {
 public:
@@ -134,6 +132,4 @@ private:
     std::int64_t rows_, rows_per_part_, parts_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,9 +14,7 @@
 #include <cupola/ops/host/impl/element.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class NormRows {
 public:
@@ -238,6 +236,4 @@ private:
     LocalResponseNormShape shape_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -13,9 +13,7 @@
 #include <cupola/ops/host/impl/element.hpp>
 #include <cupola/ops/pooling.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class PoolRows {
 public:
@@ -264,6 +262,4 @@ private:
     std::int64_t channels_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

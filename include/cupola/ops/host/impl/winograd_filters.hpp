@@ -9,9 +9,7 @@
 
 #include <cupola/ops/host/impl/winograd_map.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Transforms the filter in `taps` and writes vector `to[point]`, with a stride of `stride` floats between points.
 template <class W>
@@ -87,6 +85,4 @@ void pack_winograd_turned_filters(const HostContext& context, const float* weigh
     });
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

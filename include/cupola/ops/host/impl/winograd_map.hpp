@@ -19,9 +19,7 @@
 #include <cupola/ops/host/impl/winograd_transform.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Floats between the matrices of two points: one cache line more than needed, because otherwise their lines would map
 /// to few sets of the cache.
@@ -179,6 +177,4 @@ private:
     std::int64_t block_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

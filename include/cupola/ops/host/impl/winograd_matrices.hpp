@@ -17,9 +17,7 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <std::size_t Rows, std::size_t Columns>
 using WinogradMatrix = std::array<std::array<double, Columns>, Rows>;
@@ -99,6 +97,4 @@ struct Winograd {
     };
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -12,9 +12,7 @@
 
 #include <cupola/ops/host/impl/lanes.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Rows and vectors of a block: enough sums to hide the latency of two multiply-adds per cycle, within the registers.
 /// Measured with AVX-512 on 64 x 64 x 64: 134 GFLOP/s per thread with 8 x 2; 6 x 4, 9 x 3, 12 x 2 and 14 x 2 reach 88
@@ -72,6 +70,4 @@ inline void product_rows_of(const float* a, std::int64_t a_stride, const float* 
     }
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -11,9 +11,7 @@
 
 #include <cupola/ops/window.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A convolution of stride 1 from `in` to `out` channels. Its input gradient is another such convolution, of the
 /// gradient of its output.
@@ -75,6 +73,4 @@ struct TileGrid {
     }
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

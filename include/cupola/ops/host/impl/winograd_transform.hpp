@@ -10,9 +10,7 @@
 #include <cupola/ops/host/impl/lanes.hpp>
 #include <cupola/ops/host/impl/winograd_matrices.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The first column from `from` on, in steps of `step`, where `row` is not zero; the number of columns if there is
 /// none.
@@ -94,6 +92,4 @@ template <class M, std::size_t Points, std::size_t Count>
     (std::make_index_sequence<Count>{});
 }
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,9 +19,7 @@
 
 #include <cupola/ops/host/impl/winograd_map.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class W>
 class WinogradWeightGradient {
@@ -241,6 +239,4 @@ private:
     std::int64_t segments_, row_parts_, out_parts_, rows_at_once_, block_;
 };
 
-}  // namespace impl
-
-}  // namespace cupola::inline CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl
