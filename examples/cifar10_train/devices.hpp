@@ -16,7 +16,7 @@
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/io/plan_file.hpp>
 #include <cupola/io/standard_output.hpp>
-#include <cupola/parallel/cuda_concat_mean.hpp>
+#include <cupola/parallel/cuda/concat_mean.hpp>
 #ifdef CUPOLA_EXAMPLE_NCCL
 #include <cupola/nccl.hpp>
 #endif
@@ -25,7 +25,7 @@
 #include <cupola/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #ifdef CUPOLA_EXAMPLE_MPI
-#include <cupola/parallel/mpi.hpp>
+#include <cupola/mpi.hpp>
 #endif
 #endif
 

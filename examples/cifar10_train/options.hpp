@@ -12,7 +12,7 @@
 #include <cupola/optim/schedule.hpp>
 #include <cupola/train/training_run_options.hpp>
 #ifdef CUPOLA_EXAMPLE_MPI
-#include <cupola/parallel/mpi_environment.hpp>
+#include <cupola/processes/mpi_environment.hpp>
 #endif
 
 namespace cifar10 {

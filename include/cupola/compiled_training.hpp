@@ -25,8 +25,8 @@
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/optimizers.hpp>
 #include <cupola/parallel/data_parallel.hpp>
-#include <cupola/parallel/host_concat_mean.hpp>
-#include <cupola/parallel/host_queue.hpp>
+#include <cupola/parallel/host/concat_mean.hpp>
+#include <cupola/parallel/host/queue.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -27,6 +27,6 @@
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/ops/cuda/upsampling.hpp>
-#include <cupola/parallel/cuda_concat_mean.hpp>
-#include <cupola/parallel/cuda_queue.hpp>
+#include <cupola/parallel/cuda/concat_mean.hpp>
+#include <cupola/parallel/cuda/queue.hpp>
 #include <cupola/parallel/data_parallel.hpp>

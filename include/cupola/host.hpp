@@ -12,6 +12,6 @@
 #include <cupola/ops/host/peak_rates.hpp>
 #include <cupola/ops/host/softmax_cross_entropy.hpp>
 #include <cupola/ops/host/training_step.hpp>
-#include <cupola/parallel/host_concat_mean.hpp>
-#include <cupola/parallel/host_queue.hpp>
+#include <cupola/parallel/host/concat_mean.hpp>
+#include <cupola/parallel/host/queue.hpp>
 #include <cupola/tensor/algorithms.hpp>

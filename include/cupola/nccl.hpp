@@ -4,4 +4,4 @@
 // NCCL 2 (cupola::nccl).
 #pragma once
 
-#include <cupola/parallel/nccl/nccl_collective.hpp>
+#include <cupola/processes/nccl/nccl_collective.hpp>

@@ -37,8 +37,8 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/mpi.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
-#include <cupola/parallel/mpi.hpp>
 #include <cupola/train/profile.hpp>
 
 #include "synthetic.hpp"

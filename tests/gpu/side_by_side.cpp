@@ -23,7 +23,7 @@
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optim/sgd.hpp>
-#include <cupola/parallel/cuda_concat_mean.hpp>
+#include <cupola/parallel/cuda/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../devices.hpp"

@@ -16,9 +16,9 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
-#include <cupola/parallel/mpi.hpp>
+#include <cupola/mpi.hpp>
 
-#include "parallel/process_trainings.hpp"
+#include "processes/process_trainings.hpp"
 
 namespace {
 

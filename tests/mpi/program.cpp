@@ -8,7 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
-#include <cupola/parallel/mpi.hpp>
+#include <cupola/mpi.hpp>
 
 using namespace cupola;
 

@@ -9,7 +9,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
-#include <cupola/parallel/mpi.hpp>
+#include <cupola/mpi.hpp>
 #include <cupola/train/training_run.hpp>
 
 using namespace cupola;

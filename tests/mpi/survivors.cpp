@@ -16,8 +16,8 @@
 //
 // tests/mpi/run starts it.
 //
-// Covers: cupola/parallel/mpi_environment.hpp, cupola/parallel/impl/mpi_calls.hpp
-#include <cupola/parallel/mpi_environment.hpp>
+// Covers: cupola/processes/mpi_environment.hpp, cupola/processes/mpi/mpi_calls.hpp
+#include <cupola/processes/mpi_environment.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -40,10 +40,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cupola/parallel/mpi.hpp>
+#include <cupola/mpi.hpp>
 #include <cupola/train/training_run.hpp>
 
-#include "../parallel/process_trainings.hpp"
+#include "../processes/process_trainings.hpp"
 
 namespace {
 

@@ -6,8 +6,8 @@
 // Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
 // starts it.
 //
-// Covers: cupola/parallel/mpi.hpp
-#include <cupola/parallel/mpi.hpp>
+// Covers: cupola/mpi.hpp, cupola/processes/mpi.hpp
+#include <cupola/mpi.hpp>
 
 #include <algorithm>
 #include <atomic>

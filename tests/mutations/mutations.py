@@ -43,24 +43,24 @@ PROGRAMS = {
     "emulated/captured": ("emulated", ["tests/device/cuda_graph_test.cpp", "tests/device/cuda_step_constants_test.cpp"]),
     "emulated/nccl": ("emulated", ["tests/gpu/training/nccl_emulated.cpp"]),
     "emulated/plans": ("emulated", ["tests/gpu/emulator/tests/plans_test.cpp"]),
-    "emulated/nccl_group": ("streams", ["tests/parallel/nccl_group_test.cpp"]),
-    "emulated/nccl_communicator": ("streams", ["tests/parallel/nccl_communicator_test.cpp"]),
-    "emulated/bucket_all_reduce": ("streams", ["tests/parallel/nccl/bucket_all_reduce_test.cpp"]),
+    "emulated/nccl_group": ("streams", ["tests/processes/nccl/nccl_group_test.cpp"]),
+    "emulated/nccl_communicator": ("streams", ["tests/processes/nccl/nccl_communicator_test.cpp"]),
+    "emulated/bucket_all_reduce": ("streams", ["tests/processes/nccl/bucket_all_reduce_test.cpp"]),
 }
 
-ENGINE = "parallel/impl/step_engine.hpp"
-UPDATE = "parallel/impl/step_update.hpp"
-PASSES = "parallel/impl/replica_passes.hpp"
-BATCHES = "parallel/impl/taken_batches.hpp"
-RECORDINGS = "parallel/impl/pass_recordings.hpp"
-STATISTICS = "parallel/impl/shared_statistics.hpp"
-ROWS = "parallel/impl/rows_agreement.hpp"
-IN_PROCESS = "parallel/impl/agreement_in_process.hpp"
-BUCKETS = "parallel/impl/collective_agreement.hpp"
-ROWS_OF_SUM = "parallel/impl/rows_of_sum.hpp"
-PARAMETERS = "parallel/impl/parameter_agreement.hpp"
-QUEUE = "parallel/cuda_queue.hpp"
-NCCL = "parallel/nccl/bucket_all_reduce.hpp"
+ENGINE = "parallel/step/engine.hpp"
+UPDATE = "parallel/step/step_update.hpp"
+PASSES = "parallel/step/replica_passes.hpp"
+BATCHES = "parallel/step/batches.hpp"
+RECORDINGS = "parallel/step/pass_recordings.hpp"
+STATISTICS = "parallel/step/shared_statistics.hpp"
+ROWS = "parallel/agreement/rows_agreement.hpp"
+IN_PROCESS = "parallel/agreement/local.hpp"
+BUCKETS = "parallel/agreement/collective_agreement.hpp"
+ROWS_OF_SUM = "parallel/replicas/rows_of_sum.hpp"
+PARAMETERS = "parallel/agreement/parameter_agreement.hpp"
+QUEUE = "parallel/cuda/queue.hpp"
+NCCL = "processes/nccl/bucket_all_reduce.hpp"
 LAUNCH = "ops/cuda/impl/launch.cuh"
 POOLING = "ops/cuda/impl/pool_elements.hpp"
 NORM = "ops/cuda/impl/batch_norm_kernels.cuh"
@@ -196,7 +196,7 @@ MUTATIONS = [
     Mutation(
         "report_of_another_step",
         "a report is made of the numbers in the slot of another step",
-        "parallel/impl/replica_set.hpp",
+        "parallel/replicas/replica_set.hpp",
         "report(landed(«step», replica), batch_number",
         "step + 1",
         ["parallel/every_device: a device that computes later*"],
@@ -268,7 +268,7 @@ MUTATIONS = [
     Mutation(
         "label_not_checked",
         "a label that is not a class is not looked for",
-        "parallel/impl/step_reports.hpp",
+        "parallel/step/step_reports.hpp",
         "is_finite(«functions_.result_of_loss(k, landed(step, part, replica, k)).sum»)",
         "landed(step, part, replica, k).sum",
         ["parallel/every_device: a label that is not a class*"],
@@ -276,7 +276,7 @@ MUTATIONS = [
     Mutation(
         "inspector_keeps_its_error",
         "what an inspector throws is dropped",
-        "parallel/impl/step_probe.hpp",
+        "parallel/step/step_probe.hpp",
         "«error_ = std::current_exception();»",
         "",
         ["parallel/activity"],
@@ -325,18 +325,18 @@ MUTATIONS = [
     Mutation(
         "buckets_not_begun_in_backward",
         "the sums of the processes begin only once the backward pass has ended",
-        "parallel/host_queue.hpp",
+        "parallel/host/queue.hpp",
         "«if (on_bucket_) on_bucket_(bucket);»",
         "",
-        ["parallel/process_sums: the first bucket*"],
+        ["processes/process_sums: the first bucket*"],
     ),
     Mutation(
         "buckets_of_some_devices",
         "the rows of a bucket are added when the first device has completed it",
-        "parallel/impl/process_sums_agreement.hpp",
+        "processes/agreement/process_sums_agreement.hpp",
         "if (++progress_[bucket].devices < «set_.device_count()») return;",
         "1",
-        ["parallel/process_sums: the sum of the processes*"],
+        ["processes/process_sums: the sum of the processes*"],
     ),
     Mutation(
         "slice_of_the_wrong_device",
@@ -449,7 +449,7 @@ MUTATIONS = [
     Mutation(
         "hash_not_compared",
         "the hashes of the devices' parameters are not compared",
-        "parallel/impl/agreement_check.hpp",
+        "parallel/step/check.hpp",
         "if («hash(device) != hash(0)») return device;",
         "false",
         ["parallel/data_parallel: devices whose parameters differ*"],
@@ -457,7 +457,7 @@ MUTATIONS = [
     Mutation(
         "parameters_not_checked",
         "the periodic check does not look for parameters that are not finite",
-        "parallel/impl/agreement_check.hpp",
+        "parallel/step/check.hpp",
         "if («*StatusBlock::parameters_finite(set.at(device).queue->landed(step)) != 0») continue;",
         "true",
         ["parallel/non_finite_state"],
@@ -466,47 +466,47 @@ MUTATIONS = [
     Mutation(
         "processes_not_compared",
         "the processes of a collective do not compare their parameters",
-        "parallel/impl/collective_processes.hpp",
+        "processes/nccl/collective_processes.hpp",
         "while («!kept_.empty() && kept_.front().step < end») {",
         "false",
-        ["parallel/collective_processes: a parameter that differs in one process*"],
+        ["processes/collective_processes: a parameter that differs in one process*"],
     ),
     Mutation(
         "compared_too_early",
         "parameters are compared before all processes have queued the same steps",
-        "parallel/impl/collective_processes.hpp",
+        "processes/nccl/collective_processes.hpp",
         "compare_before(«step - D::max_steps_in_flight + 1»);",
         "step + 1",
-        ["parallel/collective_processes: a process of a collective may evaluate alone*"],
+        ["processes/collective_processes: a process of a collective may evaluate alone*"],
     ),
     Mutation(
         "end_not_told",
         "a process that ends the run does not tell the others",
-        "train/impl/steps_together.hpp",
+        "processes/run/steps_together.hpp",
         "agreement_.tell((«ends» ? tells_end : 0) | (waits_after_later ? tells_wait : 0));",
         "false",
-        ["parallel/collective_processes: a run of a collective that a callback*"],
+        ["processes/collective_processes: a run of a collective that a callback*"],
     ),
     Mutation(
         "wait_not_told",
         "a process that waits for a report does not tell the others",
-        "train/impl/steps_together.hpp",
+        "processes/run/steps_together.hpp",
         "agreement_.tell((ends ? tells_end : 0) | («waits_after_later» ? tells_wait : 0));",
         "false",
-        ["parallel/collective_processes: a run of a collective that a callback*"],
+        ["processes/collective_processes: a run of a collective that a callback*"],
     ),
     Mutation(
         "calls_not_compared",
         "processes in different calls of a collective do not notice it",
-        "parallel/impl/collective_processes.hpp",
+        "processes/nccl/collective_processes.hpp",
         "require<DeviceError>(«other == mine», ",
         "true",
-        ["parallel/collective_processes: processes of a collective that make different calls*"],
+        ["processes/collective_processes: processes of a collective that make different calls*"],
     ),
     Mutation(
         "statistics_not_checked",
         "the periodic check does not look at the running statistics",
-        "parallel/impl/agreement_check.hpp",
+        "parallel/step/check.hpp",
         "if («all_finite(running)») return;",
         "true",
         ["parallel/non_finite_state: running statistics that overflow*"],
@@ -514,7 +514,7 @@ MUTATIONS = [
     Mutation(
         "origin_is_another_replica",
         "the error for a gradient that is not finite names the first replica",
-        "parallel/impl/finite_search.hpp",
+        "parallel/step/finite_search.hpp",
         '" is not finite", under_), where, «replica»);',
         "0",
         ["parallel/data_parallel: a NaN in a batch*"],
@@ -522,7 +522,7 @@ MUTATIONS = [
     Mutation(
         "origin_is_the_first_loss",
         "with shared statistics the first replica is named, and not the one whose own batch shows a NaN",
-        "parallel/impl/finite_search.hpp",
+        "parallel/step/finite_search.hpp",
         "const bool better = «found < 0 || (where.empty() && !origin.empty())»;",
         "found < 0",
         ["parallel/statistics: an error or a number*"],
@@ -531,7 +531,7 @@ MUTATIONS = [
     Mutation(
         "evaluation_of_the_trained",
         "an evaluation of the moving averages runs the trained parameters",
-        "parallel/impl/evaluator.hpp",
+        "parallel/replicas/evaluator.hpp",
         "«weights == Weights::trained» ? owner.parameters()",
         "true",
         ["parallel/training_state: evaluation runs with the moving averages*"],
@@ -539,7 +539,7 @@ MUTATIONS = [
     Mutation(
         "evaluation_of_what_was_packed",
         "an evaluation runs the weights that its plan packed before",
-        "parallel/impl/device_worker.hpp",
+        "parallel/replicas/worker.hpp",
         "«found->prepared != version_» || found->packed_from",
         "found->prepared < 0",
         ["parallel/every_device", "parallel/data_parallel"],
@@ -547,7 +547,7 @@ MUTATIONS = [
     Mutation(
         "weights_of_another_copy",
         "a plan runs a replica with the packed weights of another copy of the parameters",
-        "parallel/impl/device_worker.hpp",
+        "parallel/replicas/worker.hpp",
         "|| «found->packed_from != parameters»;",
         "false",
         ["parallel/every_device: local SGD: replicas continue*"],
@@ -555,7 +555,7 @@ MUTATIONS = [
     Mutation(
         "optimiser_state_kept",
         "a restored training keeps its optimiser's state",
-        "parallel/impl/state_transfer.hpp",
+        "parallel/replicas/state_transfer.hpp",
         "«worker.set(arena, kept.values);»",
         "",
         ["parallel/training_state"],
@@ -563,7 +563,7 @@ MUTATIONS = [
     Mutation(
         "replicas_share_a_restored_state",
         "replicas with parameters of their own are all restored from the first",
-        "parallel/impl/state_transfer.hpp",
+        "parallel/replicas/state_transfer.hpp",
         "const int replica = «set_.replica_of_copy(device, copy)»;",
         "0",
         ["parallel/every_device: local SGD: replicas continue*"],
@@ -571,7 +571,7 @@ MUTATIONS = [
     Mutation(
         "samples_of_an_older_step",
         "a replica without samples has those of the step whose slot this is",
-        "parallel/impl/sample_counts.hpp",
+        "parallel/replicas/sample_counts.hpp",
         "«std::fill(begin, begin + replicas_ * parts_, 0);»",
         "",
         ["parallel/equality: a replica without samples*"],
@@ -595,7 +595,7 @@ MUTATIONS = [
     Mutation(
         "factor_of_a_loss_not_in_its_gradient",
         "the gradient of a loss at an output lacks the loss's factor",
-        "parallel/impl/replica_passes.hpp",
+        "parallel/step/replica_passes.hpp",
         "if (by == nullptr) scale(context, gradient, «weight * each.entry.factor»);",
         "weight",
         ["parallel/several_outputs"],
@@ -603,7 +603,7 @@ MUTATIONS = [
     Mutation(
         "reports_overlap",
         "the batch statistics lie over the reports of all batches but the first",
-        "parallel/impl/status_block.hpp",
+        "parallel/replicas/status.hpp",
         "reports_ + «batches» * (1 + losses) * sizeof(LossReport)",
         "1",
         ["parallel/statistics"],
@@ -619,7 +619,7 @@ MUTATIONS = [
     Mutation(
         "weights_add_up",
         "the weight of a step's rows is added to that of the step before",
-        "parallel/impl/weighted_rows.hpp",
+        "parallel/replicas/weighted_rows.hpp",
         "count_ = 0; «total_samples_ = 0;»",
         "",
         ["parallel/equality", "parallel/every_device"],
@@ -627,7 +627,7 @@ MUTATIONS = [
     Mutation(
         "rows_swapped",
         "the samples of the first replica weigh the row of the last",
-        "parallel/impl/replica_set.hpp",
+        "parallel/replicas/replica_set.hpp",
         "weighted.add(row(«r») + begin",
         "setup_.replicas - 1 - r",
         ["parallel/equality: with unequal batches*"],
@@ -643,7 +643,7 @@ MUTATIONS = [
     Mutation(
         "update_of_a_failed_step",
         "`Host` updates although the step came to nothing",
-        "parallel/host_queue.hpp",
+        "parallel/host/queue.hpp",
         "if («*healthy != 0») work();",
         "true",
         ["parallel/every_device: a step that is not finite*"],
@@ -741,7 +741,7 @@ MUTATIONS = [
     Mutation(
         "rows_not_copied_yet",
         "ConcatMean on `Cuda` reads the gradients before they have been copied",
-        "parallel/cuda_concat_mean.hpp",
+        "parallel/cuda/concat_mean.hpp",
         "«context.synchronize();»",
         "",
         ["emulated/training: replicas and GPUs: ConcatMean*"],
@@ -855,10 +855,10 @@ MUTATIONS = [
     Mutation(
         "reports_of_the_first_process",
         "the reports of every other process are those of the first",
-        "parallel/impl/replica_set.hpp",
+        "parallel/replicas/replica_set.hpp",
         "const int rank = «process_of(replica) * device_count()» + device_of(replica);",
         "0",
-        ["parallel/collective_processes: processes of a collective report all*"],
+        ["processes/collective_processes: processes of a collective report all*"],
     ),
     Mutation(
         "samples_of_others_not_read",
@@ -866,12 +866,12 @@ MUTATIONS = [
         ENGINE,
         "«set_.read_samples_of_others(step, counts_);»",
         "",
-        ["parallel/collective_processes: processes of a collective report all*"],
+        ["processes/collective_processes: processes of a collective report all*"],
     ),
     Mutation(
         "deadline_of_the_watch_ignored",
         "a process that leaves because of an error of NCCL watches heartbeats beyond its deadline",
-        "parallel/impl/nccl_ranks.hpp",
+        "processes/nccl/nccl_ranks.hpp",
         "std::clamp(«member.deadline - start», least_watch_seconds, heartbeat_seconds())",
         "1e9",
         ["emulated/nccl_communicator: with a folder a process that waits in vain*"],
@@ -879,7 +879,7 @@ MUTATIONS = [
     Mutation(
         "abort_without_deadline",
         "an abort of NCCL that hangs is waited for without a deadline",
-        "parallel/impl/nccl_ranks.hpp",
+        "processes/nccl/nccl_ranks.hpp",
         "while (!done->load(std::memory_order_acquire)) «pause_until(calls, start, seconds, message, call)»;",
         "calls.pause()",
         ["emulated/nccl_communicator: an abort that does not return ends the process*"],
@@ -887,7 +887,7 @@ MUTATIONS = [
     Mutation(
         "abort_not_grouped",
         "the communicators of a process are aborted one after another",
-        "parallel/impl/nccl_ranks.hpp",
+        "processes/nccl/nccl_ranks.hpp",
         "std::vector<ncclComm_t>& communicators) { «calls.group_start();»",
         "",
         ["emulated/nccl_communicator"],
@@ -895,7 +895,7 @@ MUTATIONS = [
     Mutation(
         "shrunk_in_progress",
         "a communicator is shrunk while its last call is in progress",
-        "parallel/impl/nccl_ranks.hpp",
+        "processes/nccl/nccl_ranks.hpp",
         "for (const ncclComm_t each : communicators) «static_cast<void>(ended(calls, each));»",
         "",
         ["emulated/nccl_communicator: ranks that are left*"],
@@ -903,7 +903,7 @@ MUTATIONS = [
     Mutation(
         "shrunk_read_too_early",
         "the communicator that is made is read before that of which it is made is no longer in progress",
-        "parallel/impl/nccl_ranks.hpp",
+        "processes/nccl/nccl_ranks.hpp",
         "«status = ended(calls, communicators[i]);» if (status == ncclSuccess) status = ended(calls, shrunk[i]);",
         "",
         ["emulated/nccl_communicator: ranks that are left*"],
@@ -911,7 +911,7 @@ MUTATIONS = [
     Mutation(
         "version_not_compared",
         "a library of NCCL that lacks what is called is used",
-        "parallel/impl/nccl_calls.hpp",
+        "processes/nccl/nccl_calls.hpp",
         "require<DeviceError>(«loaded >= first_non_blocking && loaded < next_major», versions,",
         "true",
         ["emulated/nccl_group: NCCL of another version*"],
@@ -919,7 +919,7 @@ MUTATIONS = [
     Mutation(
         "version_not_warned_of",
         "nothing says that another version of NCCL is loaded than the program was compiled for",
-        "parallel/impl/nccl_calls.hpp",
+        "processes/nccl/nccl_calls.hpp",
         "if («warns») calls.warn(",
         "false",
         ["emulated/nccl_group: NCCL of another version*"],
@@ -976,7 +976,7 @@ MUTATIONS = [
     Mutation(
         "group_not_opened",
         "the calls of a group are made one by one",
-        "parallel/impl/nccl_communicator.hpp",
+        "processes/nccl/nccl_communicator.hpp",
         "if (const ncclResult_t opened = «calls_.group_start()»; fails(opened)) return opened;",
         "ncclSuccess",
         ["emulated/bucket_all_reduce: a step has at most max_groups*"],
@@ -984,7 +984,7 @@ MUTATIONS = [
     Mutation(
         "group_left_open",
         "the group of a call that fails is not closed",
-        "parallel/impl/nccl_communicator.hpp",
+        "processes/nccl/nccl_communicator.hpp",
         "const ncclResult_t closed = «calls_.group_end()»;",
         "fails(group.status_) ? ncclSuccess : calls_.group_end()",
         ["emulated/nccl_communicator: the calls of a group*"],
@@ -992,7 +992,7 @@ MUTATIONS = [
     Mutation(
         "weight_not_written",
         "the kernel of the last bucket's local sum leaves the weight as it was",
-        "parallel/nccl/nccl_collective.hpp",
+        "processes/nccl/nccl_collective.hpp",
         "begin == 0 ? «weights_[static_cast<std::size_t>(device)]» : FloatWrite{}",
         "FloatWrite{}",
         ["emulated/nccl"],
@@ -1000,7 +1000,7 @@ MUTATIONS = [
     Mutation(
         "fill_in_each_step",
         "a step sets the weight to 0 by a fill before a kernel writes it",
-        "parallel/nccl/nccl_collective.hpp",
+        "processes/nccl/nccl_collective.hpp",
         "«for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;»",
         "for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;"
         " cudaMemsetAsync(member.weight(), 0, sizeof(float), stream);",
@@ -1009,7 +1009,7 @@ MUTATIONS = [
     Mutation(
         "weight_of_labels_ignored",
         "the weight of a device is its samples, also under a loss with weights",
-        "parallel/nccl/nccl_collective.hpp",
+        "processes/nccl/nccl_collective.hpp",
         ".from = «shape.weight_here»,",
         "nullptr",
         ["emulated/nccl: the sums of NCCL are divided*"],
@@ -1059,7 +1059,7 @@ MUTATIONS = [
     Mutation(
         "loss_scale_left_out",
         "the divisor of the sums leaves out the loss's scale",
-        "parallel/nccl/nccl_collective.hpp",
+        "processes/nccl/nccl_collective.hpp",
         "static_cast<float>(shape.samples_here) * «loss_scale_»",
         "1.0F",
         ["emulated/training: replicas and GPUs: the sum of NCCL*"],
@@ -1067,7 +1067,7 @@ MUTATIONS = [
     Mutation(
         "report_waits_for_the_mark",
         "the wait for a step's report waits for the queue's mark",
-        "parallel/nccl/nccl_collective.hpp",
+        "processes/nccl/nccl_collective.hpp",
         "wait_for(«finished ? queue.finished_event(step) : queue.mark_event()», step);",
         "queue.mark_event()",
         ["emulated/training: replicas and GPUs: the sum of NCCL*"],
@@ -1519,7 +1519,7 @@ MUTATIONS = [
     Mutation(
         "graph_of_other_passes",
         "The graph of an update is launched behind other passes than those that are in it.",
-        "parallel/cuda_queue.hpp",
+        "parallel/cuda/queue.hpp",
         "if («graph.before == before» && graph.first == first) return graph;",
         "true",
         ["emulated/training: a captured step computes the same bits*"],
@@ -1527,7 +1527,7 @@ MUTATIONS = [
     Mutation(
         "deferred_behind_update",
         "The last pieces of gradients are launched behind the update that is in the graph of the passes.",
-        "parallel/cuda_queue.hpp",
+        "parallel/cuda/queue.hpp",
         "held_work_(); «context_.join_deferred();»",
         "",
         ["emulated/training: a captured step computes the same bits*"],
@@ -1610,7 +1610,7 @@ MUTATIONS = [
     Mutation(
         "writes_of_the_captured_step",
         "A graph is launched with the writes and the batch of the step in which it was captured.",
-        "parallel/cuda_queue.hpp",
+        "parallel/cuda/queue.hpp",
         "if (graph.first != nullptr) «writes_.replace_first_of(graph.captured, context_);»",
         "",
         ["emulated/training: a captured step computes the same bits*"],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/parallel/averaging.hpp, cupola/parallel/host_concat_mean.hpp, cupola/parallel/nccl_all_reduce.hpp
-#include <cupola/parallel/host_concat_mean.hpp>
+// Covers: cupola/parallel/averaging.hpp, cupola/parallel/host/concat_mean.hpp, cupola/parallel/nccl_all_reduce.hpp
+#include <cupola/parallel/host/concat_mean.hpp>
 
 #include <vector>
 

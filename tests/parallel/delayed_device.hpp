@@ -14,7 +14,7 @@
 
 #include <cupola/data/impl/batch_buffer.hpp>
 #include <cupola/host.hpp>
-#include <cupola/parallel/impl/status_block.hpp>
+#include <cupola/parallel/replicas/status.hpp>
 
 class DelayedQueue;
 struct Delayed : cupola::Host {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Covers: cupola/parallel/impl/device_threads.hpp
+// Covers: cupola/parallel/replicas/device_threads.hpp
 #include <cstddef>
 #include <thread>
 #include <vector>
@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/impl/device_threads.hpp>
+#include <cupola/parallel/replicas/device_threads.hpp>
 
 #include "child_process.hpp"
 #include "few_threads.hpp"

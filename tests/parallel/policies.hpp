@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/impl/rows_agreement.hpp>
+#include <cupola/parallel/agreement/rows_agreement.hpp>
 
 /// The mean of the rows, each by its samples, added in double.
 struct MeanInDouble {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The placement of replicas on devices, and of the copies of the parameters.
-#include <cupola/parallel/impl/replica_placement.hpp>
+#include <cupola/parallel/replicas/replica_placement.hpp>
 
 #include <vector>
 

@@ -20,7 +20,7 @@ if command -v mpicc >/dev/null; then
 fi
 headers=$(find include/cupola -name '*.hpp' | sort)
 cuda=$(grep -lE '#include <(cuda|cudnn|cublas|nccl|cupti)' $headers || true)
-command -v mpicc >/dev/null || cuda+=$'\n'$(grep -lE '#include <(mpi\.h|cupola/parallel/(impl/mpi_calls|mpi_environment)\.hpp)>' $headers)
+command -v mpicc >/dev/null || cuda+=$'\n'$(grep -lE '#include <(mpi\.h|cupola/processes/(mpi/mpi_calls|mpi_environment)\.hpp)>' $headers)
 # A header that includes such a header needs CUDA too.
 while :; do
     names=$(sed -E 's|^include/(.*)$|<\1>|' <<<"$cuda")

@@ -542,7 +542,7 @@ struct Cuda {
     using Context = CudaContext;
     using Arena = CudaArena;
     using Kernels = Cuda;
-    /// Defined in parallel/cuda_queue.hpp.
+    /// Defined in parallel/cuda/queue.hpp.
     using Queue = CudaQueue;
 
     /// Queues a copy between two devices' memory.

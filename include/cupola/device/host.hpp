@@ -139,7 +139,7 @@ struct Host {
     using Context = HostContext;
     using Arena = HostArena;
     using Kernels = Host;
-    /// Defined in parallel/host_queue.hpp.
+    /// Defined in parallel/host/queue.hpp.
     using Queue = HostQueue;
 
     /// The bytes that this process can still allocate: the minimum of the memory that the system reports as available and

@@ -25,7 +25,7 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/parallel/processes.hpp>
+#include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -125,7 +125,7 @@ concept AveragesBuckets =
 ///                                                         `mine`, of one size in all calls, and `all` receives them in the order of
 ///                                                         RankBlocks, both in the host's memory; `all` is empty on a device
 ///                                                         that does not need them. Throws as the other members do
-/// A header with such a collective includes <cupola/parallel/impl/collective_processes.hpp>.
+/// A header with such a collective includes <cupola/processes/nccl/collective_processes.hpp>.
 template <class C, class D>
 concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context,
                                  const ExchangeName& name, std::span<const std::byte> mine,
@@ -153,8 +153,8 @@ concept MovesParameters =
 ///   using MessageElement = BFloat16           may be left out: the type that rows and means have in messages; without it they
 ///                                             are floats. Rows that `rows` has prepared, and means, are exact in it; of a policy
 ///                                             that sums, the sums are rounded to it
-/// Such a training includes <cupola/parallel/impl/process_rows_agreement.hpp>, or process_sums_agreement.hpp where `sums` is
-/// true, as <cupola/parallel/mpi.hpp> does.
+/// Such a training includes <cupola/processes/agreement/process_rows_agreement.hpp>, or process_sums_agreement.hpp where `sums` is
+/// true, as <cupola/mpi.hpp> does.
 template <class A>
 concept SpansProcesses = requires(const A& policy) {
     typename A::Rows;

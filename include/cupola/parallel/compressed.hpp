@@ -40,7 +40,7 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/parallel/processes.hpp>
+#include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -25,8 +25,8 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/parallel/impl/launcher_variables.hpp>
-#include <cupola/parallel/nccl_environment.hpp>
+#include <cupola/processes/nccl_environment.hpp>
+#include <cupola/processes/watch/launcher_variables.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -11,7 +11,7 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
-#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/replicas/worker.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -2,7 +2,7 @@
 #
 # Tests of averaging by NCCL with its stand-in and the emulator's streams: CUDA, cuDNN and NCCL need not be installed. Included by
 # ../../CMakeLists.txt. These tests run no kernels, so they are part of builds with a sanitizer, which cannot follow the fibres.
-file(GLOB nccl_tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} parallel/nccl*_test.cpp parallel/nccl/*_test.cpp)
+file(GLOB nccl_tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} processes/nccl*_test.cpp processes/nccl/*_test.cpp)
 list(APPEND nccl_tests gpu/emulator/tests/nccl_test.cpp)
 add_executable(test_nccl ${nccl_tests} gpu/emulator/block.cpp gpu/emulator/nccl.cpp gpu/emulator/pages.cpp
     gpu/emulator/runtime.cpp gpu/emulator/shared_memory.cpp)
@@ -15,7 +15,7 @@ foreach(file IN LISTS nccl_tests)
     set_tests_properties(emulated/${name} PROPERTIES LABELS suite TIMEOUT 300 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endforeach()
 # Most of their time they wait for deadlines, so they run beside other tests.
-set_tests_properties(emulated/parallel/nccl_group emulated/parallel/nccl/bucket_all_reduce PROPERTIES COST 12)
+set_tests_properties(emulated/processes/nccl/nccl_group emulated/processes/nccl/bucket_all_reduce PROPERTIES COST 12)
 if(TARGET quick_tests)
     add_dependencies(quick_tests test_nccl)
 endif()

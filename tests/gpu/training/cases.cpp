@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/cuda.hpp, cupola/nccl.hpp, cupola/ops/cuda/algorithms.hpp, cupola/ops/cuda/element_update.hpp
-// Covers: cupola/ops/cuda/gradient_norm.hpp, cupola/ops/cuda/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
-// Covers: cupola/parallel/cuda_queue.hpp, cupola/parallel/nccl/nccl_collective.hpp
+// Covers: cupola/ops/cuda/gradient_norm.hpp, cupola/ops/cuda/training_step.hpp, cupola/parallel/cuda/concat_mean.hpp
+// Covers: cupola/parallel/cuda/queue.hpp, cupola/processes/nccl/nccl_collective.hpp
 //
 // Compares trainings on `Cuda` with the same ones on `Host`: queued and captured steps, short batches, several replicas and
 // devices, and errors. Devices share GPUs where there are fewer; only NCCL needs a GPU per device.

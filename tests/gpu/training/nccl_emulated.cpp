@@ -3,7 +3,7 @@
 // NcclAllReduce on emulated GPUs, and what its step calls; and Compressed<NcclAllReduce>: the weighted sum of each device is rounded,
 // and the stand-in for NCCL rounds after each addition.
 //
-// Covers: cupola/parallel/compressed.hpp, cupola/parallel/nccl/nccl_collective.hpp
+// Covers: cupola/parallel/compressed.hpp, cupola/processes/nccl/nccl_collective.hpp
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -22,7 +22,7 @@
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/sgd.hpp>
-#include <cupola/parallel/cuda_concat_mean.hpp>
+#include <cupola/parallel/cuda/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/train/training_run.hpp>
 

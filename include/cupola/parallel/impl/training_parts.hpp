@@ -17,12 +17,12 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
-#include <cupola/parallel/impl/evaluator.hpp>
-#include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
-#include <cupola/parallel/impl/state_transfer.hpp>
-#include <cupola/parallel/impl/step_engine.hpp>
-#include <cupola/parallel/impl/step_functions.hpp>
+#include <cupola/parallel/replicas/evaluator.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/state_transfer.hpp>
+#include <cupola/parallel/step/engine.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

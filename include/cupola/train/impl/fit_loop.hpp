@@ -27,9 +27,9 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/run_agreement.hpp>
+#include <cupola/processes/run/run_agreement.hpp>
+#include <cupola/processes/run/steps_together.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
-#include <cupola/train/impl/steps_together.hpp>
 #endif
 
 namespace cupola { inline namespace CUPOLA_ABI {

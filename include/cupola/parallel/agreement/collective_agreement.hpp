@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement by a collective: the device's replicas give their gradients bucket by bucket, and the sums over all replicas of
+// all processes come back.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cupola/ops/convert.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/rows_of_sum.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/processes/processes.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// Defined in processes/nccl/collective_processes.hpp.
+template <class Collective, class D, class T>
+class CollectiveProcesses;
+
+template <class A, class D, class T>
+class CollectiveAgreement {
+    using Kernels = typename D::Kernels;
+    using Collective = typename A::template Collective<D>;
+    using Sums = decltype(std::declval<Collective&>().finish(0, std::declval<typename D::Queue&>(),
+                                                             std::declval<typename Kernels::Context&>()));
+    using Element = std::remove_const_t<typename decltype(Sums::values)::element_type>;
+
+public:
+    static constexpr bool separate_average = true, own_parameters = false, takes_buckets = true;
+    [[nodiscard]] static std::int64_t bucket_elements(const A& policy) { return Collective::bucket_elements(policy); }
+    /// The floats of the sums, with the number of samples before them.
+    [[nodiscard]] static std::int64_t sums(std::int64_t elements) {
+        constexpr auto per_float = static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
+        return (elements + per_float - 1) / per_float + 4;
+    }
+
+    CollectiveAgreement(const A& policy, ReplicaSet<D, T>& set)
+        : set_(set), sums_(static_cast<std::size_t>(set.device_count())), rows_(sums_.size()) {
+        std::vector<int> first, ordinals;
+        for (int device = 0; device < set.device_count(); ++device) {
+            first.push_back(set.first_replica(device));
+            if constexpr (requires { set.context(device).gpu(); })
+                ordinals.push_back(set.context(device).gpu());
+            else
+                ordinals.push_back(set.context(device).ordinal());
+        }
+        collective_ = std::make_unique<Collective>(
+            policy, CollectiveSetup{.devices = set.device_count(),
+                                    .first_replicas = first,
+                                    .ordinals = ordinals,
+                                    .elements = set.network().trained_elements,
+                                    .loss_scale = static_cast<float>(set.constant_loss_scale())});
+        set.threads().run([&](int device) {
+            collective_->join(device, *set_.at(device).queue, set_.context(device), set_.rank_blocks(device));
+            rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
+        });
+        if constexpr (GathersOnHost<Collective, D>) {
+            if (set.process_count() == 1) return;
+            std::vector<int> lost;
+            if constexpr (requires { Collective::lost(policy); }) lost = Collective::lost(policy);
+            processes_ = std::make_shared<CollectiveProcesses<Collective, D, T>>(set, *collective_, std::move(lost));
+        }
+    }
+
+    /// Null in a training of one process, and where the collective has no gather().
+    [[nodiscard]] ProcessGroup* processes() const { return processes_.get(); }
+
+    [[nodiscard]] bool healthy() const { return collective_->healthy(); }
+    void begin_step(const SampleCounts&, std::int64_t) {}
+    void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
+    void end(int device) { collective_->end(device, *set_.at(device).queue); }
+    void wait(int device, std::int64_t step, bool finished) {
+        collective_->wait(device, *set_.at(device).queue, step, finished);
+    }
+
+    /// `marked`: whether the last backward pass of the device has marked the buckets; otherwise they are complete now.
+    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool marked) {
+        auto& state = set_.at(device);
+        if (!set_.arrive_and_wait(device)) return false;
+        // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
+        state.attempt([&] {
+            RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
+            rows.collect(set_, set_.first_replica(device), set_.first_replica(device + 1), samples, step);
+            StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
+            if (set_.weighted()) {
+                if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.constant_loss_scale()); });
+                shape.weight_here = StatusBlock::divisor(state.queue->status());
+            }
+            collective_->begin(device, *state.queue, set_.context(device), shape);
+            const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();
+            for (std::size_t k = 0; k < buckets.size(); ++k) {
+                if (!marked) state.queue->mark_bucket(k);
+                collective_->give(device, *state.queue, set_.context(device), k, buckets[k], rows.gradients());
+            }
+            sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, set_.context(device));
+        });
+        return set_.arrive_and_wait(device);
+    }
+
+    void reduce(int device, std::byte* block) {
+        const Sums& sums = sums_[static_cast<std::size_t>(device)];
+        auto& context = set_.context(device);
+        const std::span<float> average = set_.average_span(device);
+        std::span<const float> values = average;
+        if constexpr (std::same_as<Element, float>)
+            values = sums.values;
+        else
+            ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
+                                       static_cast<std::int64_t>(average.size()));
+        ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, StatusBlock::healthy(block),
+                                         set_.rows_of_mean(device), set_.scale_on_device(device));
+    }
+
+    [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    [[nodiscard]] const float* divisor_of(int device, std::byte*) const {
+        return sums_[static_cast<std::size_t>(device)].divisor;
+    }
+    void after_update(int, std::int64_t) {}
+
+private:
+    ReplicaSet<D, T>& set_;
+    std::unique_ptr<Collective> collective_;
+    std::shared_ptr<ProcessGroup> processes_;
+    std::vector<Sums> sums_;
+    std::vector<RowsOfSum> rows_;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

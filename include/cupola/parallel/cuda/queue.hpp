@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
+// is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
+// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time, with the
+// kernel of the writes before it, whose arguments are replaced in each launch. It is held back until anything else is
+// queued on the context: where that is the work of another recording, both are one graph, as the passes of a step's
+// last replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the
+// update where nothing changes them behind it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/cuda_event.hpp>
+#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/device/step_constants.hpp>
+#include <cupola/ops/cuda/training_step.hpp>
+#include <cupola/parallel/replicas/status.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/batch_memory.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+/// What one step has queued on a device.
+struct StepLaunches {
+    /// Kernels, copies and fills: those in graphs, and those that the queue has launched itself. What a policy that averages
+    /// queues is not among them.
+    std::int64_t all = 0, in_graphs = 0;
+    std::int64_t graphs = 0;
+    /// Whether all recorded work was in graphs; otherwise `all` lacks it.
+    bool captured = true;
+};
+
+namespace impl {
+
+/// Work that is called later, or never. Its memory is kept for the next one.
+class HeldWork {
+public:
+    HeldWork() = default;
+    HeldWork(const HeldWork&) = delete;
+    HeldWork& operator=(const HeldWork&) = delete;
+    ~HeldWork() { reset(); }
+
+    template <class Work>
+    void hold(const Work& work) {
+        static_assert(alignof(Work) <= alignof(std::max_align_t));
+        reset();
+        if (memory_.size() < sizeof(Work)) memory_.resize(sizeof(Work));
+        ::new (static_cast<void*>(memory_.data())) Work(work);
+        run_ = [](std::byte* memory) { (*std::launder(reinterpret_cast<Work*>(memory)))(); };
+        destroy_ = [](std::byte* memory) { std::destroy_at(std::launder(reinterpret_cast<Work*>(memory))); };
+    }
+    void operator()() { run_(memory_.data()); }
+    void reset() {
+        if (destroy_ != nullptr) std::exchange(destroy_, nullptr)(memory_.data());
+    }
+
+private:
+    std::vector<std::byte> memory_;
+    void (*run_)(std::byte*) = nullptr;
+    void (*destroy_)(std::byte*) = nullptr;
+};
+
+}  // namespace impl
+
+class CudaQueue {
+public:
+    /// The recording of work that is queued in every step.
+    struct Recording {
+        struct Graph {
+            /// The recording whose work precedes this one's in the graph; null if it is alone.
+            const Recording* before = nullptr;
+            /// The kernel that the graph begins with, if that makes the writes before the work, which are others in
+            /// each launch.
+            const void* first = nullptr;
+            /// Whether the work contains the copy of land().
+            bool lands = false;
+            impl::CapturedWork captured{};
+        };
+
+        bool seen = false;
+        /// One per recording that its work has followed, and one if it has been alone. Their addresses stay.
+        std::deque<Graph> graphs{};
+
+        [[nodiscard]] Graph& after(const Recording* before, const void* first) {
+            for (Graph& graph : graphs) {
+                if (graph.before == before && graph.first == first) return graph;
+            }
+            graphs.push_back({.before = before, .first = first});
+            return graphs.back();
+        }
+        [[nodiscard]] std::string refused() const {
+            for (const Graph& graph : graphs) {
+                if (!graph.captured.refused().empty()) return graph.captured.refused();
+            }
+            return {};
+        }
+    };
+
+    CudaQueue(CudaContext& context, const QueueSizes& sizes)
+        : context_(context),
+          sizes_(sizes),
+          columns_(*sizes.columns),
+          batch_bytes_(batch_bytes(columns_, sizes.batch_size)),
+          status_(sizes.status_bytes + sizeof(impl::PinnedUnit),
+                  text("the numbers that steps report of device ", context.ordinal())),
+          batches_(batch_bytes_ * static_cast<std::size_t>(sizes.replicas),
+                   text("the batches of device ", context.ordinal())),
+          landed_(sizes.status_bytes * slot_count),
+          constants_(CudaArena(impl::StepConstants::max_bytes,
+                               text("the optimiser's constants of device ", context.ordinal()))) {
+        set_step_scalars(nullptr);
+    }
+    CudaQueue(const CudaQueue&) = delete;
+    CudaQueue& operator=(const CudaQueue&) = delete;
+    ~CudaQueue() {
+        if (holds()) context_.discard_joined();
+    }
+
+    [[nodiscard]] std::byte* status() { return status_.data(); }
+    void land(std::int64_t step) {
+        launch_writes();
+        if (!std::exchange(landed_with_update_, false)) {
+            impl::queue_copy_to_pinned(context_, status(), landed(step), sizes_.status_bytes);
+            ++counted_.all;
+        }
+        finished_[slot_of(step)].record(context_);
+        last_ = std::exchange(counted_, {});
+    }
+    /// What the last step has queued.
+    [[nodiscard]] const StepLaunches& launches() const { return last_; }
+    [[nodiscard]] std::byte* landed(std::int64_t step) { return landed_.data() + slot_of(step) * sizes_.status_bytes; }
+    [[nodiscard]] bool finished(std::int64_t step) const { return finished_[slot_of(step)].happened(); }
+    void mark() { mark_.record(context_); }
+    [[nodiscard]] bool reached() const { return mark_.happened(); }
+    /// In a captured pass the event is a node of the graph, which later work of other streams can wait for.
+    void mark_bucket(std::size_t k) {
+        context_.launch_deferred();
+        while (buckets_.size() <= k) buckets_.emplace_back();
+        buckets_[k].record(context_, capturing_);
+    }
+    /// The events behind finished() and the marks, for a caller that waits on them itself.
+    [[nodiscard]] cudaEvent_t finished_event(std::int64_t step) const { return finished_[slot_of(step)].get(); }
+    [[nodiscard]] cudaEvent_t mark_event() const { return mark_.get(); }
+    /// Work that is held back may contain the mark.
+    [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const {
+        context_.launch_joined();
+        return buckets_[k].get();
+    }
+
+    BatchView take(int replica, const BatchView& batch) { return take<BFloat16>(replica, batch, nullptr); }
+    /// Also rounds the column "input", of floats, to `rounded`, unless that is null.
+    template <class T>
+    BatchView take(int replica, const BatchView& batch, T* rounded) {
+        const BatchSpan kept = place_of(replica);
+        impl::queue_take_batch(context_, batch, kept, impl::StatusBlock::healthy(status()), rounded);
+        return kept.view(batch.size);
+    }
+    BatchView bring(const BatchView& batch) {
+        const BatchSpan kept = place_of(0);
+        for (std::size_t i = 0; i < columns_.size(); ++i) {
+            context_.queue_copy(kept.data(i), static_cast<const std::byte*>(batch.data(i)),
+                                static_cast<std::size_t>(batch.size) * columns_[i].bytes());
+        }
+        return kept.view(batch.size);
+    }
+    template <class V>
+    void write(V* to, const V& value) {
+        if (holds()) context_.launch_joined();
+        landed_with_update_ = false;
+        impl::queue_set(context_, to, value);
+    }
+
+    template <class Work>
+    void queue(Work&& work) {
+        launch_writes();
+        landed_with_update_ = false;
+        run(work);
+        end_work();
+    }
+    template <class Work>
+    void queue(Recording& recording, bool may_repeat, Work&& work) {
+        const bool repeats = recording.seen && may_repeat;
+        if (repeats && holds() && held_ != &recording) {
+            const auto both = [&] {
+                launch_first();
+                held_work_();
+                context_.join_deferred();
+                work();
+            };
+            context_.discard_joined();
+            if (Recording::Graph& graph = recording.after(held_, first_kernel()); captured(graph, both)) {
+                held_work_.reset();
+                return launch(graph);
+            }
+            launch_held();
+        }
+        if (holds()) context_.launch_joined();
+        const auto* const writes = context_.joined_as<impl::JoinedWrites>();
+        begins_with_writes_ = repeats && writes != nullptr;
+        if (begins_with_writes_) {
+            writes_ = *writes;
+            context_.discard_joined();
+        }
+        launch_writes();
+        landed_with_update_ = false;
+        recording.seen = true;
+        if (!repeats) {
+            counted_.captured = false;
+            run(work);
+            return end_work();
+        }
+        held_ = &recording;
+        held_work_.hold(work);
+        context_.joined<Held>().queue = this;
+    }
+
+    /// Copies the constants to the device, where the launches of the update read them.
+    template <class Write>
+    void set_constants(std::int64_t step, const ConstantsVersions& versions, Write&& write) {
+        set_step_scalars(&constants_);
+        impl::queue_set(context_, landing(), landed(step));
+        versions_.clear();
+        for (int v = 0; v < versions.count; ++v) {
+            constants_.begin();
+            write(constants_, v);
+            const std::span<const std::byte> values = constants_.values();
+            if (versions.count > 1) versions_.insert(versions_.end(), values.begin(), values.end());
+        }
+        if (versions.count == 1) {
+            impl::queue_constants(context_, constants_);
+        } else {
+            impl::queue_constants(context_, constants_, versions, versions_);
+        }
+    }
+    /// The kernels that change parameters read `healthy` on the device.
+    template <class Work>
+    void update(const std::int32_t*, Work&& work) {
+        constants_.rewind();
+        work();
+    }
+
+    /// Where the last work is an update that takes the copy: not where steps may be skipped, whose end changes the
+    /// status.
+    void land_with_update() {
+        auto* const updates = context_.joined_as<impl::JoinedUpdatesBase>();
+        constexpr std::size_t unit = sizeof(impl::PinnedUnit);
+        if (updates == nullptr || sizes_.status_bytes % unit != 0) return;
+        updates->add_copy({.from = reinterpret_cast<const impl::PinnedUnit*>(status()),
+                           .place = reinterpret_cast<impl::PinnedUnit* const*>(landing()),
+                           .units = static_cast<std::int64_t>(sizes_.status_bytes / unit)});
+        landed_with_update_ = true;
+    }
+
+    template <class V>
+    [[nodiscard]] static std::span<const V> on_host(CudaContext& context, const V* from, std::size_t count,
+                                                    std::vector<V>& copy) {
+        copy.resize(count);
+        Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(copy.data()), reinterpret_cast<const std::byte*>(from),
+                           count * sizeof(V));
+        return copy;
+    }
+    void synchronize() const { context_.synchronize(); }
+
+private:
+    /// Work that is held back, as joined work of the context: what is queued next launches it.
+    struct Held {
+        using Base = Held;
+
+        /// What it launches is counted by the queue.
+        int launch(const CudaContext&) const {
+            queue->launch_held();
+            return 0;
+        }
+
+        CudaQueue* queue = nullptr;
+    };
+    [[nodiscard]] bool holds() const {
+        const Held* const held = context_.joined_as<Held>();
+        return held != nullptr && held->queue == this;
+    }
+    void launch_held() {
+        Recording::Graph& graph = held_->after(nullptr, first_kernel());
+        const auto alone = [&] {
+            launch_first();
+            held_work_();
+        };
+        if (captured(graph, alone)) {
+            launch(graph);
+        } else {
+            counted_.captured = false;
+            counted_.all += begins_with_writes_ ? 1 : 0;
+            run(alone);
+            end_work();
+        }
+        held_work_.reset();
+    }
+    /// The writes before the work that is held back.
+    [[nodiscard]] const void* first_kernel() const { return begins_with_writes_ ? writes_.kernel(context_) : nullptr; }
+    void launch_first() const {
+        if (begins_with_writes_) writes_.launch(context_);
+    }
+    /// Whether the work is captured, now or before.
+    template <class Work>
+    bool captured(Recording::Graph& graph, Work& work) {
+        if (graph.captured.captured()) return true;
+        if (!graph.captured.refused().empty()) return false;
+        landed_with_update_ = false;
+        capturing_ = true;
+        try {
+            graph.captured.capture(context_, [&] { run(work); });
+        } catch (...) {
+            capturing_ = false;
+            throw;
+        }
+        capturing_ = false;
+        graph.lands = std::exchange(landed_with_update_, false);
+        return graph.captured.captured();
+    }
+    void launch(const Recording::Graph& graph) {
+        if (graph.first != nullptr) writes_.replace_first_of(graph.captured, context_);
+        graph.captured.launch(context_);
+        landed_with_update_ = graph.lands;
+        counted_.all += graph.captured.launches();
+        counted_.in_graphs += graph.captured.launches();
+        ++counted_.graphs;
+        end_work();
+    }
+    /// Launches the writes and the batch that wait for each other.
+    void launch_writes() {
+        context_.launch_joined();
+        counted_.all += context_.take_joined_launches();
+    }
+    /// Joined work that a function has queued is counted by its graph.
+    void end_work() {
+        context_.launch_joined();
+        static_cast<void>(context_.take_joined_launches());
+    }
+    /// Gradients of parameters are read by work that is queued later, so what writes them may be deferred to the end.
+    template <class Work>
+    void run(Work& work) {
+        const CudaContext::DeferScope scope(context_);
+        work();
+        context_.launch_joined();
+        context_.launch_deferred();
+    }
+    static constexpr std::size_t slot_count = Cuda::max_steps_in_flight;
+    [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slot_count; }
+
+    void set_step_scalars(impl::StepConstants* constants) {
+        context_.set_step_scalars({.healthy = impl::StatusBlock::healthy(status()),
+                                   .step = impl::StatusBlock::step(status()),
+                                   .constants = constants});
+    }
+    [[nodiscard]] BatchSpan place_of(int replica) {
+        return batch_in(batches_.data() + static_cast<std::size_t>(replica) * batch_bytes_, columns_,
+                        sizes_.batch_size);
+    }
+
+    /// The address in pinned memory that the update of a step copies the status to, on the device.
+    [[nodiscard]] std::byte** landing() { return reinterpret_cast<std::byte**>(status() + sizes_.status_bytes); }
+
+    CudaContext& context_;
+    QueueSizes sizes_;
+    Columns columns_;
+    std::size_t batch_bytes_;
+    CudaArena status_, batches_;
+    impl::CudaPinned landed_;
+    impl::StepConstants constants_;
+    /// All versions of a step's constants, one after another.
+    std::vector<std::byte> versions_;
+    /// The events that mark when the numbers of each step are in pinned memory.
+    std::array<impl::StepEvent, slot_count> finished_;
+    impl::StepEvent mark_;
+    /// A deque, so that an event keeps its address.
+    std::deque<impl::StepEvent> buckets_;
+    /// The recording whose work is held back, if any is, and the writes and the batch before it, which are in its
+    /// graph.
+    Recording* held_ = nullptr;
+    impl::JoinedWrites writes_{};
+    bool begins_with_writes_ = false;
+    impl::HeldWork held_work_;
+    StepLaunches counted_, last_;
+    bool capturing_ = false;
+    /// Whether what was queued last has copied the status as land() would.
+    bool landed_with_update_ = false;
+};
+
+static_assert(QueueingDevice<Cuda>);
+
+}}  // namespace cupola::CUPOLA_ABI

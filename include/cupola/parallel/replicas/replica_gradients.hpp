@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of the replicas' gradients and of their average. Devices whose memory the host shares have one row per
+// replica and one average, of which each device computes a slice. Any other device has the rows of its own replicas and
+// its own average. A single replica's row is the average too, in place. There is no average where each replica updates
+// its own parameters with its own row. Of the replicas of other processes there are rows only where the processes have
+// memory in common; the average is there then, too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/parallel/replicas/replica_placement.hpp>
+#include <cupola/processes/processes.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class D>
+class ReplicaGradients {
+public:
+    /// `has_averages`: whether memory for the average is allocated beside the rows.
+    ReplicaGradients(const ReplicaPlacement& placement, std::int64_t elements, bool has_averages)
+        : elements_(elements),
+          has_averages_(has_averages),
+          placement_(placement),
+          rows_(static_cast<std::size_t>(placement.replicas())),
+          averages_(static_cast<std::size_t>(placement.device_count())),
+          arenas_(2 * averages_.size()) {}
+
+    /// The bytes of all rows of this process together, and of all averages.
+    [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * replicas_here(); }
+    [[nodiscard]] std::size_t average_bytes() const;
+
+    /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
+    [[gnu::cold]] void allocate(int device, int first, int last);
+    /// Places the memory of all devices in memory that all processes read and write. Returns false, and does nothing, if they
+    /// have none in common.
+    [[nodiscard, gnu::cold]] bool place_in_shared(Processes& processes);
+
+    /// Null for a replica whose row this process cannot read.
+    [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }
+    /// The average of a device; without one, the first row.
+    [[nodiscard]] float* average(int device) const { return averages_[static_cast<std::size_t>(device)]; }
+
+private:
+    [[nodiscard]] std::size_t arena_bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
+    [[nodiscard]] std::size_t replicas_here() const { return static_cast<std::size_t>(placement_.replicas_here()); }
+
+    std::int64_t elements_;
+    bool has_averages_;
+    ReplicaPlacement placement_;
+    FixedArray<float*> rows_, averages_;
+    FixedArray<typename D::Arena> arenas_;
+};
+
+template <class D>
+std::size_t ReplicaGradients<D>::average_bytes() const {
+    if (!has_averages_) return 0;
+    return arena_bytes() * (D::host_memory ? 1 : averages_.size());
+}
+
+template <class D>
+void ReplicaGradients<D>::allocate(int device, int first, int last) {
+    const auto index = static_cast<std::size_t>(device);
+    if (D::host_memory) {
+        if (device > 0) return;
+        last = first + placement_.replicas_here();
+    }
+    typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
+    rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
+                             text("the gradients of replicas ", first, " to ", last - 1));
+    for (int r = first; r < last; ++r) {
+        rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
+    }
+    if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
+    float* const place =
+        has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[static_cast<std::size_t>(first)];
+    averages_[index] = place;
+    if constexpr (D::host_memory) {
+        for (float*& each : averages_) each = place;
+    }
+}
+
+template <class D>
+bool ReplicaGradients<D>::place_in_shared(Processes& processes) {
+    // The average is behind the rows of the last process.
+    const bool last = processes.number() + 1 == processes.count();
+    const std::vector<std::byte*> parts = processes.share(arena_bytes() * (replicas_here() + (last ? 1 : 0)));
+    if (parts.empty()) return false;
+    for (int r = 0; r < placement_.replicas(); ++r) {
+        const int process = placement_.process_of(r);
+        rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(parts[static_cast<std::size_t>(process)]) +
+                                             (r - placement_.first_replica_of_process(process)) * elements_;
+    }
+    for (float*& each : averages_) each = rows_[rows_.size() - 1] + elements_;
+    return true;
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

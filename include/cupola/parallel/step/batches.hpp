@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TakenBatches: fetches the replicas' batches of a step, checks and counts them, and has the device take them.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/id_check.hpp>
+#include <cupola/ops/loss_report.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// A replica's last batch of the step, at the address that the device reads, for a probe and for the finite search.
+struct TakenBatch {
+    BatchView batch{};
+    RngKey key{};
+    const float* statistics = nullptr;
+};
+
+/// A batch that has been taken, as its pass needs it.
+template <class Kernels, class T>
+struct BatchToRun {
+    /// Null if the batch has no samples.
+    Plan<Kernels, T>* plan = nullptr;
+    /// Whether the pass begins with packing the plan's weights, and whether backward adds to the replica's row.
+    bool packs = false, accumulates = false;
+    /// Whether the batch has been converted to the plan's type.
+    bool converted = false;
+    /// Whether this is the last batch of the device's last replica, whose backward makes the gradients final.
+    bool last = false;
+    /// Its number among those of the device in a step.
+    std::size_t number = 0;
+};
+
+/// Members with a `device` parameter are called by that device's thread.
+template <class D, class T>
+class TakenBatches {
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+    using State = DeviceState<D, T>;
+
+public:
+    /// Returns batch number `place` of a replica; called on the thread of the replica's device.
+    using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
+
+    [[gnu::cold]] TakenBatches(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts)
+        : options_(options), set_(set), counts_(counts), taken_(static_cast<std::size_t>(set.replicas())) {}
+
+    /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
+    /// InvalidArgument for a batch of another shape, or of a size without a plan.
+    BatchToRun<Kernels, T> take(int device, int replica, std::int64_t step, int part, BatchSource batches,
+                                std::size_t workspace = 0);
+
+    [[nodiscard]] TakenBatch& of(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
+    [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const;
+
+private:
+    using Queue = typename D::Queue;
+    /// Whether the queue converts a batch as it takes it.
+    static constexpr bool converts =
+        !std::same_as<T, float> && requires(Queue& queue, const BatchView& batch, T* to) { queue.take(0, batch, to); };
+    [[nodiscard]] static BatchView take(Queue& queue, int replica, const BatchView& batch,
+                                        [[maybe_unused]] const Plan<Kernels, T>& plan) {
+        if constexpr (converts) {
+            return queue.take(replica, batch, plan.place_of_batch());
+        } else {
+            return queue.take(replica, batch);
+        }
+    }
+
+    /// Clears what a batch reports of its targets and ids, where there are no samples that would write it.
+    void clear_reports(int device, std::size_t number);
+
+    [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
+        return step * options_.gradient_accumulation_steps + part;
+    }
+
+    const StepFunctions<D>& options_;
+    ReplicaSet<D, T>& set_;
+    SampleCounts& counts_;
+    FixedArray<TakenBatch> taken_;
+};
+
+template <class D, class T>
+auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int part, BatchSource batches,
+                              std::size_t workspace) -> BatchToRun<Kernels, T> {
+    State& state = set_.at(device);
+    Context& context = state.worker.context();
+    const BatchView given = [&] {
+        const Stopwatch watch(state.worker.times(), StepPart::data);
+        return batches(place_of(step, part), replica, context);
+    }();
+    require_batch(given, set_.required_columns());
+    const std::size_t number = set_.batch_number(replica, part);
+    std::byte* const block = state.queue->status();
+    if (set_.gathers_blocks()) state.queue->write(set_.status(device).samples(block, number), given.size);
+    if (given.size == 0) {
+        if (set_.weighted() || set_.may_skip()) state.queue->write(set_.status(device).report(block, number), no_loss);
+        if (set_.may_skip()) clear_reports(device, number);
+        return {};
+    }
+    const auto [plan, packs] =
+        state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
+    require(plan != nullptr, "a batch has ", given.size, given.size == 1 ? " sample" : " samples",
+            ", and plans were made for batch_size ", options_.batch_size, " and other_batch_sizes only");
+    // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
+    require(!set_.synchronized() || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
+            "with synchronised statistics and accumulation every batch has batch_size samples, ", options_.batch_size,
+            ", or none, not ", given.size);
+    const bool accumulates = counts_.of_replica(step, replica) > 0;
+    counts_.of(step, part, replica) = given.size;
+    const RngKey key = key_of(step, part, replica);
+    state.queue->write(StatusBlock::step(block), key.step);
+    of(replica) = {take(*state.queue, set_.local(replica), given, *plan), key,
+                   set_.status(device).statistics(block, number)};
+    const bool last = replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
+    return {plan, packs, accumulates, converts && plan->place_of_batch() != nullptr, last, number};
+}
+
+template <class D, class T>
+void TakenBatches<D, T>::clear_reports(int device, std::size_t number) {
+    typename D::Queue& queue = *set_.at(device).queue;
+    const StatusBlock& status = set_.status(device);
+    for (std::size_t k = 0; k < set_.losses(); ++k)
+        queue.write(status.reports_of_losses(queue.status(), number) + k, no_loss);
+    queue.write(status.bad_id(queue.status(), number), no_bad_id);
+}
+
+template <class D, class T>
+RngKey TakenBatches<D, T>::key_of(std::int64_t step, int part, int replica) const {
+    return {.seed = options_.seed,
+            .step = static_cast<std::uint32_t>(place_of(step, part)),
+            .first_sample = replica * options_.batch_size};
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The check, every so many steps, that all devices have the same parameters and that these are finite. The parameters of
+// a device are represented by a 64-bit hash of their bits.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/hash_word.hpp>
+#include <cupola/net/non_finite.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/replicas/other_processes.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/tensor/finite.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+namespace impl {
+
+/// Queues the hash of a device's parameters, and whether they are finite.
+template <class D, class T>
+void queue_check(ReplicaSet<D, T>& set, int device) {
+    using Kernels = typename D::Kernels;
+    auto& worker = set.at(device).worker;
+    std::byte* const block = set.at(device).queue->status();
+    // All copies of the parameters on the device, which are contiguous.
+    const std::span<const float> parameters(worker.parameters(),
+                                            set.all_elements() * static_cast<std::size_t>(set.copies(device)));
+    ops::TrainingStep<Kernels>::hash(worker.context(), parameters, StatusBlock::hash(block));
+    ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, StatusBlock::parameters_finite(block));
+}
+
+[[noreturn, gnu::cold]] void throw_update_diverged(std::int64_t step, const std::string& found);
+
+/// A hash of the bits of values in the host's memory.
+[[nodiscard]] inline std::uint64_t hash_of_bits(std::span<const float> values) {
+    std::uint64_t sum = 0;
+    std::int64_t place = 0;
+    for (const float value : values) sum += hash_of_word(std::bit_cast<std::uint32_t>(value), hash_mask(place++));
+    return sum;
+}
+
+/// The first device whose parameters after a step with queue_check() differ from those of the process's first device, or -1.
+template <class D, class T>
+[[nodiscard, gnu::cold]] int device_that_differs(ReplicaSet<D, T>& set, std::int64_t step) {
+    const auto hash = [&](int device) { return *StatusBlock::hash(set.at(device).queue->landed(step)); };
+    for (int device = 1; device < set.device_count(); ++device) {
+        if (hash(device) != hash(0)) return device;
+    }
+    return -1;
+}
+
+/// Throws a DivergedError that names the first parameter or running statistic that is not finite after a step with
+/// queue_check().
+template <class D, class T>
+[[gnu::cold]] void require_finite_parameters(ReplicaSet<D, T>& set, std::int64_t step, std::span<const float> running) {
+    for (int device = 0; device < set.device_count(); ++device) {
+        if (*StatusBlock::parameters_finite(set.at(device).queue->landed(step)) != 0) continue;
+        // The slow search: padding that is not finite is ignored.
+        for (int copy = 0; copy < set.copies(device); ++copy) {
+            const std::vector<float> values = set.copied(set.network().parameter_elements, device,
+                                                         [&](auto& state) { return state.worker.parameters(copy); });
+            const std::string found = non_finite_parameter(set.network().layers, values);
+            if (!found.empty()) throw_update_diverged(step, text("parameter ", found));
+        }
+    }
+    if (all_finite(running)) return;
+    const std::string found = invalid_buffer(set.network().layers, running);
+    if (!found.empty()) throw_update_diverged(step, text("running statistic ", found));
+}
+
+/// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the DivergedError
+/// of require_finite_parameters(); a collective does so later. `equal` says whether the devices' parameters have to be the same.
+template <class D, class T>
+[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal,
+                                   std::span<const float> running) {
+    if (OtherProcesses* const others = set.others()) {
+        std::exception_ptr error;
+        try {
+            require_finite_parameters(set, step, running);
+        } catch (const DivergedError&) {
+            error = std::current_exception();
+        }
+        const ComparedHashes hashes{.parameters = *StatusBlock::hash(set.at(0).queue->landed(step)),
+                                    .running = hash_of_bits(running),
+                                    .differs = device_that_differs(set, step)};
+        return others->compare(step, hashes, error);
+    }
+    if (const int device = equal ? device_that_differs(set, step) : -1; device >= 0) {
+        throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
+                                  " differ from those of device 0: a device computed a different result"),
+                             step, device);
+    }
+    require_finite_parameters(set, step, running);
+}
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+CUPOLA_INLINE void throw_update_diverged(std::int64_t step, const std::string& found) {
+    throw DivergedError(text("after step ", step, " the ", found,
+                             ": training diverged in this step or one since the last check; restore an earlier state"),
+                        step, -1);
+}
+
+}  // namespace impl
+
+#endif
+
+}}  // namespace cupola::CUPOLA_ABI

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepProbe: calls an inspector with the values of a step, between the average and the update, on the first device's thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/function_ref.hpp>
+#include <cupola/parallel/inspection.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/step/batches.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class D, class T>
+class StepProbe {
+    using Kernels = typename D::Kernels;
+
+public:
+    using Inspector = FunctionRef<void(const Inspection<Kernels>&)>;
+
+    explicit StepProbe(ReplicaSet<D, T>& set) : set_(set) {}
+
+    /// Calls `inspector` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, or
+    /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the
+    /// inspector is stored.
+    [[gnu::cold]] void show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
+                            Inspector inspector);
+
+    /// Forgets what an inspector of an earlier step threw, which a failure of that step has hidden.
+    void begin() { error_ = nullptr; }
+    /// Throws the stored exception of the last inspector.
+    void rethrow() {
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    }
+
+private:
+    void visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
+                       typename Inspection<Kernels>::VisitOutput visit);
+
+    ReplicaSet<D, T>& set_;
+    /// The probed batch at the addresses at which the first device reads it, and its statistics if the replicas share them.
+    BatchView samples_{};
+    const float* statistics_ = nullptr;
+    std::exception_ptr error_;
+};
+
+template <class D, class T>
+void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
+                           Inspector inspector) {
+    auto& state = set_.at(0);
+    auto& queue = *state.queue;
+    auto& context = state.worker.context();
+    std::vector<std::int32_t> flag;
+    if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
+    BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
+    samples_ = shown;
+    statistics_ = set_.synchronized() ? batch.statistics : nullptr;
+    std::vector<float> parameters, averaged;
+    std::array<std::vector<std::byte>, max_columns> columns;
+    for (std::size_t i = 0; i < shown.columns().size(); ++i) {
+        const std::size_t bytes = static_cast<std::size_t>(shown.size) * shown.columns()[i].bytes();
+        shown.set_data(i,
+                       queue.on_host(context, static_cast<const std::byte*>(shown.data(i)), bytes, columns[i]).data());
+    }
+    const float* const weights = state.worker.parameters();
+    const Inspection<Kernels> inspection(
+        step, context, queue.on_host(context, weights, set_.all_elements(), parameters),
+        queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key, this,
+        [](void* object, const BatchView& view, const RngKey& key, void* visitor,
+           typename Inspection<Kernels>::VisitOutput visit) {
+            static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
+        });
+    try {
+        inspector(inspection);
+    } catch (...) {
+        error_ = std::current_exception();
+    }
+}
+
+template <class D, class T>
+void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
+                                    typename Inspection<Kernels>::VisitOutput visit) {
+    if (view.size == 0) return;
+    auto& state = set_.at(0);
+    state.queue->write(StatusBlock::step(state.queue->status()), key.step);
+    state.worker.inspect(set_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
+                         [&](std::size_t layer, std::span<const float> values) {
+                             std::vector<float> copy;
+                             visit(visitor, layer,
+                                   state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
+                         });
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepReports: the reports of the steps in flight, made from the copies of the devices' status.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/core/loss_scale.hpp>
+#include <cupola/ops/id_check.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
+#include <cupola/parallel/step/step_report_builder.hpp>
+#include <cupola/tensor/ids.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class D, class T>
+class StepReports {
+public:
+    [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
+                              std::span<const RegularizedParameter> regularized);
+    StepReports(const StepReports&) = delete;
+    StepReports& operator=(const StepReports&) = delete;
+    ~StepReports();
+
+    [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
+    [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
+    void finish(std::int64_t step, double learning_rate, const LossScaleState& before, const LossScaleState& after) {
+        builder(step).finish(step, learning_rate, before, after);
+    }
+
+    /// Makes the replicas' reports of a step that is complete on every device. Returns false if a loss is not finite, or if a
+    /// device has found that its step is not healthy.
+    bool read(std::int64_t step);
+    /// Whether every device is healthy after a step that is complete.
+    [[nodiscard]] bool healthy(std::int64_t step);
+
+    /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
+    /// that is not a class, and for an id that is out of range.
+    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica);
+
+private:
+    [[nodiscard]] StepReportBuilder& builder(std::int64_t step) {
+        return builders_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
+    }
+    /// The report of loss `k` of a batch.
+    [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica, std::size_t k);
+    /// Throws InvalidArgument if the batch has an id that is out of range.
+    [[gnu::cold]] void require_ids(std::int64_t step, int part, int replica);
+
+    bool read_replica(std::int64_t step, int replica);
+
+    ReplicaSet<D, T>& set_;
+    const SampleCounts& counts_;
+    const StepFunctions<D>& functions_;
+    std::span<const RegularizedParameter> regularized_;
+    FixedArray<double> regularization_;
+    std::array<StepReportBuilder, static_cast<std::size_t>(D::max_steps_in_flight)> builders_;
+};
+
+template <class D, class T>
+StepReports<D, T>::StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
+                               std::span<const RegularizedParameter> regularized)
+    : set_(set),
+      counts_(counts),
+      functions_(functions),
+      regularized_(regularized),
+      regularization_(regularized.size()) {
+    for (StepReportBuilder& each : builders_) each = StepReportBuilder(set.replicas(), functions.losses, regularized);
+}
+
+template <class D, class T>
+StepReports<D, T>::~StepReports() = default;
+
+template <class D, class T>
+bool StepReports<D, T>::read(std::int64_t step) {
+    bool finite = true;
+    for (int r = 0; r < set_.replicas(); ++r) finite = read_replica(step, r) && finite;
+    return finite && healthy(step);
+}
+
+template <class D, class T>
+bool StepReports<D, T>::healthy(std::int64_t step) {
+    bool all = true;
+    for (auto& state : set_.devices()) all = all && *StatusBlock::healthy(state.queue->landed(step)) != 0;
+    return all;
+}
+
+template <class D, class T>
+int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
+    int found = -1;
+    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+        if (counts_.of(step, part, replica) == 0) continue;
+        require_ids(step, part, replica);
+        bool finite = true;
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k)
+            finite = finite && is_finite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
+        if (!finite && found < 0) found = part;
+    }
+    return found;
+}
+
+template <class D, class T>
+void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
+    const std::span<const RequiredColumn> required = set_.required_columns();
+    if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
+    const IdReport& bad = set_.bad_id_of(step, replica, part);
+    if (bad.place < 0) return;
+    const RequiredColumn& column = required[static_cast<std::size_t>(bad.column)];
+    throw InvalidArgument(text("the ids of an input must be in range, but in the batch of replica ", replica,
+                               " in step ", step, ' ', bad_id_text(column.column, bad.place, bad.id, column.ids)));
+}
+
+template <class D, class T>
+const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica, std::size_t k) {
+    if (!functions_.sums_losses) return set_.report_of(step, replica, part);
+    return set_.reports_of_losses(step, replica, part)[k];
+}
+
+template <class D, class T>
+bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
+    builder(step).begin(replica);
+    ReplicaReport& report = builder(step).of(replica);
+    bool finite = true;
+    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+        if (counts_.of(step, part, replica) == 0) continue;
+        const LossReport& of_batch = set_.report_of(step, replica, part);
+        report.correct += of_batch.correct;
+        report.predictions += of_batch.predictions;
+        report.weight += set_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k)
+            report.parts[k].value += functions_.losses[k].entry.factor * landed(step, part, replica, k).sum;
+        finite = finite && is_finite(of_batch.sum);
+    }
+    // Every process has the same parameters.
+    std::byte* const block = set_.at(set_.is_here(replica) ? set_.device_of(replica) : 0).queue->landed(step);
+    for (std::size_t i = 0; i < regularized_.size(); ++i)
+        regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
+    const std::int64_t samples = counts_.of_replica(step, replica);
+    if (samples > 0) builder(step).complete(replica, samples, regularization_);
+    return finite && is_finite(report.total) && !is_nan(report.weight) && report.weight >= 0;
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

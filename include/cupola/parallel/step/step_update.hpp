@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepUpdate: the end of a step's computation on each device, after the replicas have agreed: the average, the sums of squares
+// that the regularisers report, the optimiser's update of each copy of the parameters, the moving averages, and the loss scale of
+// the next step where it changes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/update_parameters.hpp>
+#include <cupola/parallel/impl/segments_of.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/status.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// Members with a `device` parameter are called by that device's thread.
+template <class D, class T, class Agreement>
+class StepUpdate {
+    using Kernels = typename D::Kernels;
+    using State = DeviceState<D, T>;
+    using Queue = typename D::Queue;
+
+public:
+    [[gnu::cold]] StepUpdate(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Agreement& agreement,
+                             std::span<const RegularizedParameter> regularized)
+        : options_(options),
+          set_(set),
+          agreement_(agreement),
+          regularized_(regularized),
+          segments_(segments_of(set.network().layers, regularized, options.groups)),
+          recordings_(static_cast<std::size_t>(set.device_count())) {}
+
+    /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight that may be.
+    void begin_step(std::int64_t skipped, std::int64_t in_flight) {
+        skipped_ = skipped;
+        in_flight_ = set_.may_skip() ? static_cast<int>(in_flight) : 0;
+    }
+    /// Queues the constants of a step's update, before the passes of the step.
+    void set_constants(int device, std::int64_t step);
+    /// Queues the update of a device's copies in a step, as one piece of work that is recorded.
+    void queue(int device, std::int64_t step);
+    /// The same in two pieces, not recorded; calls `between` after the average is queued.
+    template <class Between>
+    void queue_around(int device, std::int64_t step, Between&& between) {
+        Queue& queue = begin(device);
+        queue.queue([this, device] { reduce(device); });
+        between();
+        queue.queue([this, device, step] {
+            apply(device, step);
+            update_loss_scale(device);
+        });
+    }
+
+    /// Calls visit(recording) for each recording of a device.
+    template <class Visit>
+    void for_each_recording(int device, Visit&& visit) const {
+        for (const Recorded& each : recordings_[static_cast<std::size_t>(device)]) visit(each.recording);
+    }
+
+private:
+    using NetworkPlan = Plan<Kernels, T>;
+    /// The recording of an update after which the weights of a plan are packed, for the next step.
+    struct Recorded {
+        const NetworkPlan* plan = nullptr;
+        typename Queue::Recording recording{};
+    };
+
+    /// The plan whose weights the update packs again: one that has packed weights, on a device that records the update. Null
+    /// where the next pass packs them.
+    [[nodiscard]] NetworkPlan* packed_plan(int device);
+    [[nodiscard]] typename Queue::Recording& recording_of(int device, const NetworkPlan* plan);
+
+    Queue& begin(int device);
+    void apply(int device, std::int64_t step);
+    /// Behind the update and what is in its kernel.
+    void update_loss_scale(int device);
+
+    /// Computes the average, and the sums of squares that the regularisers report.
+    void reduce(int device);
+
+    /// The number of a step's update, without the steps that were skipped: exact inside the work of a device whose memory the
+    /// host reads, and otherwise as far as the host knows.
+    [[nodiscard]] std::int64_t number_of_update(int device, std::int64_t step) {
+        if constexpr (D::host_memory) {
+            return step - StatusBlock::loss_scale(set_.at(device).queue->status())->skipped_steps;
+        } else {
+            return step - skipped_;
+        }
+    }
+    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t number);
+
+    /// Writes the constants that update_copies of this number uses, in its order.
+    void write_constants_of(int device, std::int64_t number, ConstantsWriter& to);
+
+    /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
+    void update_copies(int device, std::int64_t number);
+
+    const StepFunctions<D>& options_;
+    ReplicaSet<D, T>& set_;
+    Agreement& agreement_;
+    std::span<const RegularizedParameter> regularized_;
+    FixedArray<Segment> segments_;
+    /// The recordings of each device; their addresses stay.
+    FixedArray<std::deque<Recorded>> recordings_;
+    std::int64_t skipped_ = 0;
+    int in_flight_ = 0;
+};
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
+    Queue& queue = begin(device);
+    NetworkPlan* const packed = packed_plan(device);
+    queue.queue(recording_of(device, packed), options_.repeats_update, [this, device, step, packed] {
+        reduce(device);
+        apply(device, step);
+        // In the kernel of the update, where the device can join them.
+        auto& worker = set_.at(device).worker;
+        if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
+        update_loss_scale(device);
+        if constexpr (requires(Queue& last) { last.land_with_update(); }) {
+            if (options_.repeats_update) set_.at(device).queue->land_with_update();
+        }
+    });
+    if (packed != nullptr) set_.at(device).worker.set_packed(set_.at(device).worker.parameters());
+}
+
+template <class D, class T, class Agreement>
+auto StepUpdate<D, T, Agreement>::packed_plan(int device) -> NetworkPlan* {
+    // A policy for parameters may change them after the update.
+    if (!repeats_work<D> || !options_.repeats_update || Agreement::own_parameters) return nullptr;
+    return set_.at(device).worker.last_packing_plan();
+}
+
+template <class D, class T, class Agreement>
+auto StepUpdate<D, T, Agreement>::recording_of(int device, const NetworkPlan* plan) -> typename Queue::Recording& {
+    std::deque<Recorded>& recordings = recordings_[static_cast<std::size_t>(device)];
+    for (Recorded& each : recordings) {
+        if (each.plan == plan) return each.recording;
+    }
+    recordings.push_back({.plan = plan});
+    return recordings.back().recording;
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
+    if (!options_.repeats_update) return;
+    Queue& queue = *set_.at(device).queue;
+    const ConstantsVersions versions{
+        .counter = &StatusBlock::loss_scale(queue.status())->skipped_steps, .base = skipped_, .count = 1 + in_flight_};
+    queue.set_constants(step, versions, [&](auto& to, int version) {
+        const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) { to.write(type, bytes); };
+        ConstantsWriter writer(write);
+        write_constants_of(device, step - skipped_ - version, writer);
+    });
+}
+
+template <class D, class T, class Agreement>
+auto StepUpdate<D, T, Agreement>::begin(int device) -> Queue& {
+    State& state = set_.at(device);
+    state.worker.parameters_changed();
+    return *state.queue;
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
+    Queue& queue = *set_.at(device).queue;
+    std::byte* const block = queue.status();
+    queue.update(StatusBlock::healthy(block), [&] { update_copies(device, number_of_update(device, step)); });
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::update_loss_scale(int device) {
+    if (!set_.may_skip()) return;
+    const float* const divisor = agreement_.divisor_of(device, set_.at(device).queue->status());
+    ops::TrainingStep<Kernels>::update_loss_scale(set_.context(device), set_.loss_scale_update(device, divisor));
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::reduce(int device) {
+    State& state = set_.at(device);
+    std::byte* const block = state.queue->status();
+    agreement_.reduce(device, block);
+    const Stopwatch watch(state.worker.times(), StepPart::regularization);
+    for (std::size_t i = 0; i < regularized_.size(); ++i) {
+        const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
+                                             static_cast<std::size_t>(regularized_[i].size));
+        ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
+                                                   StatusBlock::regularization(block) + i);
+    }
+}
+
+template <class D, class T, class Agreement>
+auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t number) -> Update<Kernels> {
+    auto& worker = set_.at(device).worker;
+    return {.context = worker.context(),
+            .parameters = worker.parameters(copy),
+            .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
+            .state = worker.state(copy),
+            .elements = set_.network().trained_elements,
+            .segments = segments_,
+            .step = number};
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::write_constants_of(int device, std::int64_t number, ConstantsWriter& to) {
+    for (int copy = 0; copy < set_.copies(device); ++copy) {
+        options_.write_constants(update_of(device, copy, number), to);
+        if (options_.moving_average.on()) to.write(options_.moving_average.constants(number + 1));
+    }
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t number) {
+    auto& worker = set_.at(device).worker;
+    for (int copy = 0; copy < set_.copies(device); ++copy) {
+        {
+            const Stopwatch watch(worker.times(), StepPart::optimizer);
+            options_.update(update_of(device, copy, number));
+        }
+        if (!options_.moving_average.on()) continue;
+        const Stopwatch watch(worker.times(), StepPart::moving_average);
+        options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
+                                                         worker.parameters(copy), set_.network().trained_elements,
+                                                         number + 1);
+    }
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

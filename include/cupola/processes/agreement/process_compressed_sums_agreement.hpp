@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement between processes by sums of 16 bits: each process adds its rows, weighted by their samples, and rounds the sum; one
+// process per slice of the columns adds those of all, in float and in the order of the processes, and rounds the result.
+//
+//   records of all | weighted sum of the own rows | slices of the sums | total of the own slice | slices of the totals | vote
+//
+// A reduction by MPI, whose types have none of 16 bits, would call a function of the program for each pair of sums: it would
+// round P - 1 times, in an order of MPI's, and with its usual algorithms move as many bytes.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/convert.hpp>
+#include <cupola/ops/elementwise.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/replicas/weighted_rows.hpp>
+#include <cupola/processes/agreement/exchange.hpp>
+#include <cupola/processes/agreement/same_training.hpp>
+#include <cupola/processes/agreement/slice_messages.hpp>
+#include <cupola/processes/processes.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class A, class D, class T>
+class ProcessCompressedSumsAgreement final : public ProcessAgreement<D, T> {
+    using Base = ProcessAgreement<D, T>;
+    using Base::average_in_all;
+    using Base::processes_;
+    using Base::set_;
+    using typename Base::ColumnRange;
+    using Element = MessageElement<A>;
+    using Kernels = typename D::Kernels;
+
+public:
+    [[gnu::cold]] ProcessCompressedSumsAgreement(const A&, ReplicaSet<D, T>& set);
+
+    bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
+
+private:
+    /// The sum of the rows of this process, in the columns of the device, rounded.
+    void add_rows(int device, const SampleCounts& samples, std::int64_t step);
+    /// The total of all processes in the device's columns of the slice, rounded, in place of this process's sum.
+    void add_sums(int device);
+    bool exchange(int device, const ExchangeName& name, const MessageList<Element>& outgoing,
+                  const MessageList<Element>& incoming);
+
+    /// The columns that this process adds.
+    ColumnRange slice_;
+    /// The sums of this process, and then the totals; and the slice of each other process's sums, in their order.
+    FixedArray<Element> sums_, received_;
+    MessageList<Element> sums_out_, sums_in_, totals_out_, totals_in_;
+    /// Per device.
+    FixedArray<WeightedRows> rows_;
+    FixedArray<FixedArray<float>> weights_;
+};
+
+template <class A, class D, class T>
+    requires(SpansProcesses<A> && sums_of_processes<A> && !std::same_as<MessageElement<A>, float>)
+struct AgreementOf<A, D, T> {
+    using Type = ProcessCompressedSumsAgreement<A, D, T>;
+};
+
+template <class A, class D, class T>
+ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&, ReplicaSet<D, T>& set)
+    : Base(set),
+      slice_(set.columns_of_process(processes_.number(), set.network().trained_elements)),
+      sums_(set.elements()),
+      received_(static_cast<std::size_t>((processes_.count() - 1) * (slice_.end - slice_.begin))),
+      rows_(static_cast<std::size_t>(set.device_count())),
+      weights_(rows_.size()) {
+    for (WeightedRows& each : rows_) each = WeightedRows(set.replicas());
+    for (auto& each : weights_) each = FixedArray<float>(static_cast<std::size_t>(set.replicas()));
+    const std::int64_t width = slice_.end - slice_.begin;
+    Element* next = received_.data();
+    for (int p = 0; p < processes_.count(); ++p) {
+        if (p == processes_.number()) continue;
+        const auto [begin, end] = set.columns_of_process(p, set.network().trained_elements);
+        sums_out_.add(p, sums_.data() + begin, end - begin);
+        sums_in_.add(p, next, width);
+        totals_out_.add(p, sums_.data() + slice_.begin, width);
+        totals_in_.add(p, sums_.data() + begin, end - begin);
+        next += width;
+    }
+}
+
+template <class A, class D, class T>
+bool ProcessCompressedSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
+    if (!Base::exchange_records(device, samples, step)) return false;
+    auto& state = set_.at(device);
+    state.attempt([&] {
+        Base::queue_divisor(device, samples, step);
+        if (!set_.average_in_place()) add_rows(device, samples, step);
+    });
+    if (!set_.average_in_place()) {
+        if (!exchange(device, {"the slices of the sums", step}, sums_out_, sums_in_)) return false;
+        state.attempt([&] { add_sums(device); });
+        if (!exchange(device, {"the slices of the totals", step}, totals_out_, totals_in_)) return false;
+    }
+    state.attempt([&] {
+        const auto [begin, end] = part_of_all_columns(set_, device);
+        if (!set_.average_in_place()) {
+            const Stopwatch watch(state.worker.times(), StepPart::averaging);
+            const Element* const totals = sums_.data() + begin;
+            ops::Convert<Kernels>::run(set_.context(device), totals, set_.average(device) + begin, end - begin);
+        }
+        Base::reduce_columns(device, {begin, end},
+                             [this](int replica, std::int64_t from) { return Base::row_here(replica, from); });
+    });
+    return Base::vote(device, step);
+}
+
+template <class A, class D, class T>
+bool ProcessCompressedSumsAgreement<A, D, T>::exchange(int device, const ExchangeName& name,
+                                                       const MessageList<Element>& outgoing,
+                                                       const MessageList<Element>& incoming) {
+    return average_in_all(device, [&] {
+        if (processes_.count() > 1) processes_.exchange(name, outgoing.messages(), incoming.messages());
+    });
+}
+
+template <class A, class D, class T>
+void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleCounts& samples, std::int64_t step) {
+    const auto [begin, end] = part_of_all_columns(set_, device);
+    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
+    rows.clear();
+    for (int r = set_.first_replica(0); r < set_.first_replica(set_.device_count()); ++r)
+        rows.add(set_.row(r) + begin, samples.of_replica(step, r));
+    FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];
+    const std::size_t count = rows.rows().size();
+    for (std::size_t i = 0; i < count; ++i) {
+        weights[i] =
+            static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(samples.of_step(step)));
+    }
+    const std::span<float> sum =
+        set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    ops::TrainingStep<Kernels>::weighted_sum(set_.context(device), rows.rows(), {weights.data(), count}, sum);
+    const float* const from = sum.data();
+    ops::Convert<Kernels>::run(set_.context(device), from, sums_.data() + begin, end - begin);
+}
+
+template <class A, class D, class T>
+void ProcessCompressedSumsAgreement<A, D, T>::add_sums(int device) {
+    const auto [begin, end] = set_.columns_of(device);
+    if (begin == end) return;
+    auto& context = set_.context(device);
+    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    float* const total = set_.average(device) + begin;
+    const std::int64_t width = slice_.end - slice_.begin;
+    std::int64_t next = begin - slice_.begin;  // in what was received, which is empty without other processes
+    for (int p = 0; p < processes_.count(); ++p) {
+        const Element* from = sums_.data() + begin;
+        if (p != processes_.number()) {
+            from = received_.data() + next;
+            next += width;
+        }
+        if (p == 0)
+            ops::Convert<Kernels>::run(context, from, total, end - begin);
+        else
+            for_each_element(context, end - begin, AddElement{}, total, from);
+    }
+    const float* const sum = total;
+    ops::Convert<Kernels>::run(context, sum, sums_.data() + begin, end - begin);
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement between processes by sums: each adds its rows, weighted by their samples, and the engine adds the sums of all,
+// bucket by bucket while the backward passes run.
+//
+//   (bucket complete on all devices | weighted sum of the own rows | the engine begins) x buckets | records of all |
+//   the engine has finished | division by the samples of all | vote
+//
+// On each process the buckets are given in one order. A process that has failed, or has no samples, gives all of them too, so that
+// the others do not wait for it; they learn of its error from its records.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/net/plan_arguments.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/replicas/replica_placement.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/rows_of_sum.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/processes/agreement/exchange.hpp>
+#include <cupola/processes/agreement/same_training.hpp>
+#include <cupola/processes/processes.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class A, class D, class T>
+class ProcessSumsAgreement final : public ProcessAgreement<D, T> {
+    using Base = ProcessAgreement<D, T>;
+    using Base::average_in_all;
+    using Base::processes_;
+    using Base::set_;
+    using typename Base::ColumnRange;
+
+public:
+    static constexpr bool separate_average = true, takes_buckets = true;
+    [[nodiscard]] static std::int64_t bucket_elements(const A& policy) {
+        if constexpr (requires { policy.bucket_bytes; })
+            return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
+        return 0;
+    }
+
+    [[gnu::cold]] ProcessSumsAgreement(const A&, ReplicaSet<D, T>& set);
+
+    void begin_step(const SampleCounts& samples, std::int64_t step);
+    bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
+
+private:
+    /// A bucket is complete in the rows of a device. On its thread, which adds the rows of all devices if it is the last.
+    void give(int device, std::size_t bucket);
+    /// Gives the buckets that the device's passes have not given.
+    void give_rest(int device);
+    void add_rows(int device, std::size_t bucket);
+    /// The part of the average that a bucket is.
+    [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
+        return set_.average_span(0).subspan(static_cast<std::size_t>(buckets_[bucket].begin),
+                                            static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
+    }
+
+    /// The devices of a process divide all columns of its rows.
+    [[nodiscard]] ColumnRange columns_of(int device) const {
+        return ReplicaPlacement(set_.device_count(), set_.device_count(), false)
+            .columns_of(device, set_.network().trained_elements);
+    }
+
+    struct OnBucket {
+        ProcessSumsAgreement* agreement = nullptr;
+        int device = 0;
+        void operator()(std::size_t bucket) const { agreement->give(device, bucket); }
+    };
+    /// What devices have given in this step.
+    struct Progress {
+        int devices = 0;
+        bool added = false;
+    };
+
+    FixedArray<GradientBucket> buckets_;
+    /// Per device.
+    FixedArray<OnBucket> on_bucket_;
+    FixedArray<RowsOfSum> rows_;
+    FixedArray<std::size_t> given_;
+    const SampleCounts* samples_ = nullptr;
+    std::int64_t step_ = 0;
+
+    /// Guards what follows, and the order of begin_sum().
+    std::mutex mutex_;
+    FixedArray<Progress> progress_;
+    /// The bucket whose sum the engine begins next.
+    std::size_t next_ = 0;
+};
+
+template <class A, class D, class T>
+    requires(SpansProcesses<A> && sums_of_processes<A> && std::same_as<MessageElement<A>, float>)
+struct AgreementOf<A, D, T> {
+    using Type = ProcessSumsAgreement<A, D, T>;
+};
+
+template <class A, class D, class T>
+ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, ReplicaSet<D, T>& set)
+    : Base(set),
+      buckets_(set.at(0).worker.first_plan().buckets()),
+      on_bucket_(static_cast<std::size_t>(set.device_count())),
+      rows_(on_bucket_.size()),
+      given_(on_bucket_.size()),
+      progress_(buckets_.size()) {
+    for (RowsOfSum& each : rows_) each = RowsOfSum(set.replicas());
+    for (int device = 0; device < set.device_count(); ++device) {
+        OnBucket& on_bucket = on_bucket_[static_cast<std::size_t>(device)];
+        on_bucket = {this, device};
+        set.at(device).queue->call_on_bucket(on_bucket);
+    }
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::begin_step(const SampleCounts& samples, std::int64_t step) {
+    samples_ = &samples;
+    step_ = step;
+    next_ = 0;
+    std::fill(progress_.begin(), progress_.end(), Progress());
+    std::fill(given_.begin(), given_.end(), std::size_t{0});
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::give(int device, std::size_t bucket) {
+    {
+        const std::scoped_lock lock(mutex_);
+        given_[static_cast<std::size_t>(device)] = bucket + 1;
+        if (++progress_[bucket].devices < set_.device_count()) return;
+    }
+    add_rows(device, bucket);
+    const std::scoped_lock lock(mutex_);
+    progress_[bucket].added = true;
+    for (; next_ < buckets_.size() && progress_[next_].added; ++next_)
+        processes_.begin_sum({"the sums of the gradients", step_}, sum_of(next_));
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::give_rest(int device) {
+    for (std::size_t k = given_[static_cast<std::size_t>(device)]; k < buckets_.size(); ++k) give(device, k);
+}
+
+template <class A, class D, class T>
+void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
+    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
+    rows.collect(set_, set_.first_replica(0), set_.first_replica(set_.device_count()), *samples_, step_,
+                 buckets_[bucket].begin);
+    ops::TrainingStep<typename D::Kernels>::weighted_sum(set_.context(device), rows.gradients().rows,
+                                                         rows.gradients().weights, sum_of(bucket));
+}
+
+template <class A, class D, class T>
+bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
+    set_.attempt_always(device, [&] { give_rest(device); });
+    static_cast<void>(Base::exchange_records(device, samples, step));
+    if (!average_in_all(device, [&] { processes_.finish_sums(); })) return false;
+    set_.at(device).attempt([&] {
+        Base::queue_divisor(device, samples, step);
+        Base::reduce_columns(
+            device, columns_of(device),
+            [this](int replica, std::int64_t begin) { return Base::row_here(replica, begin); }, samples.of_step(step));
+    });
+    return Base::vote(device, step);
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SliceMessages: the slices of the gradient rows and of their average that processes without common memory exchange. In
+// messages the values are of a type `Element`; where that is not float, rows and averages are exact in it.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/ops/convert.hpp>
+#include <cupola/ops/elementwise.hpp>
+#include <cupola/parallel/replicas/replica_placement.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/processes/processes.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// to = from / by.
+struct QuotientFormula {
+    float by;
+    CUPOLA_HOST_DEVICE void operator()(float& to, float from) const { to = from / by; }
+};
+
+/// Messages to and from the other processes, `count` elements each, in the order of the calls.
+template <class Element>
+class MessageList {
+public:
+    void add(int process, Element* elements, std::int64_t count) {
+        if (count > 0)
+            list_.push_back(
+                {process, reinterpret_cast<std::byte*>(elements), static_cast<std::size_t>(count) * sizeof(Element)});
+    }
+    [[nodiscard]] std::span<const ProcessMessage> messages() const { return list_; }
+
+private:
+    std::vector<ProcessMessage> list_;
+};
+
+/// The columns that one of the devices of a process has, where they divide all columns.
+template <class D, class T>
+[[nodiscard]] ReplicaPlacement::ColumnRange part_of_all_columns(const ReplicaSet<D, T>& set, int device) {
+    return ReplicaPlacement(set.device_count(), set.device_count(), false)
+        .columns_of(device, set.network().trained_elements);
+}
+
+/// Members with a `device` parameter are called by that device's thread. In each step:
+///   pack_rows      | exchange rows_out, rows_in       | unpack_rows, row()
+///   pack_average   | exchange average_out, average_in | unpack_average
+template <class D, class T, class Element>
+class SliceMessages {
+    using Kernels = typename D::Kernels;
+    using ColumnRange = ReplicaPlacement::ColumnRange;
+    static constexpr bool packs = !std::same_as<Element, float>;
+
+public:
+    /// Of a training whose processes have memory in common.
+    SliceMessages() = default;
+    /// `slice` are the columns that this process averages.
+    [[gnu::cold]] SliceMessages(ReplicaSet<D, T>& set, ColumnRange slice, const Processes& processes);
+
+    /// Whether there are any.
+    [[nodiscard]] bool any() const { return !received_.empty(); }
+    [[nodiscard]] std::span<const ProcessMessage> rows_out() const { return rows_out_.messages(); }
+    [[nodiscard]] std::span<const ProcessMessage> rows_in() const { return rows_in_.messages(); }
+    [[nodiscard]] std::span<const ProcessMessage> average_out() const { return average_out_.messages(); }
+    [[nodiscard]] std::span<const ProcessMessage> average_in() const { return average_in_.messages(); }
+
+    /// The gradient of a replica of another process, from column `begin` of the slice on.
+    [[nodiscard]] const float* row(int replica, std::int64_t begin) const {
+        return received_.data() + place(replica, begin);
+    }
+
+    /// Converts the rows of the device's replicas, for the messages.
+    void pack_rows(ReplicaSet<D, T>& set, int device) {
+        if constexpr (packs) {
+            for (int r = set.first_replica(device); r < set.first_replica(device + 1); ++r)
+                ops::Convert<Kernels>::run(set.context(device), set.row(r), packed_row(set, r), elements_);
+        }
+    }
+    /// Converts the received rows back, in columns of the slice.
+    void unpack_rows(ReplicaSet<D, T>& set, int device, ColumnRange columns) {
+        if constexpr (packs) {
+            for (int r = 0; r < set.replicas(); ++r) {
+                if (set.is_here(r)) continue;
+                const std::int64_t at = place(r, columns.begin);
+                ops::Convert<Kernels>::run(set.context(device), packed_received_.data() + at, received_.data() + at,
+                                           columns.end - columns.begin);
+            }
+        }
+    }
+    /// Converts the average, before it is divided, in columns of the slice.
+    void pack_average(ReplicaSet<D, T>& set, int device, ColumnRange columns) {
+        if constexpr (packs)
+            ops::Convert<Kernels>::run(set.context(device), set.average(device) + columns.begin,
+                                       packed_average_.data() + columns.begin, columns.end - columns.begin);
+    }
+    /// Converts the device's part of the received average back, and divides it.
+    void unpack_average(ReplicaSet<D, T>& set, int device, float divisor) {
+        if constexpr (packs) {
+            const auto [begin, end] = part_of_all_columns(set, device);
+            const auto unpack = [&](std::int64_t from, std::int64_t to) {
+                if (from >= to) return;
+                const Element* const packed = packed_average_.data() + from;
+                for_each_element(set.context(device), to - from, QuotientFormula{divisor}, set.average(device) + from,
+                                 packed);
+            };
+            unpack(begin, std::min(end, slice_.begin));
+            unpack(std::max(begin, slice_.end), end);
+        }
+    }
+
+private:
+    [[nodiscard]] std::int64_t place(int replica, std::int64_t column) const {
+        return static_cast<std::int64_t>(replica) * (slice_.end - slice_.begin) + column - slice_.begin;
+    }
+    /// Where the row of a replica of this process is in the type of the messages.
+    [[nodiscard]] Element* packed_row(ReplicaSet<D, T>& set, int replica) {
+        if constexpr (packs)
+            return packed_rows_.data() + static_cast<std::int64_t>(replica - set.first_replica(0)) * elements_;
+        else
+            return set.row(replica);
+    }
+
+    std::int64_t elements_ = 0;
+    ColumnRange slice_{0, 0};
+    /// The slices of the rows of other processes.
+    FixedArray<float> received_;
+    /// The same in messages that are not of floats; empty otherwise.
+    FixedArray<Element> packed_rows_, packed_received_, packed_average_;
+    MessageList<Element> rows_out_, rows_in_, average_out_, average_in_;
+};
+
+template <class D, class T, class Element>
+SliceMessages<D, T, Element>::SliceMessages(ReplicaSet<D, T>& set, ColumnRange slice, const Processes& processes)
+    : elements_(set.network().trained_elements), slice_(slice) {
+    const int me = processes.number();
+    const std::int64_t width = slice.end - slice.begin;
+    const auto received = static_cast<std::size_t>(set.replicas() * width);
+    received_ = FixedArray<float>(std::max<std::size_t>(1, received));
+    Element *rows = nullptr, *average = nullptr;
+    if constexpr (packs) {
+        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(set.replicas_here() * elements_));
+        packed_received_ = FixedArray<Element>(received);
+        packed_average_ = FixedArray<Element>(set.elements());
+        rows = packed_received_.data();
+        average = packed_average_.data();
+    } else {
+        rows = received_.data();
+        average = set.average(0);
+    }
+    for (int p = 0; p < processes.count(); ++p) {
+        if (p == me) continue;
+        const auto [begin, end] = set.columns_of_process(p, elements_);
+        for (int r = 0; r < set.replicas(); ++r) {
+            if (set.is_here(r)) rows_out_.add(p, packed_row(set, r) + begin, end - begin);
+            if (set.process_of(r) == p) rows_in_.add(p, rows + r * width, width);
+        }
+        average_out_.add(p, average + slice.begin, width);
+        average_in_.add(p, average + begin, end - begin);
+    }
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CollectiveProcesses: the processes of a collective, which tell each other what they compare by calls of the collective between
+// steps, and what each wants next by bits in the blocks of each step.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/collective_agreement.hpp>
+#include <cupola/parallel/replicas/other_processes.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/processes/agreement/answers_of_processes.hpp>
+#include <cupola/processes/agreement/same_training.hpp>
+#include <cupola/processes/processes.hpp>
+#include <cupola/processes/run/run_agreement.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class Collective, class D, class T>
+class CollectiveProcesses final : public ProcessGroup {
+public:
+    /// The devices have joined. Both must outlive the object; `lost` is as in ProcessGroup.
+    [[gnu::cold]] CollectiveProcesses(ReplicaSet<D, T>& set, Collective& collective, std::vector<int> lost)
+        : ProcessGroup(set.process_count(), set.process_number(), std::move(lost)),
+          set_(set),
+          collective_(collective),
+          answers_(*this, set),
+          mine_(unit),
+          ranks_(unit * static_cast<std::size_t>(set.process_count() * set.device_count())) {
+        set.join(answers_);
+    }
+
+    [[gnu::cold]] void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {
+        Head head{.step = name.step, .bytes = bytes, .operation = {}};
+        name.operation.copy(head.operation.data(), head.operation.size());
+        const auto count_of_all = static_cast<std::size_t>(count());
+        const auto place = [&](std::size_t process) { return blocks + process * bytes; };
+        for (std::size_t begin = 0; begin < bytes; begin += payload) {
+            const std::size_t part = std::min(payload, bytes - begin);
+            std::memcpy(mine_.data(), &head, sizeof head);
+            std::memcpy(mine_.data() + sizeof head, place(static_cast<std::size_t>(number())) + begin, part);
+            set_.threads().run([&](int device) {
+                [[maybe_unused]] const auto team = set_.context(device).team();
+                try {
+                    collective_.gather(device, *set_.at(device).queue, set_.context(device), name, mine_,
+                                       device == 0 ? std::span(ranks_) : std::span<std::byte>());
+                } catch (const Error& error) {
+                    collective_.break_off(device, name.step, error.what());  // the other devices wait for this one
+                    throw;
+                }
+            });
+            for (std::size_t p = 0; p < count_of_all; ++p) {
+                const std::byte* const of = ranks_.data() + p * static_cast<std::size_t>(set_.device_count()) * unit;
+                require_same_call(head, of, static_cast<int>(p));
+                std::memcpy(place(p) + begin, of + sizeof head, part);
+            }
+        }
+    }
+    [[nodiscard]] bool is_collective() const override { return true; }
+    void tell(int bits) override { set_.tell(bits); }
+    [[nodiscard]] int told() const override { return set_.told(); }
+    void read_together(bool on) override { set_.read_together(on); }
+    void compare_rest() override { answers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
+
+private:
+    /// Compares the parameters after a step when all processes have read its report: before the step is queued that uses its slot
+    /// again. Then all have queued the same steps.
+    class Answers final : public AnswersOfProcesses {
+    public:
+        Answers(ProcessGroup& processes, ReplicaSet<D, T>& set) : AnswersOfProcesses(processes, set), set_(set) {}
+        void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) override {
+            kept_.push_back({step, hashes, error});
+        }
+        void begin_step(std::int64_t step) override { compare_before(step - D::max_steps_in_flight + 1); }
+        void forget() override { kept_.clear(); }
+        /// The steps before this one.
+        void compare_before(std::int64_t end) {
+            while (!kept_.empty() && kept_.front().step < end) {
+                const Kept first = std::move(kept_.front());
+                kept_.pop_front();
+                const auto update = [&](bool differs) {
+                    for (auto& state : set_.devices()) state.updating = differs;
+                };
+                update(true);  // not healthy, unless they are equal
+                AnswersOfProcesses::compare(first.step, first.hashes, first.error);
+                update(false);
+            }
+        }
+
+    private:
+        struct Kept {
+            std::int64_t step = 0;
+            ComparedHashes hashes{};
+            std::exception_ptr error;
+        };
+        ReplicaSet<D, T>& set_;
+        std::deque<Kept> kept_;
+    };
+
+    /// All calls of the collective have one size, so that processes in different gathers find out.
+    static constexpr std::size_t unit = 1024;
+    struct Head {
+        std::int64_t step = -1;
+        std::uint64_t bytes = 0;
+        std::array<char, 64> operation{};
+        bool operator==(const Head&) const = default;
+        [[nodiscard]] std::string description() const {
+            const std::string_view all(operation.data(), operation.size());
+            return text(all.substr(0, all.find('\0')), " of ", bytes, " bytes",
+                        step >= 0 ? text(" of step ", step) : std::string());
+        }
+    };
+    static constexpr std::size_t payload = unit - sizeof(Head);
+
+    void require_same_call(const Head& mine, const std::byte* of, int process) const {
+        Head other;
+        std::memcpy(&other, of, sizeof other);
+        require<DeviceError>(other == mine, "process ", number_at_start(process), " exchanges ", other.description(),
+                             ", and process ", number_at_start(number()), ' ', mine.description(),
+                             ": all processes of a training make the same calls in the same order");
+    }
+
+    ReplicaSet<D, T>& set_;
+    Collective& collective_;
+    Answers answers_;
+    std::vector<std::byte> mine_, ranks_;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

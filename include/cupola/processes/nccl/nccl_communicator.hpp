@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NCCL's communicators of the GPUs of one process, among those of all processes of a training, such that no wait can
+// hang:
+//
+//  - All calls are non-blocking. After each group of them, NCCL is polled until it is no longer "in progress", before the
+//    next call.
+//  - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
+//  - After a failure every waiting thread ends with the same error: nccl_ranks.hpp.
+//
+// In non-blocking mode NCCL starts a thread for each group, which takes the host 50 to 100 us, by an estimate, until
+// its calls are on their streams. Blocking communicators need none, but a thread can then be stuck in a call, and
+// NVIDIA's manual ("Fault Tolerance") allows an abort only while no thread is in one, and therefore demands
+// non-blocking communicators of programs that abort. Calls that are captured in a graph need none either, but
+// ncclCommAbort waits until each graph with a call of the communicator was destroyed, and graphs of several GPUs of a
+// process can deadlock ("Using NCCL with CUDA Graphs"). So the calls that a step can make together are in one group:
+// see NcclBucketAllReduce.
+//
+// `Calls` is the table of functions, so that all of this is tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/wait_until.hpp>
+#include <cupola/processes/nccl/communicator_id.hpp>
+#include <cupola/processes/nccl/nccl_calls.hpp>
+#include <cupola/processes/nccl/nccl_ranks.hpp>
+#include <cupola/processes/watch/heartbeats.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// queue() and wait() may be called by one thread per rank, each for its own rank; start() and finish() by one thread.
+template <class Calls = NcclCalls>
+class NcclCommunicators : private NcclRanks<Calls> {
+    using Ranks = NcclRanks<Calls>;
+    using Ranks::aborted, Ranks::check, Ranks::check_alive, Ranks::check_called, Ranks::expire, Ranks::fail,
+        Ranks::failure, Ranks::while_alive;
+    using Ranks::beats_, Ranks::calls_, Ranks::limits_, Ranks::mine_, Ranks::ranks_;
+    using typename Ranks::Member;
+
+public:
+    NcclCommunicators(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits = {},
+                      Calls calls = {})
+        : Ranks(ranks, mine, beats, limits, std::move(calls)) {}
+    NcclCommunicators(const NcclCommunicators&) = delete;
+    NcclCommunicators& operator=(const NcclCommunicators&) = delete;
+    ~NcclCommunicators() {
+        try {
+            finish();
+        } catch (const DeviceError&) {  // the ranks are aborted; no thread waits for them any more
+        }
+    }
+
+    /// Makes the id that all ranks start with. Rank 0's process must live until the others have started.
+    [[nodiscard]] CommunicatorId make_id() {
+        static_assert(sizeof(ncclUniqueId) == communicator_id_bytes);
+        ncclUniqueId id{};
+        const ncclResult_t status = calls_.make_id(&id);
+        require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetUniqueId failed with ", calls_.meaning(status));
+        CommunicatorId result;
+        std::memcpy(result.data(), &id, sizeof id);
+        return result;
+    }
+
+    /// Makes the communicators, together with all other ranks of the training.
+    void start(const CommunicatorId& id) {
+        ncclUniqueId number{};
+        std::memcpy(&number, id.data(), sizeof number);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        const NcclWork work{"the start of the communicator"};
+        for (Member& member : mine_) member.watch.restart(calls_.now());
+        int before = 0;
+        cudaError_t status = calls_.device(&before);
+        check(mine_[0], work, "ncclGroupStart", calls_.group_start());
+        // A group that was opened is closed in every case.
+        std::size_t failing = mine_.size();
+        for (std::size_t i = 0; i < mine_.size() && failing == mine_.size(); ++i) {
+            Member& member = mine_[i];
+            if (status == cudaSuccess) status = calls_.set_device(member.place.device);
+            if (status == cudaSuccess)
+                member.status = calls_.init_rank(&member.communicator, ranks_, number, member.place.rank, &config);
+            if (status != cudaSuccess || fails(member.status)) failing = i;
+        }
+        const ncclResult_t ended = calls_.group_end();
+        calls_.set_device(before);
+        if (failing < mine_.size()) {
+            if (status != cudaSuccess)
+                fail(mine_[failing], work, text("CUDA's cudaSetDevice failed with ", cudaGetErrorString(status)));
+            check(mine_[failing], work, "ncclCommInitRankConfig", mine_[failing].status);
+        }
+        check(mine_[0], work, "ncclGroupEnd", ended);
+        started_ = true;
+        for (Member& member : mine_) synchronize(member, work, limits_.start_seconds, true);
+    }
+
+    /// Goes on with communicators that were made before, one per rank of this process.
+    void adopt(const std::vector<void*>& communicators) {
+        require(communicators.size() == mine_.size(), "communicators of ", communicators.size(),
+                " ranks for a process of ", mine_.size());
+        for (std::size_t i = 0; i < communicators.size(); ++i)
+            mine_[i].communicator = static_cast<ncclComm_t>(communicators[i]);
+        started_ = true;
+    }
+
+    /// The calls of a group of one rank, on one stream.
+    class Group {
+    public:
+        /// values[i] = the sum of all ranks' values[i], of float or of bfloat16, in which NCCL then adds.
+        template <class Element>
+        void sum(std::span<Element> values) {
+            make("ncclAllReduce", [&] { return calls_.sum(values.data(), values.size(), among_, stream_); });
+        }
+        /// `all`, which has the bytes of all ranks = the bytes `mine` of each, in their order.
+        void gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+            make("ncclAllGather", [&] { return calls_.gather(mine.data(), all.data(), mine.size(), among_, stream_); });
+        }
+
+    private:
+        friend class NcclCommunicators;
+        Group(Calls& calls, ncclComm_t among, cudaStream_t stream) : calls_(calls), among_(among), stream_(stream) {}
+
+        /// After a call that has failed none is made.
+        template <class Call>
+        void make(const char* name, Call call) {
+            if (fails(status_)) return;
+            status_ = call();
+            name_ = name;
+        }
+
+        Calls& calls_;
+        ncclComm_t among_;
+        cudaStream_t stream_;
+        ncclResult_t status_ = ncclSuccess;
+        const char* name_ = "";
+    };
+
+    /// Queues the calls of one group for the `index`-th of this process's ranks: those that `calls(group)` makes, which
+    /// throws nothing. When this returns they are on `stream`.
+    template <class MakeCalls>
+    void queue(std::size_t index, cudaStream_t stream, const NcclWork& work, MakeCalls calls) {
+        Member& member = begun(index);
+        const char* call = "ncclGroupStart";
+        const ncclResult_t status = while_alive(member, [&] {
+            if (const ncclResult_t opened = calls_.group_start(); fails(opened)) return opened;
+            Group group(calls_, member.communicator, stream);
+            calls(group);
+            // A group that was opened is closed in every case.
+            const ncclResult_t closed = calls_.group_end();
+            call = fails(group.status_) ? group.name_ : "ncclGroupEnd";
+            return fails(group.status_) ? group.status_ : closed;
+        });
+        check(member, work, call, status);
+        synchronize(member, work, limits_.step_seconds);
+    }
+
+    /// Waits until `event`, which was recorded behind `work`, is complete.
+    void wait(std::size_t index, cudaEvent_t event, const NcclWork& work) {
+        Member& member = mine_[index];
+        Wait wait(*this, member, work, limits_.step_seconds);
+        while (!happened(member, event, work)) wait.turn();
+    }
+
+    /// Whether `event` is complete, without waiting for it. Throws as a wait() that began at `since` does.
+    [[nodiscard]] bool poll(std::size_t index, cudaEvent_t event, const NcclWork& work, double since) {
+        Member& member = mine_[index];
+        member.deadline = since + limits_.step_seconds;
+        if (happened(member, event, work)) return true;
+        check_alive();
+        beats_.beat(member.place.rank);
+        const double now = calls_.now();
+        member.watch.look(now);
+        check_called(member, work, now);
+        if (now - since >= limits_.step_seconds) expire(member, work, limits_.step_seconds);
+        return false;
+    }
+    /// Seconds of the clock that poll() uses.
+    [[nodiscard]] double now() { return calls_.now(); }
+
+    using Ranks::failed;
+
+    /// Ends all sums, because this rank will not take part in them: its device failed elsewhere.
+    [[gnu::cold]] void break_off(std::size_t index, const NcclWork& work, const std::string& why) {
+        try {
+            fail(mine_[index], work, why);
+        } catch (const DeviceError&) {  // the waiting threads receive the error
+        }
+    }
+
+    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, is complete, so that the
+    /// device uses no memory any more. The work of a device that failed has ended too. Ends the process if this takes
+    /// longer than abort_seconds.
+    [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
+        double start = calls_.now();
+        for (int turn = 0; calls_.query(event) == cudaErrorNotReady; turn += turn < most_turns_before_sleep ? 1 : 0) {
+            // The abort, by another thread, has a deadline of its own.
+            if (failed() && !aborted()) start = calls_.now();
+            const double waited = calls_.now() - start;
+            if (waited >= limits_.abort_seconds) {
+                calls_.end_process(text(failure(), "; ", limits_.abort_seconds, " s later device ",
+                                        mine_[index].place.device,
+                                        " had not ended what was queued, and this process was ended"));
+            }
+            rest(turn, waited);
+        }
+    }
+
+    /// Destroys the communicators, together with all other ranks; at the end of a training, or by the destructor.
+    void finish() {
+        if (!std::exchange(started_, false) || failed()) return;
+        const NcclWork work{"the end of the communicator"};
+        for (Member& member : mine_) check(member, work, "ncclCommFinalize", calls_.finalize(member.communicator));
+        for (Member& member : mine_) synchronize(member, work, limits_.step_seconds, true);
+        for (Member& member : mine_) {
+            calls_.destroy(std::exchange(member.communicator, nullptr));
+        }
+    }
+
+private:
+    [[nodiscard]] static bool fails(ncclResult_t status) { return status != ncclSuccess && status != ncclInProgress; }
+
+    /// One wait of one rank.
+    class Wait {
+    public:
+        /// `for_all`: the calling thread serves all ranks of the process.
+        Wait(NcclCommunicators& all, Member& member, const NcclWork& work, double seconds, bool for_all = false)
+            : all_(all), member_(member), work_(work), seconds_(seconds), start_(all.calls_.now()), for_all_(for_all) {
+            member.watch.restart(start_);
+            member.deadline = start_ + seconds;
+        }
+        /// Increments the heartbeat, checks for errors, and ends the wait by an error if there is one.
+        void turn() {
+            all_.check_alive();
+            for (const Member& each : all_.mine_) {
+                if (for_all_ || &each == &member_) all_.beats_.beat(each.place.rank);
+            }
+            const double now = all_.calls_.now();
+            member_.watch.look(now);
+            all_.check_called(member_, work_, now);
+            if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
+            turns_ += turns_ <= most_turns_before_sleep ? 1 : 0;
+            all_.rest(turns_ - 1, now - start_);
+        }
+
+    private:
+        NcclCommunicators& all_;
+        Member& member_;
+        const NcclWork& work_;
+        double seconds_, start_;
+        bool for_all_;
+        int turns_ = 0;
+    };
+
+    /// After an unsuccessful poll.
+    void rest(int turn, double waited) {
+        if (sleeps_after(turn, waited)) return calls_.pause();
+        if (turn >= turns_before_sleep) std::this_thread::yield();
+    }
+
+    /// A rank before a call of a collective.
+    [[nodiscard]] Member& begun(std::size_t index) {
+        Member& member = mine_[index];
+        const double now = calls_.now();
+        member.watch.restart(now);
+        member.deadline = now + limits_.step_seconds;
+        return member;
+    }
+    [[nodiscard]] bool happened(Member& member, cudaEvent_t event, const NcclWork& work) {
+        const cudaError_t status = calls_.query(event);
+        if (status == cudaSuccess) {
+            check_alive();  // an abort also ends work that was queued
+            return true;
+        }
+        if (status != cudaErrorNotReady)
+            fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
+        [[maybe_unused]] const bool completed = is_completed(member, work);
+        return false;
+    }
+    /// Whether NCCL has completed the last call; throws its error.
+    [[nodiscard]] bool is_completed(Member& member, const NcclWork& work) {
+        ncclResult_t state = ncclSuccess;
+        check(member, work, "ncclCommGetAsyncError",
+              while_alive(member, [&] { return calls_.state(member.communicator, &state); }));
+        if (state == ncclInProgress) return false;
+        check(member, work, "last call", state);
+        return true;
+    }
+    void synchronize(Member& member, const NcclWork& work, double seconds, bool for_all = false) {
+        Wait wait(*this, member, work, seconds, for_all);
+        while (!is_completed(member, work)) wait.turn();
+        beats_.beat(member.place.rank);
+    }
+
+    bool started_ = false;
+};
+
+/// The id of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or from
+/// the file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
+template <class Calls>
+[[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank,
+                                                    const std::string& path, double seconds, Calls calls = {}) {
+    if (const auto id = communicator_id_of_environment()) return *id;
+    if (!path.empty() && first_rank != 0) {
+        return await_communicator_id(
+            path, seconds, [&] { return calls.now(); }, [&] { calls.pause(); });
+    }
+    const CommunicatorId id = communicators.make_id();
+    if (!path.empty()) write_communicator_id(path, id);
+    return id;
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NcclRanks: the ranks of one process, and how they fail together:
+//
+//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: the error is checked first.
+//  - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
+//    the others hang. Each waiting thread then ends with the same error.
+//  - With a folder, a process of several that waits for others in vain writes their ranks to its file there and leaves, within
+//    1 s of the deadline, and aborts nothing.
+//  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
+//    some versions wait for ranks that no longer exist. It runs in its own thread, while no lock is held that another
+//    thread of the process waits for. If it has not returned at its deadline, the process ends with the error's message:
+//    nothing else ends a kernel of NCCL.
+//
+// The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
+// stopped.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nccl.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/processes/nccl_environment.hpp>
+#include <cupola/processes/processes.hpp>
+#include <cupola/processes/watch/heartbeats.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// One of this process's ranks. A rank is a GPU, and `replica` is the first replica on it.
+struct NcclRank {
+    int rank = 0;
+    int device = 0;
+    int replica = 0;
+};
+
+struct NcclLimits {
+    /// The deadlines of the common start of the ranks, and of each wait of a step.
+    double start_seconds = 120, step_seconds = 60;
+    /// A heartbeat that has not changed for this time has stopped.
+    double heartbeat_seconds = 5;
+    /// The deadline of ncclCommAbort after a failure, and of the device's remaining work; after it the process ends.
+    double abort_seconds = 20;
+    /// The folder for the file of a process that leaves because of others, and the number of this one.
+    std::string folder{};
+    int process = 0;
+    /// Where those that are left agree to go on, or null.
+    NcclEnvironment* environment = nullptr;
+};
+
+/// The current work of a rank, for the error's message. A step below 0 means no step.
+struct NcclWork {
+    std::string_view name;
+    std::int64_t step = -1;
+};
+
+/// The common part of NcclCommunicators: the ranks, and the first failure of any of them. `Calls` is the table of functions of
+/// nccl_calls.hpp. Members may be called by one thread per rank, each for its own rank.
+template <class Calls>
+class NcclRanks {
+protected:
+    NcclRanks(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits, Calls calls)
+        : ranks_(ranks), beats_(beats), limits_(limits), calls_(std::move(calls)) {
+        require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks,
+                " ranks with heartbeats of ", beats.ranks());
+        for (const NcclRank& rank : mine) {
+            require(rank.rank >= 0 && rank.rank < ranks, "rank ", rank.rank, " is none of ", ranks);
+            mine_.emplace_back(rank, beats);
+        }
+    }
+
+    struct Member {
+        Member(const NcclRank& of, const Heartbeats& beats) : place(of), watch(beats, 0) {}
+        NcclRank place;
+        ncclComm_t communicator = nullptr;
+        ncclResult_t status = ncclSuccess;
+        HeartbeatWatch watch;
+        /// The end of its current wait, and when it last looked whether other processes agree.
+        double deadline = 0, looked_at = 0;
+        std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
+    };
+
+    [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+    /// After a failure: whether the abort has returned.
+    [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+    [[nodiscard, gnu::cold]] std::string failure() {
+        const std::lock_guard guard(failing_);
+        return message_;
+    }
+
+    /// How the other ranks' heartbeats relate to a failure.
+    enum class Others { no_matter, watched, to_be_watched };
+
+    /// Throws the error of a call that failed.
+    void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
+        if (status == ncclSuccess || status == ncclInProgress) [[likely]]
+            return;
+        std::string message = text("NCCL's ", call, " failed with ", calls_.meaning(status));
+        while_alive(member, [&] {
+            const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
+            if (more != nullptr && *more != '\0') message += text(" (", more, ')');
+            return status;
+        });
+        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there are
+        // other processes.
+        const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
+                         status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
+        fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
+    }
+    /// Reports that a rank's work has reached its deadline.
+    [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
+        fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
+    }
+
+    /// In a wait: fails as the others do that have noticed the loss of a process before.
+    void check_called(Member& member, const NcclWork& work, double now) {
+        if (limits_.environment == nullptr || work.step < 0 || now - member.looked_at < seconds_between_looks) return;
+        member.looked_at = now;
+        if (limits_.environment->called()) fail(member, work, "another process has noticed a loss", Others::watched);
+    }
+
+    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
+    template <class Call>
+    ncclResult_t while_alive(Member& member, Call call) {
+        {
+            const std::lock_guard guard(member.calling);
+            if (!failed()) [[likely]]
+                return call();
+        }
+        throw_first();
+    }
+    /// Throws the process's error if there is one.
+    void check_alive() {
+        if (failed()) [[unlikely]]
+            throw_first();
+    }
+    /// Reports the first failure of the process and aborts its communicators.
+    [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
+                                      Others others = Others::no_matter) {
+        {
+            const std::lock_guard guard(failing_);
+            if (failed()) throw_message();
+            const double start = calls_.now();
+            double now = start;
+            member.watch.look(now);
+            const bool leaves = others != Others::no_matter && leaves_because_of_others();
+            // An error may come shortly before the deadline.
+            const double watched = leaves
+                                       ? std::clamp(member.deadline - start, least_watch_seconds, heartbeat_seconds())
+                                       : limits_.heartbeat_seconds;
+            while (others == Others::to_be_watched && now - start < watched) {
+                // Other threads of this process may be waiting for this one.
+                for (const Member& each : mine_) beats_.beat(each.place.rank);
+                calls_.pause();
+                now = calls_.now();
+                member.watch.look(now);
+            }
+            message_ = text(who(member, work), ": ", what);
+            const double still = others == Others::to_be_watched ? watched : limits_.heartbeat_seconds;
+            if (others != Others::no_matter) message_ += "; " + stopped_text(member.watch, now, still);
+            if (others != Others::no_matter && work.step >= 0 && limits_.environment != nullptr)
+                agree_on_left(std::max(member.deadline, calls_.now()));
+            failed_.store(true, std::memory_order_release);
+            if (leaves && left_.empty()) {
+                calls_.leave(limits_.process, limits_.folder,
+                             text("process ", limits_.process, ": ", message_, missing_text(member.watch, now, still)));
+            }
+        }
+        // Without the lock: the other threads receive the error meanwhile. message_ does not change any more.
+        abort_all();
+        aborted_.store(true, std::memory_order_release);
+        throw_message();
+    }
+
+    int ranks_;
+    Heartbeats& beats_;
+    NcclLimits limits_;
+    Calls calls_;
+    std::deque<Member> mine_;
+
+private:
+    /// The shortest time in which a heartbeat is found to have stopped: below the second after a deadline.
+    static constexpr double least_watch_seconds = 0.5;
+    static constexpr double seconds_between_looks = 0.05;
+    [[nodiscard]] double heartbeat_seconds() const { return std::max(least_watch_seconds, limits_.heartbeat_seconds); }
+    [[nodiscard]] bool leaves_because_of_others() const {
+        return !limits_.folder.empty() && mine_.size() < static_cast<std::size_t>(ranks_);
+    }
+    /// "; missing: process 0, 2": the processes of the ranks whose heartbeats have stopped.
+    [[nodiscard, gnu::cold]] std::string missing_text(const HeartbeatWatch& watch, double now, double seconds) const {
+        std::string list;
+        int last = -1;
+        for (const int rank : watch.stopped(now, seconds)) {
+            const int process = rank / static_cast<int>(mine_.size());
+            if (process == limits_.process || process == last) continue;
+            list += text(list.empty() ? "" : ", ", process);
+            last = process;
+        }
+        return list.empty() ? "; none is missing" : "; missing: process " + list;
+    }
+    [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
+        std::string result =
+            text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
+        if (work.step >= 0) result += text(" of step ", work.step);
+        return result;
+    }
+    /// Throws the error of the rank that failed first. Not while holding a rank's `calling`, since fail() waits for it.
+    [[noreturn, gnu::cold]] void throw_first() {
+        const std::lock_guard guard(failing_);
+        throw_message();
+    }
+    /// After `failed_`, from which on nothing of it changes.
+    [[noreturn, gnu::cold]] void throw_message() const {
+        if (!left_.empty()) throw ProcessLost(message_, since_);
+        throw DeviceError(message_);
+    }
+    /// Agrees with the other processes who is left, if one is lost. Each of them comes at the latest at `deadline`, that of the wait
+    /// which has failed: until then it may compute, and once it waits it hears that others agree.
+    [[gnu::cold]] void agree_on_left(double deadline) {
+        since_ = calls_.now();
+        const std::string unable = calls_.cannot_shrink();
+        std::string why = unable;
+        if (unable.empty()) {
+            left_ = limits_.environment->agree(
+                deadline - since_ + limits_.abort_seconds,
+                [&] {
+                    for (const Member& each : mine_) beats_.beat(each.place.rank);
+                },
+                why);
+        }
+        if (left_.empty()) message_ += "; the others do not go on: " + why;
+    }
+    /// The ranks of the processes that are lost.
+    [[nodiscard]] std::vector<int> lost_ranks() const {
+        const int devices = static_cast<int>(mine_.size());
+        std::vector<int> ranks;
+        for (int rank = 0; rank < ranks_; ++rank) {
+            if (std::find(left_.begin(), left_.end(), rank / devices) == left_.end()) ranks.push_back(rank);
+        }
+        return ranks;
+    }
+    static void abort_together(Calls& calls, const std::vector<ncclComm_t>& communicators) {
+        calls.group_start();
+        for (const ncclComm_t communicator : communicators) calls.abort(communicator);
+        calls.group_end();
+    }
+    /// One pause of a wait that began at `start`; ends the process with `message` after `seconds`.
+    static void pause_until(Calls& calls, double start, double seconds, std::string_view message, const char* call) {
+        if (calls.now() - start >= seconds) {
+            calls.end_process(
+                text(message, "; ", call, " had not returned ", seconds, " s later, and this process was ended"));
+        }
+        calls.pause();
+    }
+    /// Runs `aborts`, which calls `call`, in a thread of its own, and returns when it has returned; otherwise ends the
+    /// process with `message`.
+    template <class Aborts>
+    [[gnu::cold]] static void run_until(Calls& calls, double start, double seconds, std::string_view message,
+                                        const char* call, Aborts aborts) {
+        const auto done = std::make_shared<std::atomic<bool>>(false);
+        try {
+            calls.run_apart([aborts, done]() mutable {
+                aborts();
+                done->store(true, std::memory_order_release);
+            });
+        } catch (const Error& error) {
+            // Other threads wait until it is done.
+            calls.end_process(text(message, "; ", error.what(), ", and this process was ended"));
+        }
+        while (!done->load(std::memory_order_acquire)) pause_until(calls, start, seconds, message, call);
+    }
+    /// Waits until the last call of a communicator is no longer in progress; what it came to.
+    [[nodiscard]] static ncclResult_t ended(Calls& calls, ncclComm_t of) {
+        for (;;) {
+            ncclResult_t state = ncclSuccess;
+            if (const ncclResult_t asked = calls.state(of, &state); asked != ncclSuccess) return asked;
+            if (state != ncclInProgress) return state;
+            calls.pause();
+        }
+    }
+    /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
+    [[gnu::cold]] void abort_all() {
+        const double start = calls_.now();
+        const auto pause_until_deadline = [&](const char* call) {
+            pause_until(calls_, start, limits_.abort_seconds, message_, call);
+        };
+        struct Abort {
+            explicit Abort(const Calls& with) : calls(with) {}
+            Calls calls;
+            std::vector<ncclComm_t> communicators, shrunk;
+            std::vector<int> devices, lost;
+            bool shrinks = false;
+            std::string error;
+            void shrink() {
+                // A communicator whose last call is in progress cannot be shrunk, and its error is the call's.
+                for (const ncclComm_t each : communicators) static_cast<void>(ended(calls, each));
+                ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+                config.blocking = 0;
+                shrunk.resize(communicators.size());
+                int before = 0;
+                calls.device(&before);
+                calls.group_start();
+                ncclResult_t status = ncclSuccess;
+                for (std::size_t i = 0; i < shrunk.size(); ++i) {
+                    calls.set_device(devices[i]);
+                    const ncclResult_t called = calls.shrink(communicators[i], lost, &shrunk[i], &config);
+                    if (called != ncclSuccess && called != ncclInProgress) status = called;
+                }
+                const ncclResult_t closed = calls.group_end();
+                if (closed != ncclSuccess && closed != ncclInProgress) status = closed;
+                calls.set_device(before);
+                // The communicators that are shrunk are in progress, and those that are made are null until that ends;
+                // a question for the state of null is an error.
+                for (std::size_t i = 0; i < shrunk.size() && status == ncclSuccess; ++i) {
+                    status = ended(calls, communicators[i]);
+                    if (status == ncclSuccess) status = ended(calls, shrunk[i]);
+                }
+                if (status != ncclSuccess) error = calls.meaning(status);
+            }
+        };
+        const auto abort = std::make_shared<Abort>(calls_);
+        for (Member& each : mine_) {
+            while (!each.calling.try_lock()) pause_until_deadline("a call of NCCL by another thread");
+            if (each.communicator != nullptr) {
+                abort->communicators.push_back(std::exchange(each.communicator, nullptr));
+                abort->devices.push_back(each.place.device);
+            }
+            each.calling.unlock();
+        }
+        if (abort->communicators.empty()) return;
+        abort->shrinks = !left_.empty();
+        if (abort->shrinks) abort->lost = lost_ranks();
+        run_until(calls_, start, limits_.abort_seconds, message_,
+                  abort->shrinks ? "NCCL's ncclCommShrink" : "NCCL's ncclCommAbort", [abort] {
+                      if (abort->shrinks) abort->shrink();
+                      abort_together(abort->calls, abort->communicators);
+                  });
+        if (!abort->shrinks) return;
+        if (!abort->error.empty()) {
+            calls_.end_process(
+                text(message_, "; NCCL's ncclCommShrink failed with ", abort->error, ", and this process was ended"));
+        }
+        limits_.environment->give(
+            {abort->shrunk.begin(), abort->shrunk.end()},
+            [calls = calls_, seconds = limits_.abort_seconds](const std::vector<void*>& made) mutable {
+                std::vector<ncclComm_t> communicators;
+                for (void* const each : made) communicators.push_back(static_cast<ncclComm_t>(each));
+                run_until(calls, calls.now(), seconds, "the training did not go on with the processes that are left",
+                          "NCCL's ncclCommAbort",
+                          [calls, communicators]() mutable { abort_together(calls, communicators); });
+            },
+            left_);
+    }
+
+    std::atomic<bool> failed_ = false, aborted_ = false;
+    std::mutex failing_;
+    std::string message_;
+    /// The processes that go on; empty if this one does not.
+    std::vector<int> left_;
+    double since_ = 0;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

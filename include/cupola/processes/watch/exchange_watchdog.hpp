@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ExchangeWatchdog: ends a process whose wait for other processes does not end. A thread of its own looks at the wait, since a
+// call of a communication library may never return. At the deadline it writes what was waited for, and the processes whose
+// part is missing, to standard error and to a file `process-<number>.fault` in the run's folder, and leaves by _exit(): the
+// library's own end would wait for the missing processes too.
+//
+// A process that no longer exists is noticed earlier, if it ran on the same machine.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/core/thread.hpp>
+#include <cupola/processes/processes.hpp>
+#include <cupola/processes/watch/process_id.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+class ExchangeWatchdog {
+public:
+    /// The exit status of a process that a watchdog ends: the EX_TEMPFAIL of sysexits.h.
+    static constexpr int exit_status = 75;
+
+    /// Process `number` of `count`; messages and the file name them by `numbers_at_start`, or by the same numbers if
+    /// that is empty. Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than
+    /// 0, and Error if there is no thread for it.
+    [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder,
+                                   std::span<const int> numbers_at_start = {})
+        : number_(number),
+          numbers_at_start_(numbers_at_start.begin(), numbers_at_start.end()),
+          deadline_(deadline_seconds),
+          folder_(std::move(folder)),
+          missing_(static_cast<std::size_t>(count)),
+          heard_(missing_.size()),
+          ids_(missing_.size()) {
+        require(is_finite(deadline_seconds) && deadline_seconds > 0 && deadline_seconds <= 1e9,
+                "the deadline of an exchange must be more than 0 s and at "
+                "most 1e9 s, not ",
+                deadline_seconds, " s");
+        thread_ = Thread({.what = "the deadline of exchanges"}, [this] { watch(); });
+    }
+    ExchangeWatchdog(const ExchangeWatchdog&) = delete;
+    ExchangeWatchdog& operator=(const ExchangeWatchdog&) = delete;
+    ~ExchangeWatchdog() {
+        {
+            const std::scoped_lock lock(mutex_);
+            ends_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+    /// The system's numbers of the processes, 0 for those of other machines and PID namespaces: a process that is missing and does not exist
+    /// any more is not waited for.
+    void know_ids(const std::vector<std::int64_t>& ids) {
+        const std::scoped_lock lock(mutex_);
+        for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = ids[p];
+    }
+
+    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number at the start of another process that has
+    /// ended by itself and is not waited for, or below 0; it is called on the thread of the watchdog.
+    void tell(std::atomic<std::int32_t>* leaves, std::function<int()> departed) {
+        const std::scoped_lock lock(mutex_);
+        leaves_ = leaves;
+        departed_ = std::move(departed);
+    }
+
+    /// Begins a wait, in which no process is missing yet, or one that continues a wait since the time `since`.
+    void begin(const ExchangeName& name, double since = -1) {
+        const std::scoped_lock lock(mutex_);
+        name_ = name;
+        since_ = since >= 0 ? since : monotonic_seconds();
+        names_missing_ = false;
+        std::fill(missing_.begin(), missing_.end(), 0);
+        std::fill(heard_.begin(), heard_.end(), never);
+        waits_ = true;
+    }
+    /// Begins a wait for something that needs all processes, and does not say whose part has come. Those that are heard in the
+    /// last part of the wait have sent theirs.
+    void begin_with_all(const ExchangeName& name) {
+        begin(name);
+        const std::scoped_lock lock(mutex_);
+        for (std::size_t p = 0; p < missing_.size(); ++p) missing_[p] = static_cast<int>(p) == number_ ? 0 : 1;
+        names_missing_ = true;
+    }
+    /// A process has told that it is in the same wait. To be told `notes_per_deadline` times in a deadline.
+    void hear(int process) {
+        const std::scoped_lock lock(mutex_);
+        heard_[static_cast<std::size_t>(process)] = monotonic_seconds();
+    }
+    static constexpr double notes_per_deadline = 8;
+    /// `parts` more parts of a process are missing; -1 once one has come.
+    void count_missing(int process, int parts) {
+        const std::scoped_lock lock(mutex_);
+        missing_[static_cast<std::size_t>(process)] += parts;
+        names_missing_ = true;
+    }
+    void end() {
+        const std::scoped_lock lock(mutex_);
+        waits_ = false;
+    }
+    /// The time of the beginning of the last wait, by monotonic_seconds.
+    [[nodiscard]] double since() const { return since_; }
+    /// Ends the process as at the deadline, for another reason: the message is `why`, and what was waited for.
+    [[noreturn, gnu::cold]] void end_process(const std::string& why) {
+        const std::scoped_lock lock(mutex_);
+        leave(name_, text("cannot go on: ", why), false);
+    }
+
+    // Sums may wait at the same time as an exchange. Their end is then reported as that of the exchange, which knows the processes
+    // that are missing.
+
+    /// The first of several sums begins. They are one wait, which begins again with each that is complete.
+    void begin_sums(const ExchangeName& name) {
+        const std::scoped_lock lock(mutex_);
+        sums_name_ = name;
+        sums_since_ = monotonic_seconds();
+        sums_wait_ = true;
+    }
+    void progress_sums() {
+        const std::scoped_lock lock(mutex_);
+        sums_since_ = monotonic_seconds();
+    }
+    void end_sums() {
+        const std::scoped_lock lock(mutex_);
+        sums_wait_ = false;
+    }
+
+    /// Why this process could not write its file; empty if it can. A file of an earlier run is left as it is.
+    [[nodiscard, gnu::cold]] std::string problem() const {
+        if (folder_.empty()) return {};
+        const std::string path = folder_ + '/' + file_name(name_of(number_));
+        const bool is_new = access(path.c_str(), F_OK) != 0;
+        const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+        if (file < 0) return text("process ", name_of(number_), " cannot write ", path, ": ", std::strerror(errno));
+        close(file);
+        if (is_new) unlink(path.c_str());
+        return {};
+    }
+
+    /// The name of a process's file.
+    [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
+
+    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the process, at the
+    /// latest after `longest_leave`: also if a file system does not respond, or nobody reads a full pipe.
+    [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
+        try {
+            Thread({.what = "the end of the process"}, [] {
+                std::this_thread::sleep_for(longest_leave);
+                _exit(exit_status);
+            }).detach();
+        } catch (const Error&) {
+            // Without a thread the end has no bound.
+        }
+        const std::string message = line + '\n';
+        // The file first: a launcher that has ended no longer reads standard error, and may be about to kill this process.
+        std::signal(SIGPIPE, SIG_IGN);
+        int file = -1;
+        if (!folder.empty()) {
+            const std::string path = folder + '/' + file_name(process);
+            file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+            if (file >= 0) write_to(file, message);
+        }
+        write_to(STDERR_FILENO, message);
+        if (file >= 0) fsync(file);
+        std::this_thread::sleep_for(pause_for_others);
+        _exit(exit_status);
+    }
+
+private:
+    static constexpr auto period = std::chrono::milliseconds(50);
+    /// The pause before a process that does not exist ends the wait: its last part may still be on the way.
+    static constexpr double last_part_seconds = 0.2;
+    /// The pause between the file and the end: with each process that ends, mpirun of Open MPI goes on to the next signal, and
+    /// SIGKILL is the third; all have their files by then.
+    static constexpr auto pause_for_others = std::chrono::milliseconds(500);
+    /// With a period, less than the second in which a process promises to be gone.
+    static constexpr auto longest_leave = std::chrono::milliseconds(900);
+    /// The notes that do not come from a process that is silent.
+    static constexpr double silent_notes = 3, never = -1e300;
+
+    void watch() {
+        std::unique_lock lock(mutex_);
+        while (!changed_.wait_for(lock, period, [&] { return ends_; })) {
+            const double now = monotonic_seconds();
+            if (waits_ && now - since_ > deadline_) leave(name_, text("has waited ", deadline_, " s for others"));
+            if (sums_wait_ && now - sums_since_ > deadline_)
+                leave(waits_ ? name_ : sums_name_, text("has waited ", deadline_, " s for others"));
+            if (!waits_ || now - since_ <= last_part_seconds) continue;
+            for (std::size_t p = 0; p < missing_.size(); ++p) {
+                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p]))
+                    leave(name_, text("has lost process ", name_of(p), ", which does not exist any more"));
+            }
+            if (const int p = departed_ ? departed_() : -1; p >= 0)
+                leave(name_, text("has lost process ", p, ", which has ended by itself"));
+        }
+    }
+
+    template <class Number>
+    [[nodiscard]] int name_of(Number process) const {
+        return numbers_at_start_.empty() ? static_cast<int>(process)
+                                         : numbers_at_start_[static_cast<std::size_t>(process)];
+    }
+    [[nodiscard]] std::string missing() const {
+        if (!waits_ || !names_missing_) return "it is not known which are missing";
+        std::string list;
+        const double silent_since = monotonic_seconds() - silent_notes / notes_per_deadline * deadline_;
+        for (std::size_t p = 0; p < missing_.size(); ++p) {
+            if (missing_[p] > 0 && heard_[p] < silent_since) list += text(list.empty() ? "" : ", ", name_of(p));
+        }
+        return list.empty() ? "none is missing" : "missing: process " + list;
+    }
+
+    [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what,
+                                       bool others_are_missing = true) const {
+        if (leaves_ != nullptr) *leaves_ = 1;
+        std::string message = text("process ", name_of(number_), ' ', what, ", in ", name.operation);
+        if (name.step >= 0) message += text(" of step ", name.step);
+        if (others_are_missing) message += "; " + missing();
+        leave(name_of(number_), folder_, message);
+    }
+    static void write_to(int file, const std::string& message) {
+        std::string_view rest = message;
+        while (!rest.empty()) {
+            const ssize_t written = write(file, rest.data(), rest.size());
+            if (written <= 0) return;
+            rest.remove_prefix(static_cast<std::size_t>(written));
+        }
+    }
+
+    int number_;
+    std::vector<int> numbers_at_start_;
+    double deadline_;
+    std::string folder_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool ends_ = false, waits_ = false, names_missing_ = false, sums_wait_ = false;
+    std::atomic<std::int32_t>* leaves_ = nullptr;
+    std::function<int()> departed_;
+    ExchangeName name_, sums_name_;
+    double since_ = 0, sums_since_ = 0;
+    /// The parts of each process that are missing, and its number in the system.
+    FixedArray<int> missing_;
+    /// The time of each process's last note in this wait, or `never`.
+    FixedArray<double> heard_;
+    FixedArray<std::int64_t> ids_;
+    Thread thread_;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How process 0 of a training gives a few bytes to the others by TCP: it listens, each of the others connects and says who it
+// is, and when all are there each receives the bytes.
+//
+//   other -> process 0    Hello
+//   process 0 -> other    Answer, at once; if it accepts, a second one with the bytes, or with the reason why there are none
+//
+// Connections of other programs are refused and do not disturb the meeting. Every wait has a deadline, and every error names the
+// address. The bytes are not encrypted: the network has to be trusted, as for NCCL itself.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/processes/processes.hpp>
+#include <cupola/processes/watch/socket.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// Where and for whom a process meets the others.
+struct MeetingPlace {
+    /// "host:port", or "[host]:port" for a host with colons.
+    std::string address{};
+    ProcessNumber process{};
+    /// What the launcher calls the job; empty if that is not known. Processes of jobs with different names do not meet.
+    std::string job{};
+    /// How long the processes may wait for each other.
+    double seconds = 120;
+};
+
+class TcpMeeting {
+public:
+    static constexpr std::size_t max_bytes = 4096;
+
+    /// Throws InvalidArgument for an address that is not one.
+    [[gnu::cold]] explicit TcpMeeting(const MeetingPlace& place) : place_(place) {
+        const std::size_t colon = place.address.rfind(':');
+        const std::string_view digits =
+            std::string_view(place.address).substr(colon == std::string::npos ? place.address.size() : colon + 1);
+        int port = 0;
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+        host_ = place.address.substr(0, std::min(colon, place.address.size()));
+        if (host_.size() > 2 && host_.front() == '[' && host_.back() == ']') host_ = host_.substr(1, host_.size() - 2);
+        require(!host_.empty() && error == std::errc{} && end == digits.data() + digits.size() && port >= 1 &&
+                    port <= 65535,
+                "the address of process 0 must be a host, a colon and a port from 1 to 65535, not \"", place.address,
+                '"');
+        port_ = text(port);
+        start_ = monotonic_seconds();
+    }
+
+    /// On process 0: gives `bytes` to all others, once they are there. Throws DeviceError if the port is in use, or the host
+    /// not known, and at the deadline, with the numbers of the processes that are missing.
+    [[gnu::cold]] void give(std::string_view bytes) {
+        require(bytes.size() <= max_bytes, "a meeting exchanges at most ", max_bytes, " bytes, not ", bytes.size());
+        const Socket listener = listening();
+        std::vector<Guest> guests;
+        while (!missing(guests).empty()) {
+            if (left() <= 0) {
+                const std::string message = missing_text(guests);
+                for (const Guest& each : guests) {
+                    if (each.number > 0) send_all(each.socket, answer(refused, message));
+                }
+                throw DeviceError(message);
+            }
+            std::vector<pollfd> watched{{listener.get(), POLLIN, 0}};
+            for (const Guest& each : guests) watched.push_back({each.socket.get(), POLLIN, 0});
+            poll(watched.data(), watched.size(), turn_ms);
+            for (std::size_t i = guests.size(); i-- > 0;) {
+                if (watched[i + 1].revents != 0 && !hear(guests, i))
+                    guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
+            }
+            if (watched[0].revents == 0) continue;
+            Socket guest(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            if (guest.get() >= 0) guests.push_back({std::move(guest), {}, 0});
+        }
+        for (const Guest& each : guests) {
+            if (each.number > 0) send_all(each.socket, answer(accepted, bytes));
+        }
+    }
+
+    /// On the others: what process 0 gives. Throws DeviceError if it cannot be reached until the deadline, if another program
+    /// answers at the address, and if process 0 refuses this process or gives up.
+    [[nodiscard, gnu::cold]] std::string take() {
+        const Socket socket = connected();
+        Hello hello{};
+        hello.count = place_.process.count;
+        hello.number = place_.process.number;
+        place_.job.copy(hello.job.data(), hello.job.size() - 1);
+        send_all(socket, {reinterpret_cast<const char*>(&hello), sizeof hello});
+        std::string received;
+        take_answer(socket, received, "accepts connections, but has not answered");
+        start_ = monotonic_seconds();  // process 0 may have started later, and waits as long
+        place_.seconds += last_answer_seconds;
+        return take_answer(socket, received, "waits for other processes, and has not given NCCL's id");
+    }
+
+private:
+    static constexpr int turn_ms = 20;
+    /// The time in which process 0 says after its deadline who is missing.
+    static constexpr double last_answer_seconds = 1;
+    static constexpr std::array<char, 16> magic{'c', 'u', 'p', 'o', 'l', 'a', '-', 'm',
+                                                'e', 'e', 't', 'i', 'n', 'g', '-', '1'};
+    static constexpr std::int32_t accepted = 1, refused = 2;
+
+    struct Hello {
+        std::array<char, 16> begin = magic;
+        std::int32_t count = 0, number = 0;
+        std::array<char, 128> job{};
+    };
+    struct Answer {
+        std::array<char, 16> begin = magic;
+        std::int32_t verdict = 0;
+        std::uint32_t bytes = 0;
+    };
+
+    /// A connection to process 0; its number is 0 until it has said a valid one.
+    struct Guest {
+        Socket socket;
+        std::string heard;
+        int number = 0;
+    };
+
+    [[nodiscard]] double left() const { return place_.seconds - (monotonic_seconds() - start_); }
+    [[nodiscard]] static std::string error_text(int error) { return std::generic_category().message(error); }
+    [[nodiscard]] static std::string answer(std::int32_t verdict, std::string_view bytes) {
+        Answer head{};
+        head.verdict = verdict;
+        head.bytes = static_cast<std::uint32_t>(bytes.size());
+        return std::string(reinterpret_cast<const char*>(&head), sizeof head).append(bytes);
+    }
+    /// Messages are far smaller than a socket's buffer. A connection that has ended is noticed when it is read.
+    static void send_all(const Socket& socket, std::string_view bytes) {
+        static_cast<void>(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+    }
+    /// Whether bytes that have arrived can be the beginning of a message.
+    [[nodiscard]] static bool begins_with_magic(std::string_view bytes) {
+        const std::size_t count = std::min(bytes.size(), magic.size());
+        return std::equal(magic.begin(), magic.begin() + static_cast<std::ptrdiff_t>(count), bytes.begin());
+    }
+    /// The first bytes of a message of another program, for an error.
+    [[nodiscard]] static std::string shown(std::string_view bytes) {
+        std::string result;
+        for (const char c : bytes.substr(0, 24)) result += c >= ' ' && c <= '~' ? c : '.';
+        return result;
+    }
+
+    struct Free {
+        void operator()(addrinfo* list) const { freeaddrinfo(list); }
+    };
+    using Addresses = std::unique_ptr<addrinfo, Free>;
+    /// Null, and `why`, if the host is not known.
+    [[nodiscard]] Addresses addresses(std::string& why) const {
+        addrinfo hints{};
+        hints.ai_socktype = SOCK_STREAM;
+        addrinfo* list = nullptr;
+        const int status = getaddrinfo(host_.c_str(), port_.c_str(), &hints, &list);
+        if (status != 0) why = text("the host ", host_, " is not known: ", gai_strerror(status));
+        return Addresses(status == 0 ? list : nullptr);
+    }
+
+    /// Whether the host is a name, and not an address or one that means this machine alone.
+    [[nodiscard]] bool is_name() const {
+        if (host_ == "localhost" || host_.ends_with(".localhost")) return false;
+        addrinfo hints{};
+        hints.ai_flags = AI_NUMERICHOST;
+        addrinfo* list = nullptr;
+        const bool is_address = getaddrinfo(host_.c_str(), nullptr, &hints, &list) == 0;
+        if (is_address) freeaddrinfo(list);
+        return !is_address;
+    }
+    [[nodiscard]] static bool is_loopback(const sockaddr* at) {
+        if (at->sa_family == AF_INET) {
+            sockaddr_in address;
+            std::memcpy(&address, at, sizeof address);
+            return ntohl(address.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+        }
+        if (at->sa_family != AF_INET6) return false;
+        sockaddr_in6 address;
+        std::memcpy(&address, at, sizeof address);
+        return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
+    }
+
+    /// Listens on the host's own address or, where that is not one by which other machines reach this one, on all interfaces: the
+    /// address is not one of this machine's, or the name is that of the machine itself, which Debian gives the address 127.0.1.1.
+    [[nodiscard]] Socket listening() {
+        std::string why;
+        int error = 0;
+        if (const Addresses list = addresses(why)) {
+            bool on_all = false;
+            int family = AF_INET;
+            for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
+                if (!is_loopback(each->ai_addr) || !is_name()) continue;
+                on_all = true;
+                if (each->ai_family == AF_INET6) family = AF_INET6;  // which takes connections of both
+            }
+            for (const addrinfo* each = list.get(); each != nullptr && !on_all; each = each->ai_next) {
+                Socket socket(::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+                if (listens(socket, each->ai_addr, each->ai_addrlen, error)) return socket;
+            }
+            if (on_all || error == EADDRNOTAVAIL) {
+                addrinfo hints{};
+                hints.ai_socktype = SOCK_STREAM;
+                hints.ai_family = family;
+                hints.ai_flags = AI_PASSIVE;
+                addrinfo* all = nullptr;
+                if (getaddrinfo(nullptr, port_.c_str(), &hints, &all) == 0) {
+                    const Addresses any(all);
+                    Socket socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+                    const int off = 0;
+                    if (family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+                    if (listens(socket, any->ai_addr, any->ai_addrlen, error)) return socket;
+                }
+            }
+            why = error == EADDRINUSE ? text("port ", port_, " is in use: choose another, by address or MASTER_PORT")
+                                      : error_text(error);
+        }
+        throw DeviceError(text("process 0 cannot wait for the others at ", place_.address, ": ", why));
+    }
+    [[nodiscard]] static bool listens(const Socket& socket, const sockaddr* at, socklen_t size, int& error) {
+        const int on = 1;
+        const bool good = socket.get() >= 0 &&
+                          setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                          bind(socket.get(), at, size) == 0 && listen(socket.get(), SOMAXCONN) == 0;
+        if (!good) error = errno;
+        return good;
+    }
+
+    /// Whether a socket is connected to itself: to a port of this machine on which nobody listens, the system may connect it from that
+    /// port.
+    [[nodiscard]] static bool is_connected_to_itself(const Socket& socket) {
+        sockaddr_storage own{}, other{};
+        socklen_t own_size = sizeof own, other_size = sizeof other;
+        return getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+               getpeername(socket.get(), reinterpret_cast<sockaddr*>(&other), &other_size) == 0 &&
+               own_size == other_size && std::memcmp(&own, &other, own_size) == 0;
+    }
+    /// Retries until the deadline: process 0 may start later, and so may the name of its host.
+    [[nodiscard]] Socket connected() {
+        std::string why = "there was no time to try";
+        while (left() > 0) {
+            if (const Addresses list = addresses(why)) {
+                for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
+                    Socket socket(::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+                    int error = 0;
+                    if (connect(socket.get(), each->ai_addr, each->ai_addrlen) != 0) error = errno;
+                    if (error == EINPROGRESS) {
+                        pollfd ready{socket.get(), POLLOUT, 0};
+                        socklen_t size = sizeof error;
+                        error = ETIMEDOUT;
+                        if (poll(&ready, 1, static_cast<int>(std::clamp(left(), 0.0, 5.0) * 1000)) == 1)
+                            getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+                    }
+                    if (error == 0 && is_connected_to_itself(socket)) error = ECONNREFUSED;
+                    if (error == 0) return socket;
+                    why = error_text(error);
+                }
+            }
+            poll(nullptr, 0, turn_ms);
+        }
+        throw DeviceError(text("process ", place_.process.number, " could not connect to process 0 at ", place_.address,
+                               " within ", place_.seconds, " s: ", why,
+                               "; check that process 0 was started, and the address"));
+    }
+
+    /// The numbers that have not come.
+    [[nodiscard]] std::vector<int> missing(const std::vector<Guest>& guests) const {
+        std::vector<int> result;
+        for (int number = 1; number < place_.process.count; ++number) {
+            if (std::none_of(guests.begin(), guests.end(), [&](const Guest& each) { return each.number == number; }))
+                result.push_back(number);
+        }
+        return result;
+    }
+    [[nodiscard]] std::string missing_text(const std::vector<Guest>& guests) const {
+        std::string list;
+        const std::vector<int> numbers = missing(guests);
+        for (const int number : numbers) list += text(list.empty() ? "" : ", ", number);
+        std::string strangers = last_refusal_;
+        for (const Guest& each : guests) {
+            if (each.number == 0) strangers = text("one that sent ", each.heard.size(), " bytes of ", sizeof(Hello));
+        }
+        return text(numbers.size() == 1 ? "process " : "processes ", list, " of ", place_.process.count,
+                    numbers.size() == 1 ? " has" : " have", " not connected to process 0 at ", place_.address,
+                    " within ", place_.seconds, " s", strangers.empty() ? "" : "; of other connections the last was ",
+                    strangers);
+    }
+
+    /// Reads what a guest says. Returns false if it has left, or is refused.
+    [[nodiscard]] bool hear(std::vector<Guest>& guests, std::size_t index) {
+        Guest& guest = guests[index];
+        char buffer[sizeof(Hello)];
+        const ssize_t count = recv(guest.socket.get(), buffer, sizeof buffer, 0);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+        if (count <= 0) {
+            last_refusal_ = guest.number > 0 ? text("process ", guest.number, ", which has ended")
+                                             : text("one that ended after ", guest.heard.size(), " bytes");
+            return false;
+        }
+        guest.heard.append(buffer, static_cast<std::size_t>(count));
+        if (!begins_with_magic(guest.heard) || guest.heard.size() > sizeof(Hello)) {
+            last_refusal_ = text("one of another program, which sent \"", shown(guest.heard), '"');
+            return false;
+        }
+        if (guest.number > 0 || guest.heard.size() < sizeof(Hello)) return true;
+        Hello hello;
+        std::memcpy(&hello, guest.heard.data(), sizeof hello);
+        hello.job.back() = '\0';
+        const std::string job = hello.job.data(), own = place_.job.substr(0, hello.job.size() - 1);
+        std::string why;
+        if (hello.count != place_.process.count || (!job.empty() && !own.empty() && job != own)) {
+            why = text("process ", hello.number, " of ", hello.count, job.empty() ? "" : " of job ", job,
+                       " belongs to another training than process 0 at ", place_.address, ", which has ",
+                       place_.process.count, " processes", own.empty() ? "" : " of job ", own);
+        } else if (hello.number < 1 || hello.number >= hello.count) {
+            why = text("process ", hello.number, " is none of the processes 1 to ", hello.count - 1,
+                       " that process 0 at ", place_.address, " waits for");
+        } else {
+            for (const Guest& each : guests) {
+                if (each.number == hello.number)
+                    why = text("another process ", hello.number, " has connected to process 0 at ", place_.address,
+                               " before: each process needs a number of its own");
+            }
+        }
+        send_all(guest.socket, answer(why.empty() ? accepted : refused, why));
+        if (why.empty()) guest.number = hello.number;
+        if (!why.empty()) last_refusal_ = "refused: " + why;
+        return why.empty();
+    }
+
+    /// Reads from process 0 until `received` has `needed` bytes. `late` says what it has not done at the deadline; `begun` are
+    /// the bytes of the same answer before.
+    void receive(const Socket& socket, std::string& received, std::string_view late, std::size_t needed,
+                 std::size_t begun = 0) {
+        while (received.size() < needed) {
+            require<DeviceError>(left() > 0, "process 0 at ", place_.address, ' ', late, " within ", place_.seconds,
+                                 " s");
+            pollfd readable{socket.get(), POLLIN, 0};
+            if (poll(&readable, 1, turn_ms) <= 0) continue;
+            char buffer[512];
+            const ssize_t count = recv(socket.get(), buffer, sizeof buffer, 0);
+            if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+            require<DeviceError>(count > 0, "the connection to process 0 at ", place_.address, " ended after ",
+                                 begun + received.size(), " bytes of an answer",
+                                 count < 0 ? ": " + error_text(errno) : std::string(),
+                                 "; process 0 has ended, or another program listens there");
+            received.append(buffer, static_cast<std::size_t>(count));
+            require<DeviceError>(begun > 0 || begins_with_magic(received),
+                                 "another program than process 0 of this training answers at ", place_.address,
+                                 ": it sent \"", shown(received), '"');
+        }
+    }
+    /// The next answer of process 0, without what belongs to the one after it.
+    std::string take_answer(const Socket& socket, std::string& received, std::string_view late) {
+        Answer head;
+        receive(socket, received, late, sizeof head);
+        std::memcpy(&head, received.data(), sizeof head);
+        received.erase(0, sizeof head);
+        require<DeviceError>(head.bytes <= max_bytes && (head.verdict == accepted || head.verdict == refused),
+                             "the answer at ", place_.address, " is not one of process 0 of this training");
+        receive(socket, received, late, head.bytes, sizeof head);
+        std::string bytes = received.substr(0, head.bytes);
+        received.erase(0, head.bytes);
+        require<DeviceError>(head.verdict == accepted, bytes);
+        return bytes;
+    }
+
+    MeetingPlace place_;
+    std::string host_, port_, last_refusal_;
+    double start_ = 0;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
