@@ -25,8 +25,8 @@
 
 #include "delayed_device.hpp"
 #include "policies.hpp"
-#include "sum_of_processes.hpp"
-#include "thread_processes.hpp"
+#include "processes/sum_of_processes.hpp"
+#include "processes/thread_processes.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
