@@ -455,7 +455,7 @@ TEST_CASE("processes of a collective that make different calls are told so") {
     Hub hub(2, false);
     const auto errors = on_threads(2, [&](int number) {
         TrainingOn<Host, SumOfProcesses> training(options_of<Host>(c, SumOfProcesses{.hub = &hub, .number = number}));
-        static_cast<void>(training.run_agreement()->largest({number == 0 ? "the checkpoint" : "the record", 3}, 0));
+        static_cast<void>(training.run_policy().largest({number == 0 ? "the checkpoint" : "the record", 3}, 0));
     });
     CHECK(errors[0].starts_with("process 1 exchanges the record of "));
     CHECK(errors[0].find(" of step 3, and process 0 the checkpoint of ") != std::string::npos);

@@ -19,14 +19,7 @@ pending="parallel/agreement.hpp>processes/processes.hpp
     parallel/nccl_all_reduce.hpp>processes/nccl_environment.hpp
     parallel/nccl_all_reduce.hpp>processes/watch/launcher_variables.hpp
     parallel/replicas/replica_gradients.hpp>processes/processes.hpp
-    parallel/replicas/replica_set.hpp>processes/processes.hpp
-    train/impl/fit_loop.hpp>processes/run/run_agreement.hpp
-    train/impl/fit_loop.hpp>processes/run/steps_together.hpp
-    train/training_run.hpp>processes/agreed_checkpoints.hpp
-    train/training_run.hpp>processes/processes.hpp
-    train/training_run.hpp>processes/run/checkpoint_digest.hpp
-    train/training_run.hpp>processes/run/run_agreement.hpp
-    processes/run/checkpoint_digest.hpp>train/impl/run_records.hpp"
+    parallel/replicas/replica_set.hpp>processes/processes.hpp"
 pending=$(tr -s "\n " " " <<<" $pending ")
 errors=0
 error() {

@@ -38,6 +38,7 @@
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -86,8 +87,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The engine of these processes that moves their gradients; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
 
-    /// For fit() and its callbacks; null for a training in one process.
-    [[nodiscard]] RunAgreement* run_agreement() { return parts_.run_agreement_.get(); }
+    /// For fit() and its callbacks.
+    [[nodiscard]] RunPolicy& run_policy() {
+        return parts_.run_policy_ != nullptr ? *parts_.run_policy_ : impl::run_policy_of_one_process();
+    }
 
     /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of devices
     /// differ, or a collective has failed. After a loss that diverged they are those before the step.

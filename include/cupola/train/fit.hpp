@@ -212,7 +212,7 @@ template <class Training, class Batches, class... Callbacks>
                             return static_cast<Training*>(of)->poll_report(max);
                         },
                         .max_steps_in_flight = Training::max_steps_in_flight};
-    if constexpr (requires { training.run_agreement(); }) calls.agreement = training.run_agreement();
+    if constexpr (requires { training.run_policy(); }) calls.policy = &training.run_policy();
     const auto fingerprint = [&] { return fingerprint_of_batches(batches); };
     // Only a training that may have several processes compiles it.
     if constexpr (requires { requires Training::has_agreement; }) task.fingerprint = fingerprint;

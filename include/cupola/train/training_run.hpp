@@ -40,16 +40,15 @@
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/data_parallel.hpp>
-#include <cupola/processes/agreed_checkpoints.hpp>
-#include <cupola/processes/processes.hpp>
-#include <cupola/processes/run/checkpoint_digest.hpp>
-#include <cupola/processes/run/run_agreement.hpp>
+#include <cupola/parallel/run_policy.hpp>
+#include <cupola/train/agreed_checkpoints.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/evaluate.hpp>
 #include <cupola/train/fit.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/impl/batches_description.hpp>
+#include <cupola/train/impl/checkpoint_digest.hpp>
 #include <cupola/train/impl/checkpoint_to_resume.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
 #include <cupola/train/impl/optional_callback.hpp>
@@ -155,8 +154,9 @@ private:
         describe(training);
         if (has_folder()) impl::describe_batches(batches, info_);
         if constexpr (tests) impl::require_same_classes(batches, test);
-        RunAgreement* const agreement = agreement_of(training);
-        if (agreement != nullptr) require_same_run(*agreement, options.epochs, options.steps, tests);
+        RunPolicy& policy = policy_of(training);
+        policy.restart();
+        policy.require_same(-1, [&] { return settings_of_run(options.epochs, options.steps, tests); });
         const bool averages = training.options.moving_average.on();
         const auto metric = [&]() -> std::optional<double> {
             if constexpr (tests) {
@@ -185,11 +185,9 @@ private:
         const auto begin = [&](impl::FitRecorder& planned) -> std::shared_ptr<const void> {
             recorder = &planned;
             const std::int64_t last = planned.run().last_step;
-            if (has_folder()) resume(training, agreement);
-            const Processes* processes = nullptr;
-            if constexpr (requires { training.processes(); }) processes = training.processes();
-            if (processes != nullptr && processes->are_survivors())
-                output_.print_message(impl::line_of_loss(processes->lost(), processes->count(), training.step()));
+            if (has_folder()) resume(training, policy);
+            if (const std::string notice = policy.notice(training.step()); !notice.empty())
+                output_.print_message(notice);
             planned.resume(training.step(), progress_ ? &*progress_ : nullptr);
             if (const std::string over = nothing_to_train(planned, last, options.epochs, training.step());
                 !over.empty())
@@ -217,7 +215,7 @@ private:
                 smoothed = &writer.losses();
             }
             // The other processes take part in each checkpoint, and write nothing.
-            if (folder_ || (agreement != nullptr && has_folder())) {
+            if (folder_ || (policy.process().count > 1 && has_folder())) {
                 CheckpointOptions to_keep{.every = options_.checkpoint_every, .info = info_, .losses = smoothed};
                 if (has_records || progress_) {
                     to_keep.progress = add_progress;
@@ -228,14 +226,13 @@ private:
                 directory.emplace(training, folder_ ? &*folder_ : nullptr);
                 checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
-            stop_on_signal.emplace(agreement !=
-                                   nullptr);  // during training: a Ctrl-C in the evaluation ends the process
+            // During training: a Ctrl-C in the evaluation ends the process.
+            stop_on_signal.emplace(policy.process().count > 1);
             return best;
         };
         history_ = impl::fit_from(begin, training, batches, options, to_output, to_log, Progress{}, callbacks...,
                                   summaries, checkpoints, records, stop_on_signal);
-        int signal = stop_on_signal.get()->signal();
-        if (agreement != nullptr) signal = agreement->largest({"the end of the run", training.step()}, signal);
+        const int signal = policy.largest({"the end of the run", training.step()}, stop_on_signal.get()->signal());
         stop_on_signal.reset();
         if (folder_ && summary_every() > 0 && history_.steps > 0) {
             output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
@@ -265,18 +262,17 @@ private:
         return options_.events(options_.folder);
     }
 
-    /// Null for a training in one process.
     template <class Training>
-    [[nodiscard]] static RunAgreement* agreement_of([[maybe_unused]] Training& training) {
-        if constexpr (requires { training.run_agreement(); }) {
-            return training.run_agreement();
+    [[nodiscard]] static RunPolicy& policy_of([[maybe_unused]] Training& training) {
+        if constexpr (requires { training.run_policy(); }) {
+            return training.run_policy();
         } else {
-            return nullptr;
+            return impl::run_policy_of_one_process();
         }
     }
-    /// Throws InvalidArgument unless what the course of the run depends on is the same on all processes.
-    [[gnu::cold]] void require_same_run(RunAgreement& agreement, const std::optional<std::int64_t>& epochs,
-                                        const std::optional<std::int64_t>& steps, bool tests) const {
+    /// What the course of the run depends on.
+    [[nodiscard, gnu::cold]] RunSettings settings_of_run(const std::optional<std::int64_t>& epochs,
+                                                         const std::optional<std::int64_t>& steps, bool tests) const {
         CheckpointInfo compared = info_;
         compared.set(epochs ? ".epochs" : options_.names.max_steps, text(epochs ? *epochs : *steps));
         compared.set(options_.names.folder, has_folder() ? "given" : "none");
@@ -284,20 +280,18 @@ private:
         compared.set(".checkpoint_every", text(options_.checkpoint_every));
         compared.set(options_.names.keep_best, options_.keep_best ? "given" : "none");
         compared.set("test data", tests ? "given" : "none");
-        agreement.restart();
-        agreement.require_same(compared.entries());
+        return {compared.entries().begin(), compared.entries().end()};
     }
 
     template <class Training>
-    void resume(Training& training, RunAgreement* agreement) {
+    void resume(Training& training, RunPolicy& policy) {
         progress_.reset();
         const FoundCheckpoint found =
             impl::CheckpointToResume(options_, folder_, info_, output_).find(Training::NetworkType::layers);
-        if (agreement != nullptr) {
-            const std::pair<std::string, std::string> setting[] = {
+        policy.require_same(-1, [&] {
+            return RunSettings{
                 {"checkpoint to resume from", found.checkpoint ? impl::digest_text(*found.checkpoint) : "none"}};
-            agreement->require_same(setting);
-        }
+        });
         if (!found.checkpoint) return;
         try {
             training.restore(found.checkpoint->state);

@@ -19,6 +19,7 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
@@ -26,8 +27,6 @@
 #include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-class RunAgreement;
 
 namespace impl {
 
@@ -106,7 +105,7 @@ struct DataParallel {
     std::int64_t step() const;
     ProcessNumber process() const;
     Processes* processes() const;
-    RunAgreement* run_agreement();
+    RunPolicy& run_policy();
     bool healthy() const;
     static constexpr std::int64_t max_steps_in_flight = 1;
     // These have bodies: an undefined function with a local type, such as a lambda's, among its parameters is an error.

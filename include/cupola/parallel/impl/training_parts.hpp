@@ -21,6 +21,7 @@
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/state_transfer.hpp>
+#include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/engine.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 
@@ -29,8 +30,6 @@ namespace cupola { inline namespace CUPOLA_ABI {
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 struct DataParallel;
 
-class RunAgreement;
-
 namespace impl {
 
 // Defined with the policies that span processes, and with the collectives that gather on the host.
@@ -38,7 +37,7 @@ namespace impl {
 /// Throws InvalidArgument unless the training is the same on all processes.
 template <class Net, class Loss, class D, class Options>
 void require_same_training(ProcessGroup& processes, const Options& options);
-[[nodiscard]] std::shared_ptr<RunAgreement> make_run_agreement(ProcessGroup& processes);
+[[nodiscard]] std::unique_ptr<RunPolicy> make_run_policy(ProcessGroup& processes);
 
 /// `survivors`: whether the processes are left of more, and so may divide the replicas unevenly.
 [[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes, bool survivors = false) {
@@ -60,7 +59,7 @@ class TrainingParts {
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : processes_(joined(options)),
-          run_agreement_(run_agreement_of(processes_.get())),
+          run_policy_(run_policy_of(processes_.get())),
           regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
@@ -76,7 +75,7 @@ public:
             // Its processes find each other when it is made.
             if (ProcessGroup* const group = engine_.agreement().processes()) {
                 require_same_training<Net, Loss, D>(*group, options);
-                run_agreement_ = make_run_agreement(*group);
+                run_policy_ = make_run_policy(*group);
             }
         }
         if constexpr (synchronized) engine_.run_in_step();
@@ -161,16 +160,16 @@ private:
         return processes;
     }
 
-    [[nodiscard, gnu::cold]] static std::shared_ptr<RunAgreement> run_agreement_of(
-        [[maybe_unused]] Processes* processes) {
+    /// Null in one process.
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RunPolicy> run_policy_of([[maybe_unused]] Processes* processes) {
         if constexpr (SpansProcesses<decltype(Options::averaging)>) {
-            if (processes != nullptr) return make_run_agreement(*processes);
+            if (processes != nullptr) return make_run_policy(*processes);
         }
         return nullptr;
     }
 
     std::shared_ptr<Processes> processes_;
-    std::shared_ptr<RunAgreement> run_agreement_;
+    std::unique_ptr<RunPolicy> run_policy_;
     FixedArray<RegularizedParameter> regularized_;
     FixedArray<RequiredColumn> required_;
     Activity activity_;

@@ -37,7 +37,7 @@
 #include <cupola/processes/agreement/process_gather.hpp>
 #include <cupola/processes/agreement/replica_records.hpp>
 #include <cupola/processes/processes.hpp>
-#include <cupola/processes/run/run_agreement.hpp>
+#include <cupola/processes/run/policy.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -26,7 +26,7 @@
 #include <cupola/processes/agreement/answers_of_processes.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/processes.hpp>
-#include <cupola/processes/run/run_agreement.hpp>
+#include <cupola/processes/run/policy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

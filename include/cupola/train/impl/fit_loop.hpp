@@ -12,6 +12,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/metrics/metric.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
@@ -27,16 +28,10 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/processes/run/run_agreement.hpp>
-#include <cupola/processes/run/steps_together.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
 #endif
 
-namespace cupola { inline namespace CUPOLA_ABI {
-
-class RunAgreement;
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The hooks of a callback, which get its address; null for one that it lacks.
 struct CallbackHooks {
@@ -59,8 +54,7 @@ struct TrainingCalls {
     FunctionRef<void()> queue_inspected{};
     const StepReport* (*poll_report)(void* training, std::int64_t max_in_flight) = nullptr;
     std::int64_t max_steps_in_flight = 1;
-    /// Null for a training that is not divided between processes.
-    RunAgreement* agreement = nullptr;
+    RunPolicy* policy = &run_policy_of_one_process();
 };
 
 class FitRecorder;
@@ -76,7 +70,7 @@ struct FitTask {
     Epochs epochs{};
     /// The name of the batches' type.
     std::string_view source{};
-    /// The fingerprint of the batches, which several processes compare; empty where it is not known.
+    /// The fingerprint of the batches, for the policy; empty where it is not known.
     FunctionRef<std::string()> fingerprint{};
     const ValidationCalls* validation = nullptr;
     const RestoreCalls* restore_best = nullptr;
@@ -109,22 +103,18 @@ public:
     }
 
     [[nodiscard]] History run() {
-        if (task_.resume) in_all(begins, [&] { best_ = task_.resume(recorder_); });
-        if (agreement() != nullptr) require_same_position();
-        if (agreement() != nullptr && agreement()->is_by_steps())
-            together_.emplace(*agreement(), run_.first_step, training_.max_steps_in_flight);
+        if (task_.resume) policy().in_all({begins, step()}, [&] { best_ = task_.resume(recorder_); });
+        policy().require_same(-1, [&] { return position(); });
+        policy().begin_steps(run_.first_step, training_.max_steps_in_flight);
         for (const CallbackHooks& each : callbacks_) {
-            if (each.on_begin != nullptr) in_all(begins, [&] { each.on_begin(each.callback, run_); });
+            if (each.on_begin != nullptr)
+                policy().in_all({begins, step()}, [&] { each.on_begin(each.callback, run_); });
         }
         try {
             make_steps();
         } catch (...) {
             const std::exception_ptr error = thrown_ != nullptr ? thrown_ : std::current_exception();
-            if (together_ && !is_of_all_) {
-                agreement()->end_alone(error);
-            } else if (agreement() != nullptr) {
-                agreement()->leave({ends, step()}, error);
-            }
+            policy().leave({ends, step()}, error);
             end_quietly();
             std::rethrow_exception(error);
         }
@@ -135,6 +125,8 @@ public:
     }
 
 private:
+    using Point = RunPolicy::Point;
+
     [[nodiscard]] static FitPlan plan_of(const FitTask& task, std::span<const MetricValue> metrics) {
         FitPlan plan = task.plan;
         plan.validates = static_cast<bool>(*task.validation);
@@ -144,131 +136,73 @@ private:
         return plan;
     }
     [[nodiscard]] std::int64_t step() const { return training_.step(training_.training); }
-    [[nodiscard]] RunAgreement* agreement() const { return training_.agreement; }
+    [[nodiscard]] RunPolicy& policy() const { return *training_.policy; }
 
-    /// What the processes exchange between two steps, for the message about one that does not respond.
+    /// Names of exchanges, for the message about a process that does not respond.
     static constexpr std::string_view begins = "the beginning of the run", ends = "the end of the run",
                                       records = "the record";
 
-    /// Runs `work`; if it throws on any process, all throw.
-    void in_all(std::string_view name, FunctionRef<void()> work) {
-        if (agreement() == nullptr) return work();
-        of_all([&] { agreement()->in_all({name, step()}, work); });
-    }
-    /// Calls `work`, whose errors are those of all processes.
-    template <class Work>
-    void of_all(Work&& work) {
-        try {
-            work();
-        } catch (...) {
-            is_of_all_ = true;
-            throw;
-        }
-    }
     /// A run that is resumed goes on at the same step with the same records.
-    void require_same_position() {
-        const std::pair<std::string, std::string> settings[] = {
-            {"first step", text(step())},
-            {"last step", text(run_.last_step - 1)},
-            {"number of records", text(recorder_.history().records.size())}};
-        agreement()->require_same(settings);
+    [[nodiscard]] RunSettings position() const {
+        return {{"first step", text(step())},
+                {"last step", text(run_.last_step - 1)},
+                {"number of records", text(recorder_.history().records.size())}};
     }
     /// What follows from a record, such as the end of the run, is the same on all processes.
-    void require_same_record() {
+    [[nodiscard]] RunSettings last_record() const {
         const HistoryRecord& last = recorder_.last();
         const std::string after = text(" after ", last.step, last.step == 1 ? " step" : " steps");
-        std::vector<std::pair<std::string, std::string>> settings{{"loss" + after, exact_text(last.loss)}};
+        RunSettings settings{{"loss" + after, exact_text(last.loss)}};
         if (last.validation_loss) settings.emplace_back("validation_loss" + after, exact_text(*last.validation_loss));
         for (const MetricValue& each : last.metrics) settings.emplace_back(each.name + after, exact_text(each.value));
-        of_all([&] { agreement()->require_same(settings, step()); });
+        return settings;
     }
 
     void make_steps() {
         // Callbacks have seen the beginning of the run, and a resumed one may be over.
-        if (together_) agree_on_end();
+        agree(Point::begin);
         // A resumed run first makes the record that was due when it was stopped.
         if (recorder_.has_steps() && recorder_.is_due(step())) record();
-        while (step() < run_.last_step && !ends_now()) {
+        while (step() < run_.last_step && !policy().ends(wants_end())) {
             const std::int64_t at = step();
-            if (together_) together_->tell(wants_end(), waits_after(at + training_.max_steps_in_flight));
+            policy().before_step(wants_end(), [&] { return waits_after(at + training_.max_steps_in_flight); });
             queue_step();
             const bool due = recorder_.is_due(step());
-            const bool waits = due || (together_ ? together_->all_wait_after(at) : waits_after(at));
+            const bool waits = due || policy().waits_after(at, [&] { return waits_after(at); });
             report_all(waits ? 0 : training_.max_steps_in_flight - 1);
-            if (!together_ || waits) agree_on_end();
+            agree(waits ? Point::step_read : Point::step);
             if (due && thrown_ == nullptr && !recorder_.is_postponed()) record();
         }
         report_all(0);
-        if (together_) {
-            try {
-                agreement()->compare_rest();
-            } catch (...) {
-                keep_exception();
-            }
-            agree_on_end();
-        }
+        agree(Point::end);
         if (thrown_ == nullptr && recorder_.has_steps() && !recorder_.is_postponed()) record();
         if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     }
 
     [[nodiscard]] bool wants_end() const { return run_.stop || thrown_ != nullptr; }
-    [[nodiscard]] bool ends_now() const { return together_ ? agreed_end_ || together_->ends() : wants_end(); }
+    /// The run ends after the same step on all processes, and with the same error.
+    void agree(Point point) {
+        const RunEnd all = policy().agree(point, step() - 1, {run_.stop, run_.interrupted}, thrown_);
+        run_.stop = all.stop;
+        run_.interrupted = all.interrupted;
+    }
     /// Whether a callback of this process reads the report of this step before another step is queued: that of an inspected step comes
     /// before another one is inspected.
     [[nodiscard]] bool waits_after(std::int64_t at) const {
         return any(&CallbackHooks::should_inspect, at) || any(&CallbackHooks::synchronize_after, at);
     }
 
-    /// Calls what queues a step, or reads one. Of a collective, an error of a step that was rolled back is that of all processes.
-    template <class Work>
-    auto in_step(Work&& work) {
-        const ReadsTogether scope(agreement());
-        const std::int64_t before = step();
-        try {
-            return work();
-        } catch (const DivergedError&) {
-            is_of_all_ = true;
-            throw;
-        } catch (const ReplicasDiffer&) {
-            is_of_all_ = true;
-            throw;
-        } catch (...) {
-            is_of_all_ = step() < before;
-            throw;
-        }
-    }
     void queue_step() {
-        const std::int64_t before = step();
-        const bool probed = any(&CallbackHooks::should_inspect, before);
-        try {
-            in_step([&] {
-                if (probed) {
-                    training_.queue_inspected();
-                } else {
-                    training_.queue(training_.training, training_.batches);
-                }
-            });
-        } catch (...) {
-            // An inspector's exception comes when the step is queued.
-            if (!together_ || step() <= before) throw;
-            keep_exception();
-        }
-    }
-
-    /// The run ends after the same step on all processes, and with the same error.
-    void agree_on_end() {
-        if (agreement() == nullptr) return;
-        constexpr int goes_on = 0, stops = 1, interrupted = 2;
-        const int mine = run_.interrupted ? interrupted : run_.stop ? stops : goes_on;
-        try {
-            const int all = agreement()->agree({ends, step() - 1}, mine, thrown_);
-            run_.stop = all != goes_on;
-            run_.interrupted = all == interrupted;
-        } catch (...) {
-            keep_exception();
-        }
-        agreed_end_ = wants_end();
-        is_of_all_ = thrown_ != nullptr;
+        const auto next = [&] { return step(); };
+        const bool probed = any(&CallbackHooks::should_inspect, step());
+        const std::exception_ptr error = policy().queue(next, [&] {
+            if (probed) {
+                training_.queue_inspected();
+            } else {
+                training_.queue(training_.training, training_.batches);
+            }
+        });
+        if (thrown_ == nullptr) thrown_ = error;
     }
 
     /// Whether the hook of any callback returns true for this step.
@@ -280,52 +214,49 @@ private:
     }
 
     void report_all(std::int64_t max_in_flight) {
-        while (const StepReport* const report =
-                   in_step([&] { return training_.poll_report(training_.training, max_in_flight); })) {
+        const auto next = [&] { return step(); };
+        while (true) {
+            const StepReport* report = nullptr;
+            policy().read(next, [&] { report = training_.poll_report(training_.training, max_in_flight); });
+            if (report == nullptr) return;
             recorder_.add(*report);
-            if (together_) together_->hear(report->step);
-            const std::int64_t before = step();
-            for (const CallbackHooks& each : callbacks_) {
-                if (each.on_step == nullptr) continue;
-                try {
-                    each.on_step(each.callback, *report, run_);
-                } catch (...) {
-                    keep_exception();
+            policy().report(report->step, next, [&] {
+                for (const CallbackHooks& each : callbacks_) {
+                    if (each.on_step == nullptr) continue;
+                    try {
+                        each.on_step(each.callback, *report, run_);
+                    } catch (...) {
+                        keep_exception();
+                    }
                 }
-            }
-            // The callback has waited for a step that was rolled back, which the others do not know yet.
-            if (together_ && step() < before && thrown_ != nullptr) std::rethrow_exception(thrown_);
+                return thrown_;
+            });
         }
     }
 
     [[nodiscard]] Evaluation validate() {
         const ValidationCalls& validation = *task_.validation;
-        const auto mine = [&] {
-            return validation.evaluate(training_.training, validation.batches, task_.weights, *task_.metrics);
-        };
-        if (!together_) return mine();
-        // Devices of other processes may round differently, and what follows from a record is the same on all.
         Evaluation result;
-        in_all(records, [&] { result = mine(); });
-        std::vector<double> values{result.loss};
-        for (const OutputEvaluation& each : result.losses) values.push_back(each.loss);
-        for (const MetricValue& each : result.metrics) values.push_back(each.value);
-        agreement()->take_of_first({records, step()}, values);
-        std::size_t next = 0;
-        result.loss = values[next++];
-        for (OutputEvaluation& each : result.losses) each.loss = values[next++];
-        for (MetricValue& each : result.metrics) each.value = values[next++];
+        const auto evaluate = [&] {
+            result = validation.evaluate(training_.training, validation.batches, task_.weights, *task_.metrics);
+        };
+        const auto for_each_value = [&](FunctionRef<void(double&)> use) {
+            use(result.loss);
+            for (OutputEvaluation& each : result.losses) use(each.loss);
+            for (MetricValue& each : result.metrics) use(each.value);
+        };
+        policy().take_of_first({records, step()}, evaluate, for_each_value);
         return result;
     }
 
     void record() {
         const auto evaluate = [&] { return validate(); };
-        in_all(records, [&] {
+        policy().in_all({records, step()}, [&] {
             const bool is_best =
                 recorder_.record(*task_.validation ? FitRecorder::Validate(evaluate) : FitRecorder::Validate());
             if (is_best && *task_.restore_best) best_ = task_.restore_best->copy(training_.training);
         });
-        if (agreement() != nullptr) require_same_record();
+        policy().require_same(step(), [&] { return last_record(); });
         for (const CallbackHooks& each : callbacks_) {
             if (each.on_record == nullptr) continue;
             try {
@@ -334,19 +265,20 @@ private:
                 keep_exception();
             }
         }
-        agree_on_end();
+        agree(Point::record);
     }
 
     void keep_exception() {
         if (thrown_ == nullptr) thrown_ = std::current_exception();
     }
     void end(const CallbackHooks& callback) {
-        if (callback.on_end != nullptr) in_all(ends, [&] { callback.on_end(callback.callback, run_); });
+        if (callback.on_end == nullptr) return;
+        policy().in_all({ends, step()}, [&] { callback.on_end(callback.callback, run_); });
     }
     /// The first error is thrown; a later error of a callback's on_end (a full disk) is not.
     void end_quietly() {
         for (const CallbackHooks& each : callbacks_) {
-            if (agreement() != nullptr) agreement()->restart();
+            policy().restart();
             try {
                 end(each);
             } catch (...) {
@@ -363,41 +295,33 @@ private:
     std::shared_ptr<const void> best_;
     /// The first exception of an on_step or on_record.
     std::exception_ptr thrown_;
-    // Of a collective.
-    std::optional<StepsTogether> together_;
-    /// Whether the processes have agreed to end, and whether all have the error that has ended the steps.
-    bool agreed_end_ = false, is_of_all_ = false;
 };
 
-/// Throws InvalidArgument unless the options of the run are the same on all processes.
-[[gnu::cold]] CUPOLA_INLINE void require_same_plan(const FitTask& task, RunAgreement& agreement) {
+/// The options of the run, which are the same on all processes.
+[[gnu::cold]] CUPOLA_INLINE RunSettings settings_of(const FitTask& task) {
     const FitPlan& plan = task.plan;
-    std::string fingerprint;
-    agreement.in_all({"the comparison of settings"}, [&] {
-        if (task.fingerprint) fingerprint = task.fingerprint();
-    });
     const auto number = [](const std::optional<std::int64_t>& value) { return value ? text(*value) : "none"; };
     const auto given = [](bool is) { return std::string(is ? "given" : "none"); };
-    const std::pair<std::string, std::string> settings[] = {
-        {".steps", number(plan.steps)},
-        {".epochs", number(plan.epochs)},
-        {".every", text(plan.every)},
-        {".patience", text(plan.patience)},
-        {".min_delta", exact_text(plan.min_delta)},
-        {".quantity", std::string(plan.quantity)},
-        {".validation", given(static_cast<bool>(*task.validation))},
-        {".weights", task.weights == Weights::averages ? "averages" : "trained"},
-        {".restore_best", given(static_cast<bool>(*task.restore_best))},
-        {"number of samples per epoch", text(task.epochs.samples)},
-        {"number of samples per step", text(task.epochs.per_step)},
-        {"content of the batches", fingerprint}};
-    agreement.require_same(settings);
+    return {{".steps", number(plan.steps)},
+            {".epochs", number(plan.epochs)},
+            {".every", text(plan.every)},
+            {".patience", text(plan.patience)},
+            {".min_delta", exact_text(plan.min_delta)},
+            {".quantity", std::string(plan.quantity)},
+            {".validation", given(static_cast<bool>(*task.validation))},
+            {".weights", task.weights == Weights::averages ? "averages" : "trained"},
+            {".restore_best", given(static_cast<bool>(*task.restore_best))},
+            {"number of samples per epoch", text(task.epochs.samples)},
+            {"number of samples per step", text(task.epochs.per_step)},
+            {"content of the batches", task.fingerprint ? task.fingerprint() : std::string()}};
 }
 
 CUPOLA_INLINE History run_fit(const FitTask& task, const TrainingCalls& training,
                               std::span<const CallbackHooks> callbacks) {
     std::optional<FitLoop> loop;
-    const auto begin = [&] {
+    training.policy->restart();
+    training.policy->require_same(-1, [&] { return settings_of(task); });
+    training.policy->in_all({"the beginning of the run"}, [&] {
         const ValidationCalls& validation = *task.validation;
         if (validation.require_fitting != nullptr) {
             require(validation.require_fitting(training.training, validation.batches, task.weights) > 0,
@@ -406,14 +330,7 @@ CUPOLA_INLINE History run_fit(const FitTask& task, const TrainingCalls& training
         const std::vector<MetricValue> metrics =
             task.columns.empty() ? std::vector<MetricValue>() : task.metrics->begun_values(task.layers, task.columns);
         loop.emplace(task, training, callbacks, metrics);
-    };
-    if (training.agreement == nullptr) {
-        begin();
-    } else {
-        training.agreement->restart();
-        require_same_plan(task, *training.agreement);
-        training.agreement->in_all({"the beginning of the run"}, begin);
-    }
+    });
     return loop->run();
 }
 

@@ -39,15 +39,6 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
                 "\nplacement: update: each device its copy of the parameters");
 }
 
-/// "processes 0, 2 were killed, of 4: 2 processes go on from step 8".
-[[nodiscard, gnu::cold]] inline std::string line_of_loss(std::span<const int> lost, int left, std::int64_t step) {
-    std::string numbers;
-    for (const int process : lost) numbers += text(numbers.empty() ? "" : ", ", process);
-    return text(lost.size() == 1 ? "process " : "processes ", numbers, lost.size() == 1 ? " was" : " were",
-                " killed, of ", left + static_cast<int>(lost.size()), ": ", left,
-                left == 1 ? " process goes" : " processes go", " on from step ", step);
-}
-
 /// "after 530 steps": the number in the names of checkpoints and in the lines of records. The last of these steps is
 /// step 529.
 [[nodiscard, gnu::cold]] inline std::string after_steps(std::int64_t made) {

@@ -22,8 +22,8 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/processes/run/checkpoint_digest.hpp>
-#include <cupola/processes/run/run_agreement.hpp>
+#include <cupola/parallel/run_policy.hpp>
+#include <cupola/train/impl/checkpoint_digest.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -32,7 +32,7 @@ public:
     /// `directory` is null on all processes but the first. Both must outlive the object.
     template <class Training>
     AgreedCheckpoints(Training& training, CheckpointDirectory* directory)
-        : AgreedCheckpoints(training.run_agreement(), directory) {}
+        : AgreedCheckpoints(training.run_policy(), directory) {}
 
     /// See CheckpointDirectory.
     void require_best_of(std::span<const LayerInfo> layers) {
@@ -41,19 +41,17 @@ public:
 
     /// Whether all processes want to save. The step is for the message about a process that does not respond.
     [[nodiscard]] bool all_save(bool wants, std::int64_t step = -1) {
-        if (agreement_ == nullptr) return wants;
-        return agreement_->largest({operation, step}, wants ? 0 : 1) == 0;
+        return policy_.largest({operation, step}, wants ? 0 : 1) == 0;
     }
 
     /// `make()`, if it succeeds on all processes, with the same result.
     [[nodiscard, gnu::cold]] Checkpoint same_on_all(FunctionRef<Checkpoint()> make, std::int64_t at = -1) {
-        if (agreement_ == nullptr) return make();
         Checkpoint checkpoint;
-        agreement_->attempt({operation, at}, [&] { checkpoint = make(); });
+        policy_.attempt({operation, at}, [&] { checkpoint = make(); });
         const std::int64_t step = checkpoint.state.step;
-        if (const auto other = agreement_->first_difference({operation, step}, impl::digest_of(checkpoint)))
+        if (const auto other = policy_.first_difference({operation, step}, [&] { return impl::digest_of(checkpoint); }))
             throw ReplicasDiffer(text("process ", other->first, " has another ", other->second, " than process ",
-                                      agreement_->number_at_start(0), " in the checkpoint of step ", step,
+                                      policy_.number_at_start(0), " in the checkpoint of step ", step,
                                       ", which is not written: a process computed a different result"),
                                  step, other->first);
         return checkpoint;
@@ -73,22 +71,21 @@ public:
 private:
     static constexpr std::string_view operation = "the checkpoint";
 
-    [[gnu::cold]] AgreedCheckpoints(RunAgreement* agreement, CheckpointDirectory* directory)
-        : agreement_(agreement), directory_(directory) {
-        const int number = agreement == nullptr ? 0 : agreement->number();
+    [[gnu::cold]] AgreedCheckpoints(RunPolicy& policy, CheckpointDirectory* directory)
+        : policy_(policy), directory_(directory) {
+        const int number = policy.process().number;
         require((directory != nullptr) == (number == 0), "process ", number,
                 directory == nullptr ? " has no directory of checkpoints, and it is the one that writes them"
                                      : " has a directory of checkpoints, which process 0 alone writes");
     }
 
     [[gnu::cold]] void write(const Checkpoint& checkpoint, FunctionRef<void()> by_first) {
-        if (agreement_ == nullptr) return by_first();
-        agreement_->attempt({operation, checkpoint.state.step}, [&] {
+        policy_.attempt({operation, checkpoint.state.step}, [&] {
             if (directory_ != nullptr) by_first();
         });
     }
 
-    RunAgreement* agreement_;
+    RunPolicy& policy_;
     CheckpointDirectory* directory_;
 };
 

@@ -2,8 +2,8 @@
 //
 // Runs of several processes, which are threads here: their checkpoints, records and errors.
 //
-// Covers: cupola/processes/run/run_agreement.hpp
-#include <cupola/processes/agreed_checkpoints.hpp>
+// Covers: cupola/parallel/run_policy.hpp, cupola/processes/run/policy.hpp
+#include <cupola/train/agreed_checkpoints.hpp>
 
 #include <cstdint>
 #include <filesystem>

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ProcessRunPolicy: what the processes of a training agree on between two steps, so that all go on, or all end after the same step
+// with the same error. Every such exchange begins with a block of one size, in which a process that has failed says so: the
+// others learn it in whichever exchange they are.
+//
+// The processes of a collective (ProcessGroup::is_collective()) agree at fewer steps. All their calls, among them those for a step
+// whose loss is not finite, come in the same order on all processes, so these read each report after they have queued the same
+// steps. What that depends on, each sends with its steps: whether it wants to end, and whether the report of the step
+// max_steps_in_flight later has to be read before another step is queued.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/parallel/run_policy.hpp>
+#include <cupola/processes/agreement/process_gather.hpp>
+#include <cupola/processes/processes.hpp>
+#include <cupola/processes/run/same_settings.hpp>
+#include <cupola/processes/run/sent_error.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+class ProcessRunPolicy final : public RunPolicy {
+public:
+    /// `processes` must outlive the object.
+    [[gnu::cold]] explicit ProcessRunPolicy(ProcessGroup& processes)
+        : processes_(processes), blocks_(processes, sizeof(Block)) {}
+
+    [[nodiscard]] ProcessNumber process() const override { return {processes_.count(), processes_.number()}; }
+    [[nodiscard]] int number_at_start(int process) const override { return processes_.number_at_start(process); }
+    /// "processes 0, 2 were killed, of 4: 2 processes go on from step 8".
+    [[nodiscard, gnu::cold]] std::string notice(std::int64_t step) const override {
+        if (!processes_.are_survivors()) return {};
+        const std::span<const int> lost = processes_.lost();
+        const int left = processes_.count();
+        std::string numbers;
+        for (const int process : lost) numbers += text(numbers.empty() ? "" : ", ", process);
+        return text(lost.size() == 1 ? "process " : "processes ", numbers, lost.size() == 1 ? " was" : " were",
+                    " killed, of ", left + static_cast<int>(lost.size()), ": ", left,
+                    left == 1 ? " process goes" : " processes go", " on from step ", step);
+    }
+
+    void restart() override {
+        if (!alone_) ended_ = nullptr;
+    }
+    void in_all(const ExchangeName& name, FunctionRef<void()> work) override {
+        const std::exception_ptr error = error_of(work);
+        try {
+            agree_on(name, 0, error);
+        } catch (...) {
+            is_of_all_ = ended_ != nullptr;
+            throw;
+        }
+    }
+    [[gnu::cold]] void require_same(std::int64_t step, FunctionRef<RunSettings()> settings) override {
+        try {
+            RunSettings mine;
+            const std::exception_ptr error = error_of([&] { mine = settings(); });
+            agree_on({"the comparison of settings", step}, 0, error);
+            require_same_settings(processes_, mine, step);
+        } catch (...) {
+            is_of_all_ = true;
+            throw;
+        }
+    }
+    void take_of_first(const ExchangeName& name, FunctionRef<void()> work,
+                       FunctionRef<void(FunctionRef<void(double&)>)> values) override {
+        if (!is_collective()) return work();
+        in_all(name, work);
+        std::vector<double> all;
+        values([&](double& each) { all.push_back(each); });
+        const std::size_t bytes = all.size() * sizeof(double);
+        ProcessGather gather(processes_, bytes);
+        std::memcpy(gather.mine(), all.data(), bytes);
+        gather.run(name);
+        std::memcpy(all.data(), gather.of(0), bytes);
+        std::size_t next = 0;
+        values([&](double& each) { each = all[next++]; });
+    }
+    [[gnu::cold]] void leave(const ExchangeName& name, const std::exception_ptr& error) noexcept override {
+        processes_.tell(0);
+        if (is_collective() && !is_of_all_) {
+            // The others are in a step, and cannot learn it: from now on there are no exchanges.
+            ended_ = error;
+            alone_ = true;
+            return;
+        }
+        try {
+            agree_on(name, 0, error);
+        } catch (...) {  // that of the caller, or a second one
+        }
+    }
+
+    void begin_steps(std::int64_t first, std::int64_t in_flight) override {
+        if (!is_collective()) return;
+        first_step_ = first;
+        waits_.assign(static_cast<std::size_t>(in_flight), false);
+        sent_end_ = agreed_end_ = is_of_all_ = false;
+        processes_.tell(0);
+    }
+    void before_step(bool ends, FunctionRef<bool()> waits_later) override {
+        if (is_collective()) processes_.tell((ends ? sends_end : 0) | (waits_later() ? sends_wait : 0));
+    }
+    [[nodiscard]] std::exception_ptr queue(FunctionRef<std::int64_t()> step, FunctionRef<void()> work) override {
+        if (!is_collective()) return RunPolicy::queue(step, work);
+        const std::int64_t before = step();
+        try {
+            in_step(step, work);
+        } catch (...) {
+            if (step() <= before) throw;
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+    void read(FunctionRef<std::int64_t()> step, FunctionRef<void()> work) override {
+        if (is_collective()) {
+            in_step(step, work);
+        } else {
+            work();
+        }
+    }
+    void report(std::int64_t reported, FunctionRef<std::int64_t()> step,
+                FunctionRef<std::exception_ptr()> callbacks) override {
+        if (is_collective() && reported >= first_step_) {
+            const int sent = processes_.told();
+            sent_end_ = sent_end_ || (sent & sends_end) != 0;
+            waits_[slot_of(reported)] = (sent & sends_wait) != 0;
+        }
+        const std::int64_t before = step();
+        const std::exception_ptr error = callbacks();
+        // A callback has waited for a step that was rolled back, which the others do not know yet.
+        if (is_collective() && step() < before && error != nullptr) std::rethrow_exception(error);
+    }
+    [[nodiscard]] bool waits_after(std::int64_t step, FunctionRef<bool()> mine) const override {
+        if (!is_collective()) return mine();
+        return step < first_step_ + static_cast<std::int64_t>(waits_.size()) || waits_[slot_of(step)];
+    }
+    [[nodiscard]] bool ends(bool mine) const override { return is_collective() ? agreed_end_ || sent_end_ : mine; }
+    RunEnd agree(Point point, std::int64_t step, RunEnd mine, std::exception_ptr& error) override {
+        const bool agrees = is_collective() ? point != Point::step : point != Point::begin && point != Point::end;
+        if (!agrees) return mine;
+        constexpr int goes_on = 0, stops = 1, interrupted = 2;
+        RunEnd result = mine;
+        try {
+            if (point == Point::end) {
+                processes_.tell(0);
+                const std::exception_ptr difference = error_of([&] { processes_.compare_rest(); });
+                if (error == nullptr) error = difference;
+            }
+            const int all = agree_on({"the end of the run", step},
+                                     mine.interrupted ? interrupted
+                                     : mine.stop      ? stops
+                                                      : goes_on,
+                                     error);
+            result = {.stop = all != goes_on, .interrupted = all == interrupted};
+        } catch (...) {
+            if (error == nullptr) error = std::current_exception();
+        }
+        agreed_end_ = result.stop || error != nullptr;
+        is_of_all_ = error != nullptr;
+        return result;
+    }
+
+    int largest(const ExchangeName& name, int value) override {
+        require_not_ended();
+        return exchange(name, value, nullptr, false);
+    }
+    void attempt(const ExchangeName& name, FunctionRef<void()> work) override {
+        require_not_ended();
+        exchange(name, 0, error_of(work), false);
+    }
+    [[nodiscard, gnu::cold]] std::optional<std::pair<int, std::string>> first_difference(
+        const ExchangeName& name, FunctionRef<RunSettings()> settings) override {
+        static_cast<void>(largest(name, 0));
+        const std::vector<std::string> all = gathered_texts(processes_, name, joined_settings(settings()));
+        const std::optional<OtherSetting> other = first_other_setting(all);
+        if (!other) return {};
+        return std::pair(processes_.number_at_start(static_cast<int>(other->process)), std::string(other->name));
+    }
+
+private:
+    struct Block {
+        std::int32_t value = 0, leaves = 0;
+        SentError error{};
+    };
+    static constexpr int sends_end = 1, sends_wait = 2;
+
+    [[nodiscard]] bool is_collective() const { return processes_.is_collective(); }
+    [[nodiscard]] std::size_t slot_of(std::int64_t step) const {
+        return static_cast<std::size_t>(step) % waits_.size();
+    }
+    [[nodiscard]] static std::exception_ptr error_of(FunctionRef<void()> work) {
+        try {
+            work();
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+    void require_not_ended() const {
+        if (ended_ != nullptr) std::rethrow_exception(ended_);
+    }
+
+    /// Calls what queues a step, or reads its report. Of a collective, an error of a step that was rolled back is that of all
+    /// processes.
+    void in_step(FunctionRef<std::int64_t()> step, FunctionRef<void()> work) {
+        const std::int64_t before = step();
+        processes_.read_together(true);
+        try {
+            work();
+        } catch (const DivergedError&) {
+            leave_step(true);
+            throw;
+        } catch (const ReplicasDiffer&) {
+            leave_step(true);
+            throw;
+        } catch (...) {
+            leave_step(step() < before);
+            throw;
+        }
+        processes_.read_together(false);
+    }
+    void leave_step(bool is_of_all) {
+        processes_.read_together(false);
+        is_of_all_ = is_of_all;
+    }
+
+    /// The largest of the processes' values. `error` is what has ended the work of this process, or null. If any has one, all
+    /// throw: a process its own, the others that of the first process. An exchange by which another process waits ends too.
+    int agree_on(const ExchangeName& name, int value, const std::exception_ptr& error) {
+        if (ended_ != nullptr) std::rethrow_exception(error != nullptr ? error : ended_);
+        return exchange(name, value, error, true);
+    }
+    int exchange(const ExchangeName& name, int value, const std::exception_ptr& error, bool leaves) {
+        const Block mine{.value = value, .leaves = error != nullptr && leaves ? 1 : 0, .error = SentError(error)};
+        std::memcpy(blocks_.mine(), &mine, sizeof mine);
+        blocks_.run(name);
+        int largest = value, failed = -1;
+        bool left = false;
+        SentError first;
+        for (int p = 0; p < processes_.count(); ++p) {
+            Block block;
+            std::memcpy(&block, blocks_.of(p), sizeof block);
+            largest = std::max(largest, int{block.value});
+            left = left || block.leaves != 0;
+            if (block.error.kind == SentError::Kind::none || failed >= 0) continue;
+            failed = p;
+            first = block.error;
+        }
+        if (failed < 0) return largest;
+        try {
+            if (error != nullptr) std::rethrow_exception(error);
+            first.throw_of(processes_.number_at_start(failed));
+        } catch (...) {
+            if (left) ended_ = std::current_exception();
+            throw;
+        }
+    }
+
+    ProcessGroup& processes_;
+    ProcessGather blocks_;
+    /// What has ended the exchanges; and whether the others do not know.
+    std::exception_ptr ended_;
+    bool alone_ = false;
+
+    // Of a collective.
+    std::int64_t first_step_ = 0;
+    /// By the slot of a step, from the report of the step before in that slot on.
+    std::vector<bool> waits_;
+    /// Whether any process has sent with a step that it wants to end; all read it with the same report.
+    bool sent_end_ = false;
+    /// Whether the processes have agreed to end, and whether all have the error that has ended the steps.
+    bool agreed_end_ = false, is_of_all_ = false;
+};
+
+[[nodiscard, gnu::cold]] inline std::unique_ptr<RunPolicy> make_run_policy(ProcessGroup& processes) {
+    return std::make_unique<ProcessRunPolicy>(processes);
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
