@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of `Host` and its plans, in float and bfloat16, which depend on no user's network. In a program that
-// links to cupola::ops this header declares what the library has compiled: the classes of these operations are
+// The operations of `Host` and its plans, in float and bfloat16, which do not depend on the user's network. In a
+// program that links to cupola::ops this header declares what the library contains: the classes of these operations are
 // declared by ops/ and not defined, the functions and templates are `extern`. Without the library it includes all
 // operations. compiled_training.hpp does the same for training.
 #pragma once

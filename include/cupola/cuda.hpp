@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The backend for NVIDIA GPUs: the device `Cuda` and its operations, by cuDNN, cuBLASLt and Cupola's own kernels. For
-// nvcc only: a file that g++ compiles includes at most <cupola/device/cuda.hpp>. Averaging by NCCL is a separate header.
+// nvcc only: a file that g++ compiles includes at most <cupola/device/cuda.hpp>. Averaging by NCCL is a separate
+// header.
 #pragma once
 
 #include <cupola/device/cuda.hpp>

@@ -6,11 +6,11 @@
 //   predictor.predict(samples, logits);
 //   predictor.predict(samples, {{"kind", kinds}, {"box", boxes}});  // the outputs of a network that has several
 //
-// The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. The training may have
-// been one of Frozen<Net, ...>, or the network here may be one, for any patterns. Every member
-// function may be called by any number of threads at once; `streams` of the calls run at a time. After construction Cupola
-// allocates nothing; OpenMP may allocate at the first call of a thread, where a stream has more than one thread, and oneDNN
-// in matrix products on processors without AVX-512.
+// The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. The network of the
+// training, and the network here, may each be a Frozen<Net, ...>, with any patterns. Every member function may be
+// called by any number of threads at once; `streams` of the calls run at a time. After construction Cupola allocates
+// nothing; OpenMP may allocate at the first call of a thread, where a stream has more than one thread, and oneDNN in
+// matrix products on processors without AVX-512.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@ template <class D>
 struct PredictorOptions {
     /// The number of samples of the largest batch. Smaller batches are run in pieces (net/inference_streams.hpp).
     std::int64_t max_batch = 1;
-    /// The number of calls that run at a time; others wait. Each has its own activations and packed weights, and all share
-    /// the parameters.
+    /// The number of calls that run at a time; others wait. Each has its own activations and packed weights, and all
+    /// share the parameters.
     int streams = 1;
     /// The options of each stream's device.
     typename D::Options device{};
@@ -76,8 +76,8 @@ public:
 
     /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or
     /// contains numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with
-    /// `options`. Layers that do nothing in evaluation, frozen parameters and the precision may be others than in the
-    /// training.
+    /// `options`. Layers that do nothing in evaluation, frozen parameters and the precision may differ from those of
+    /// the training.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
         : Predictor(read_checkpoint(path, Net::layers,
                                     ReadOptions{.frozen = FrozenInFile::any,
@@ -98,14 +98,14 @@ public:
               parameters_of(checkpoint, weights_, name, options), checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
-    /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if the
-    /// sizes do not fit, and for a sample that contains a NaN or an infinity (some layers would propagate it, others
-    /// would not: a fused ReLU maps NaN to 0), or an id that is out of range.
+    /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if
+    /// the sizes do not fit, and for a sample that contains a NaN or an infinity (some layers would propagate it,
+    /// others would not: a fused ReLU maps NaN to 0), or an id that is out of range.
     void predict(std::span<const Sample> samples, std::span<float> outputs) const {
         predict(view_of(samples), outputs);
     }
-    /// The same for outputs by their names, from one forward pass; those that are not named are not written. Throws also
-    /// for a name that the network does not have, or that is given twice.
+    /// The same for outputs by their names, from one forward pass; those that are not named are not written. Throws
+    /// also for a name that the network does not have, or that is given twice.
     void predict(std::span<const Sample> samples, std::span<const NamedOutput> outputs) const {
         predict(view_of(samples), outputs);
     }
@@ -136,8 +136,8 @@ public:
         predict(samples, std::span<const NamedOutput>(outputs.begin(), outputs.size()));
     }
 
-    /// The names of the classes, of which label k is the k-th, as the training's data had them; empty where the file
-    /// does not say them. Those of the column "target", or of another column of labels.
+    /// The names of the classes of a column of labels: element k is the name of label k, as in the training's data.
+    /// Empty if the file does not have them.
     [[nodiscard, gnu::cold]] std::vector<std::string> classes(std::string_view column = target_column) const {
         const std::string* const names =
             info_.find(column == target_column ? std::string(classes_key) : text(classes_key, '.', column));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The version, the instructions that a file is compiled for, and the name of the inline namespace that holds everything.
+// The version, the instruction set that a file is compiled for, and the name of the inline namespace that holds
+// everything.
 //
 // The inline namespace encodes what changes the code that is generated from these headers: the version, the instruction
 // set that the file is compiled for, and the macros that change the layout of the standard library's types. Files built
@@ -12,8 +13,8 @@
 
 #include <version>  // for the macros of the standard library
 
-// What these headers need of a compiler. Without it there would be thousands of errors; a header that does not exist
-// ends the compilation.
+// The compiler features that these headers need. Without them there would be thousands of errors, so the inclusion of a
+// header that does not exist ends the compilation.
 #if __cplusplus < 202002L
 #error "Cupola needs C++20: compile with -std=c++20"
 #define CUPOLA_CANNOT_BE_COMPILED
@@ -36,9 +37,9 @@
 #define CUPOLA_VERSION_MINOR 1
 #define CUPOLA_VERSION_PATCH 0
 
-// The instruction sets that these headers select code by, in rising order. Every processor with AVX2 and FMA has the rest
-// of x86-64-v3 too. Beside BF16's, compilers use none of the instructions that processors have beyond x86-64-v4 (VNNI,
-// VBMI, FP16, AMX) in this code; AMX is detected at run time.
+// The instruction sets between which these headers choose, in ascending order. Every processor with AVX2 and FMA also
+// has the rest of x86-64-v3. Of the extensions beyond x86-64-v4, compilers use only BF16 in this code, not VNNI, VBMI,
+// FP16 or AMX; AMX is detected at run time.
 #define CUPOLA_ISA_BASELINE 1
 #define CUPOLA_ISA_AVX2 2
 #define CUPOLA_ISA_AVX512 4
@@ -49,7 +50,8 @@
 #define CUPOLA_OPS_HAS (CUPOLA_ISA_BASELINE + CUPOLA_ISA_AVX2 + CUPOLA_ISA_AVX512)
 #endif
 
-// A file that links to cupola::ops shares types with it, and so has a name that it has: without BF16 where it has none.
+// A file that links to cupola::ops shares types with the library, so its namespace must have a name that the library
+// uses: without BF16 if the library does not contain it.
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #if defined(__AVX512BF16__) && (!defined(CUPOLA_OPS_HAS) || (CUPOLA_OPS_HAS & CUPOLA_ISA_AVX512_BF16))
 #define CUPOLA_ISA CUPOLA_ISA_AVX512_BF16
@@ -67,7 +69,8 @@
 #endif
 #else
 #define CUPOLA_ISA CUPOLA_ISA_BASELINE
-// Headers select nothing by these, but a compiler generates other code, and with FMA other bits.
+// The headers do not test for these extensions, but compilers generate different code with them and, with FMA,
+// different bits.
 #if !defined(CUPOLA_OPS_HAS)
 #if defined(__AVX512F__)
 #define CUPOLA_ISA_NAME avx512f
@@ -93,9 +96,10 @@
 #error "cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"
 #endif
 
-// The standard library's types, where their layout is not that of libstdc++ with its defaults: options contain vectors,
-// spans and strings. libstdc++'s debug mode adds iterators to containers, its older strings are one pointer; libc++ has
-// versions of its ABI, and options that change iterators, unique_ptr, and the order of a string's members.
+// The standard library, where the layout of its types is not that of libstdc++ with its defaults: options contain
+// vectors, spans and strings. libstdc++'s debug mode adds iterators to containers, and its older strings are one
+// pointer; libc++ has versions of its ABI, and options that change iterators, unique_ptr, and the order of a string's
+// members.
 #if defined(_LIBCPP_VERSION)
 #define CUPOLA_LIBRARY_BASE CUPOLA_JOIN(libcpp, _LIBCPP_ABI_VERSION)
 #if defined(_LIBCPP_ABI_BOUNDED_ITERATORS) || defined(_LIBCPP_ABI_BOUNDED_ITERATORS_IN_STRING) ||              \
@@ -138,19 +142,20 @@
 #define CUPOLA_ABI CUPOLA_ISA_ABI
 #endif
 
-// cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines
-// CUPOLA_OPS: functions marked CUPOLA_INLINE are then declared here and defined there; compiled.hpp has the templates.
+// The optional library cupola::ops contains, compiled, what does not depend on the user's network. Linking to it
+// defines CUPOLA_OPS: functions marked CUPOLA_INLINE are then declared here and defined there; compiled.hpp has the
+// templates.
 #ifndef CUPOLA_INLINE
 #define CUPOLA_INLINE inline
 #endif
 
-// nvcc calls a function from a kernel only if it is marked so, constexpr or not. Other compilers see nothing.
+// nvcc lets a kernel call a function only if it is marked so, constexpr or not. For other compilers the macro is empty.
 #ifdef __CUDACC__
 #define CUPOLA_HOST_DEVICE __host__ __device__
 #else
 #define CUPOLA_HOST_DEVICE
 #endif
-// Kept out of line to save code, which a kernel has no use for.
+// Not inlined on the host, to save code; in kernels the compiler decides.
 #ifdef __CUDA_ARCH__
 #define CUPOLA_HOST_NOINLINE
 #else

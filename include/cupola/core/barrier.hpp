@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Barrier: threads wait for each other. It is for a few threads that meet many times: one counter, which the last thread
-// to arrive sets back. std::barrier has a tree for hundreds of threads, which takes longer to compile.
+// Barrier: each thread waits until all have arrived. For a few threads that synchronise often: a single counter, which
+// the last thread to arrive resets. std::barrier has a tree for hundreds of threads, which takes longer to compile.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ public:
     /// Returns when all threads have arrived, and says whether `healthy` was true for each of them.
     bool arrive_and_wait(bool healthy = true);
 
-    /// From now on `threads` fewer are waited for. Called by a thread that has not arrived.
+    /// Reduces the number of threads that are waited for by `threads`. Called by a thread that has not arrived.
     void leave_out(int threads);
 
 private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Borrowed<View>: a std::string_view, a std::span or a FunctionRef that is kept beyond the call. What it refers to has
-// to outlive it, so a temporary string, vector or function object does not convert: the compiler says so, where a plain
-// view would read freed memory.
+// to outlive it, so a temporary string, vector or function object does not convert to it: a compile-time error, where a
+// plain view would read freed memory.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// Not to a function: a FunctionRef refers to the pointer itself.
+/// Pointers to functions are excluded: a FunctionRef refers to the pointer itself.
 template <class Source>
 inline constexpr bool is_pointer_to_object =
     std::is_pointer_v<Source> && !std::is_function_v<std::remove_pointer_t<Source>>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products and sums of sizes that do not wrap. In constant evaluation, and for a shape, a result that has no place in
-// 64 bits is the largest number that has, which no limit allows; a number of bytes at run time is an OutOfMemory with
-// its true size.
+// Products and sums of sizes without wrap-around. In constant evaluation, and for a shape, a result that does not fit
+// in 64 bits becomes the largest std::int64_t, which exceeds every limit; a number of bytes at run time throws
+// OutOfMemory with the true number.
 #pragma once
 
 #include <charconv>
@@ -20,7 +20,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// The most elements of a sample, of a parameter, and of all parameters of a network: 4.4 TB of floats.
 inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
 
-/// The product of numbers of at least 0, or the largest std::int64_t where it does not fit.
+/// The product of two non-negative numbers; the largest std::int64_t if it does not fit.
 [[nodiscard]] constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
     constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
     return a > 0 && b > 0 && b > largest / a ? largest : a * b;
@@ -30,7 +30,7 @@ template <std::integral... More>
     return saturating_product(saturating_product(a, b), c, more...);
 }
 
-/// The sum of numbers of at least 0, or the largest std::int64_t where it does not fit.
+/// The sum of two non-negative numbers; the largest std::int64_t if it does not fit.
 [[nodiscard]] constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
     constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
     return b > 0 && a > largest - b ? largest : a + b;
@@ -43,8 +43,9 @@ namespace impl {
 
 }  // namespace impl
 
-/// The product of numbers of at least 0, as bytes. Throws OutOfMemory with `what`, "a batch of 3 samples needs", and
-/// the true product where it is beyond 2^60, any computer's memory: a few of such numbers can be added without a check.
+/// The product of non-negative numbers, in bytes. If it exceeds 2^60, more than any computer's memory, throws
+/// OutOfMemory with `what`, "a batch of 3 samples needs", and the true product; so a few results can be added without a
+/// check.
 [[nodiscard]] std::size_t checked_bytes(std::string_view what, std::initializer_list<std::int64_t> factors);
 
 #ifndef CUPOLA_OPS

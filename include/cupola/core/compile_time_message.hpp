@@ -14,7 +14,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Whether a name has a space or another character that no one sees.
+/// Whether a name contains a space or a control character.
 [[nodiscard]] constexpr bool has_space(std::string_view name) {
     for (const char c : name) {
         if (static_cast<unsigned char>(c) <= ' ') return true;
@@ -77,8 +77,8 @@ consteval void cupola_error() {
 
 }  // namespace impl
 
-/// A compiler error with the message, unless it is empty. Returns true in any case, so that a static_assert of it adds no
-/// second error.
+/// A compiler error with the message, unless it is empty. Returns true in any case, so that a static_assert of it adds
+/// no second error.
 template <CompileTimeMessage message>
 [[nodiscard]] consteval bool static_assert_message() {
     if constexpr (!message.empty()) {

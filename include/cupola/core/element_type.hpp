@@ -13,8 +13,8 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The upper half of a float: its range, and 8 bits of significand instead of 24. A float is rounded to the nearest,
-/// ties to even; a NaN stays one. A loop of conversions is vectorised. (The compiler's own bit cast,
-/// because kernels cannot call std::bit_cast.)
+/// ties to even; a NaN stays one. A loop of conversions is vectorised. (With the compiler's built-in bit cast, because
+/// kernels cannot call std::bit_cast.)
 struct BFloat16 {
     std::uint16_t bits = 0;
 
@@ -29,15 +29,15 @@ private:
     CUPOLA_HOST_DEVICE static constexpr std::uint16_t rounded(std::uint32_t u) {
         const std::uint32_t nearest = (u + 0x7FFFU + ((u >> 16) & 1U)) >> 16;
         const std::uint32_t quiet = (u >> 16) | 0x40U;
-        // A choice by a mask: with a conditional g++ -O2 makes scalar code of a loop that has a second one.
+        // Selected by a mask: with a conditional, g++ -O2 does not vectorise a loop that contains a second one.
         const std::uint32_t is_nan = 0U - static_cast<std::uint32_t>((u & 0x7FFF'FFFFU) > 0x7F80'0000U);
         return static_cast<std::uint16_t>((quiet & is_nan) | (nearest & ~is_nan));
     }
 };
 
-/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and no number above 65,504. A float is rounded to the
-/// nearest, ties to even, one of 65,520 and more to infinity; below 2^-14 there are the multiples of 2^-24. A NaN stays
-/// one, of a sign and bits that are the device's choice. Kernels convert by the GPU's own instruction.
+/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and 65,504 as the largest number. A float is rounded
+/// to the nearest, ties to even; from 65,520 it becomes infinity, and below 2^-14 a multiple of 2^-24. A NaN stays one,
+/// with a sign and a payload that depend on the device. Kernels convert with the GPU's own instruction.
 struct Float16 {
     std::uint16_t bits = 0;
 
@@ -126,27 +126,28 @@ inline constexpr ElementType element_type_of<std::int32_t> = ElementType::int32;
 template <>
 inline constexpr ElementType element_type_of<std::uint8_t> = ElementType::uint8;
 
-/// A precision policy names the type that activations are computed and kept in, and their gradients. Parameters, their
-/// gradients, sums and the loss are float under every policy. `InPrecision<Policy, Net>` puts a network under one.
+/// A precision policy names the type in which activations and their gradients are computed and stored. Parameters,
+/// their gradients, sums and the loss are float under every policy. `InPrecision<Policy, Net>` puts a network under
+/// one.
 ///
-/// The gradient that backward begins with is multiplied by `loss_scale`, and the parameters' mean gradient divided by
-/// it, so that optimisers, clipping and reports see the gradient itself. It is 1 where an activation has the range of a
-/// float; a number is a constant scale, and a LossScale one that may change. TrainingOptions::loss_scale replaces it.
+/// Backward begins with the gradient multiplied by `loss_scale`, and the parameters' mean gradient is divided by it, so
+/// that optimisers, clipping and reports see the gradient itself. It is 1 where activations have the range of a float;
+/// a number is a constant scale, and a LossScale one that may change. TrainingOptions::loss_scale replaces it.
 struct Float32 {
     using Activation = float;
     static constexpr std::string_view name = "float32";
     static constexpr float loss_scale = 1;
 };
-/// Convolutions and matrix products take bfloat16 and add in float: Keras's mixed_bfloat16.
+/// Convolutions and matrix products read bfloat16 and add in float, as Keras's mixed_bfloat16 does.
 struct MixedBFloat16 {
     using Activation = BFloat16;
     static constexpr std::string_view name = "bfloat16";
     static constexpr float loss_scale = 1;
 };
-/// The same in IEEE's half, on `Cuda` only: Keras's mixed_float16. The loss scale keeps small gradients above 2^-24, the
-/// smallest number in half; where it is too large for one, the step is skipped and the scale halved. Another scale is another
-/// policy: `struct Half : MixedFloat16 { static constexpr LossScale loss_scale{.initial = 1024}; };`, or a number, `static
-/// constexpr float loss_scale = 1024`, for one that never changes.
+/// The same in IEEE's half, on `Cuda` only, as Keras's mixed_float16. The loss scale keeps small gradients above 2^-24,
+/// the smallest number in half; a step whose gradients it makes too large is skipped, and the scale is halved. A policy
+/// with another scale is `struct Half : MixedFloat16 { static constexpr LossScale loss_scale{.initial = 1024}; };`, or
+/// has a number, `static constexpr float loss_scale = 1024`, for a scale that never changes.
 struct MixedFloat16 {
     using Activation = Float16;
     static constexpr std::string_view name = "float16";

@@ -2,9 +2,9 @@
 //
 // The exceptions that Cupola throws. Each message has the names and the numbers of what went wrong.
 //
-// The classes have the same names for every instruction set, and default visibility: a file or a shared library catches
-// what another one throws that was compiled with other flags. The linker keeps one copy of their members, from any of
-// the files, so these are compiled for any x86-64; a test disassembles them.
+// The classes have the same names for every instruction set, and default visibility, so that a file or a shared library
+// catches what another one throws that was compiled with other flags. The linker keeps one copy of their members, from
+// any of the files, so the members are compiled for the x86-64 baseline; a test disassembles them.
 #pragma once
 
 #include <charconv>
@@ -41,7 +41,7 @@ public:
     CUPOLA_ANY_X86_64 ~InvalidArgument() override = default;
 };
 
-/// A file or a data set is not as it should be; the message names the file.
+/// A file or a data set is invalid; the message names the file.
 class [[gnu::visibility("default")]] DataError : public Error {
 public:
     CUPOLA_ANY_X86_64 explicit DataError(const std::string& what) : Error(what) {}
@@ -50,7 +50,7 @@ public:
     CUPOLA_ANY_X86_64 ~DataError() override = default;
 };
 
-/// A checkpoint that does not exist or that the system does not allow to read: `code` is the errno.
+/// A checkpoint does not exist, or the system does not allow reading it: `code` is the errno.
 class [[gnu::visibility("default")]] UnreadableFile : public DataError {
 public:
     CUPOLA_ANY_X86_64 UnreadableFile(const std::string& what, int error) : DataError(what), code(error) {}
@@ -78,7 +78,7 @@ public:
     CUPOLA_ANY_X86_64 ~DeviceLost() override = default;
 };
 
-/// More memory is needed than there is; the message says how much and for what.
+/// More memory is needed than is available; the message says how much and for what.
 class [[gnu::visibility("default")]] OutOfMemory : public Error {
 public:
     CUPOLA_ANY_X86_64 explicit OutOfMemory(const std::string& what) : Error(what) {}
@@ -111,10 +111,10 @@ public:
     int device;
 };
 
-/// Processes of the training do not exist any more, and those that are left can go on without them.
+/// Processes of the training are lost, and the remaining ones can continue without them.
 class [[gnu::visibility("default")]] ProcessLost : public DeviceError {
 public:
-    /// `waits_since` is the time, by monotonic_seconds, from which on this process has waited for the others.
+    /// `waits_since` is when this process began to wait for the others, by monotonic_seconds.
     CUPOLA_ANY_X86_64 ProcessLost(const std::string& what, double waits_since)
         : DeviceError(what), since(waits_since) {}
     CUPOLA_ANY_X86_64 ProcessLost(const ProcessLost&) = default;
@@ -129,7 +129,7 @@ public:
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// A number of bytes; a text has it as "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
+/// A number of bytes, written in a text as "17.1 GB", "4.3 MB" or "512 bytes"; powers of ten.
 struct ByteCount {
     std::size_t count = 0;
 };
@@ -149,7 +149,7 @@ struct SignificantDigits {
 
 namespace impl {
 
-/// A part of a message: text or a number. One type for all, so that one function builds every message, and not one
+/// A part of a message: text or a number. One type for all, so that one function builds every message instead of one
 /// per combination of types.
 class TextPart {
 public:

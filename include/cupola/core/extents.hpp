@@ -39,14 +39,15 @@ struct Shape {
         for (std::size_t i = 0; i < rank; ++i) product = saturating_product(product, extents[i]);
         return product;
     }
-    /// Whether every extent is at least 1, of any rank but 0.
+    /// Whether the rank is not 0 and every extent is at least 1.
     [[nodiscard]] constexpr bool has_elements() const {
         for (std::size_t i = 0; i < rank; ++i) {
             if (extents[i] < 1) return false;
         }
         return rank > 0;
     }
-    /// Whether `size()` of positive extents is at most `most`: extents from outside need not have a product in 64 bits.
+    /// Whether `size()` of positive extents is at most `most`. The product of extents that a file states may not fit in
+    /// 64 bits.
     [[nodiscard]] constexpr bool is_at_most(std::int64_t most) const { return size() <= most; }
     [[nodiscard]] constexpr std::int64_t height() const { return extents[0]; }
     [[nodiscard]] constexpr std::int64_t width() const { return extents[1]; }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a number is finite or NaN, also in files that are compiled with -ffast-math or -ffinite-math-only, where
-// std::isfinite and std::isnan may be constants, a comparison may be replaced by the opposite of its opposite, which
-// differs for a NaN, and a NaN that the compiler knows may become any number. The bits decide (IEEE 754-2019, section
-// 3.4).
+// Whether a number is finite or NaN, also in files that are compiled with -ffast-math or -ffinite-math-only. There,
+// std::isfinite and std::isnan may be constants, a comparison may be replaced by the negation of the opposite one,
+// which differs for a NaN, and a NaN that is known at compile time may become any number. These functions test the bits
+// (IEEE 754-2019, section 3.4).
 //
-// So a check of a number from outside begins with is_finite: `is_finite(x) && x >= 0`, not `!(x < 0)` or `x >= 0`
-// alone. tests/structure/forbidden_calls.sh rejects the functions and comparisons that such flags change.
+// So a check of a number that comes from outside begins with is_finite: `is_finite(x) && x >= 0`, not `!(x < 0)` or
+// `x >= 0` alone. tests/structure/forbidden_calls.sh rejects the functions and comparisons that such flags change.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The same number: an empty assembly statement hides its origin from the compiler. clang would otherwise recognise
+/// The same bits: an empty assembly statement hides their origin from the compiler. clang would otherwise recognise
 /// tests of the bits of a floating-point number, and decide them from the flag.
 template <class Bits>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Bits of_unknown_origin(Bits bits) {
@@ -50,13 +50,13 @@ template <class Bits>
     return magnitude_bits(value) > 0x7FF0'0000'0000'0000U;
 }
 
-/// is_finite in a loop that becomes vector instructions, which no assembly statement may be in: of values in memory, of
-/// which the compiler knows nothing.
+/// is_finite() for loops that are to be vectorised, which an assembly statement prevents. Only for values in memory,
+/// about which the compiler knows nothing.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_finite_in_memory(const float& value) {
     return (__builtin_bit_cast(std::uint32_t, value) & 0x7F80'0000U) != 0x7F80'0000U;
 }
 
-/// A NaN that the compiler does not know as one.
+/// A NaN that the compiler does not recognise as one.
 template <class T>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr T not_a_number() {
     if constexpr (sizeof(T) == sizeof(std::uint32_t)) {

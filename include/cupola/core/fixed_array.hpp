@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FixedArray<T>: an array in memory of its own whose number of elements is chosen when it is made. It is for members that
-// are sized once and never grow: their elements need neither be copied nor moved, and the compiler has a tenth of the work
-// that it has with std::vector.
+// FixedArray<T>: an array whose number of elements is chosen at construction, with memory of its own. It is for members
+// that are sized once and never grow: their elements need neither be copied nor moved, and it costs the compiler a
+// tenth of the work of std::vector.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ namespace impl {
 
 template <class T>
 class FixedArray {
-    /// Whether one function that knows no type can make the elements.
+    /// Whether one function that does not know T can make the elements.
     static constexpr bool plain = std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> &&
                                   alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
@@ -64,7 +64,7 @@ public:
     }
     constexpr ~FixedArray() { destroy(elements_); }
 
-    /// Drops the elements from `size` on, for an array that was made as large as it may become.
+    /// Drops the elements from `size` on. For an array that was made with its largest possible size.
     constexpr void keep_first(std::size_t size) { size_ = size; }
 
     [[nodiscard]] constexpr std::size_t size() const { return size_; }

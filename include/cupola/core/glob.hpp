@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Patterns of names: `*` matches any characters, none included, and `?` matches one; everything else matches itself. A
-// dot is a character like others, so "conv1.*" matches "conv1.weight" and "*.bias" matches "layer1.0.conv1.bias".
+// Patterns of names: `*` matches any number of characters, including none, and `?` matches one; everything else matches
+// itself. A dot has no special meaning, so "conv1.*" matches "conv1.weight" and "*.bias" matches "layer1.0.conv1.bias".
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Whether all of `name` matches `pattern`. Takes at most size of the pattern times size of the name steps.
+/// Whether all of `name` matches `pattern`. Takes at most pattern.size() * name.size() steps.
 [[nodiscard]] constexpr bool glob_matches(std::string_view pattern, std::string_view name) {
     constexpr std::size_t none = static_cast<std::size_t>(-1);
     std::size_t p = 0, n = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A hash of floats whose parts may be added in any order: the sum of the hashes of their pairs, each masked by a number for its
-// place.
+// A hash of floats whose parts may be added in any order: the sum of the hashes of pairs of floats, each masked by a
+// number that depends on its position.
 #pragma once
 
 #include <bit>
@@ -13,12 +13,13 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The masks of words in sequence differ by this, the golden ratio's fraction, which splitmix64 (Steele, Lea, Flood 2014) counts by.
+/// The difference between the masks of successive words: the golden ratio's fraction, which is also the increment of
+/// splitmix64 (Steele, Lea, Flood 2014).
 inline constexpr std::uint64_t hash_mask_step = 0x9e3779b97f4a7c15ULL;
 
-/// The product of the two halves of the masked word, plus the masked word. A flipped bit b of the lower half changes it by
-/// 2^b (upper half + 1), and one of the upper half by 2^b (lower half + 2^32), up to the sign. Neither is 0 modulo 2^64: one flipped bit
-/// always changes the sum. Vectors of any processor have the product of halves.
+/// The product of the two halves of the masked word, plus the masked word. A flipped bit b of the lower half changes it
+/// by 2^b (upper half + 1), and one of the upper half by 2^b (lower half + 2^32), up to the sign. Neither is 0 modulo
+/// 2^64, so one flipped bit always changes the sum. Every processor has a vector instruction for the product of halves.
 CUPOLA_HOST_DEVICE constexpr std::uint64_t hash_of_word(std::uint64_t word, std::uint64_t mask) {
     const std::uint64_t masked = word ^ mask;
     return (masked & 0xffff'ffffU) * (masked >> 32) + masked;

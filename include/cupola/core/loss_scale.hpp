@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss scale of a training: the factor by which the gradient that backward begins with is multiplied, and by which the
-// parameters' mean gradient is divided, so that small gradients stay in the range of the activations' type.
+// The loss scale of a training: the factor by which the gradient that backward begins with is multiplied, and by which
+// the parameters' mean gradient is divided, so that small gradients stay in the range of the activations' type.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The default is PyTorch's GradScaler: the scale begins at 65,536. A step whose mean gradient is not finite is skipped and
-/// halves it; after 2,000 steps in a row that were not skipped it doubles. A constant scale never changes, and a gradient that
-/// is not finite then ends the training. Powers of two round nothing: the update then does not depend on the scale.
+/// The default is PyTorch's GradScaler: the scale begins at 65,536. A step whose mean gradient is not finite is skipped
+/// and halves it; after 2,000 steps in a row that were not skipped it doubles. A constant scale never changes, and a
+/// gradient that is not finite then ends the training. Scaling by a power of two does not round, so the update does not
+/// depend on the scale.
 struct LossScale {
     double initial = 65536;
     /// Whether the scale changes and steps are skipped; false for a constant scale.
     bool dynamic = true;
-    /// The factor after `interval` steps in a row, and that after a step that was skipped.
+    /// The factor after `interval` steps in a row that were not skipped, and the factor after a skipped step.
     double growth = 2, backoff = 0.5;
     int interval = 2000;
-    /// A step that would make the scale less ends the training with a DivergedError: what is not finite is then not due to the
-    /// scale.
+    /// A step that would reduce the scale below this ends the training with a DivergedError: the scale is then not the
+    /// reason for values that are not finite.
     double minimum = 1;
 
     [[nodiscard]] static constexpr LossScale constant(double scale) { return {.initial = scale, .dynamic = false}; }
 
-    /// What is wrong with the values, as the end of a sentence that begins with "a loss scale "; null if nothing is.
+    /// The error in the values, as the end of a sentence that begins with "a loss scale "; null if they are valid.
     [[nodiscard]] constexpr const char* problem() const {
         constexpr double largest = 0x1p127, smallest = 0x1p-126;  // as floats
         if (!(impl::is_finite(initial) && initial >= smallest && initial <= largest))
@@ -56,10 +57,10 @@ struct LossScale {
 struct LossScaleState {
     /// The scale of the next step.
     float scale = 1;
-    /// The steps since the scale changed last, none of which was skipped.
+    /// The steps since the scale last changed, none of which was skipped.
     std::int32_t good_steps = 0;
-    /// All steps that were skipped, those too in which no sample counts. The optimiser and the moving averages count
-    /// the others: steps - skipped_steps.
+    /// All skipped steps, including those in which no sample counts. The optimiser and the moving averages count the
+    /// others: steps - skipped_steps.
     std::int64_t skipped_steps = 0;
 
     bool operator==(const LossScaleState&) const = default;

@@ -20,8 +20,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// std::from_chars of a floating-point number in the general format, with the same bits, by the C library: in the
-/// locale "C", so that the point is a point.
+/// std::from_chars of a floating-point number in the general format, with the same bits, by strtof and strtod of the C
+/// library in the locale "C", where the decimal separator is a point.
 [[nodiscard]] std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, float& value);
 [[nodiscard]] std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, double& value);
 
@@ -72,7 +72,7 @@ template <class Number>
     static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
     const char* const first = begin + (begin != end && *begin == '-' ? 1 : 0);
     if (const char* const stop = end_of_word(first, end); stop != first) {
-        // Not the whole word: glibc makes a NaN's bits from what is in its parentheses.
+        // Only the first three letters: glibc derives a NaN's bits from what follows in parentheses.
         value = convert(std::string(begin, first + 3).c_str(), nullptr, c_locale);
         return {stop, std::errc()};
     }

@@ -58,8 +58,8 @@ enum class RngDomain : std::uint32_t {
     user = 128
 };
 
-/// The numbers of one (seed, domain, epoch, index): index is a sample's or a parameter's place, epoch may be any
-/// 32-bit counter (dropout uses the step).
+/// The numbers of one (seed, domain, epoch, index): `index` is the number of a sample or a parameter, `epoch` may be
+/// any 32-bit counter (dropout uses the step).
 class RandomStream {
 public:
     CUPOLA_HOST_DEVICE constexpr RandomStream(std::uint64_t seed, RngDomain domain, std::uint32_t epoch,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Thread: a thread that is joined when its object is destroyed, and whose start fails with an error of this project.
-// std::jthread, which joins too, is experimental in libc++; nothing here needs its stop token.
+// Thread: a thread that is joined when its object is destroyed; a failure to start it throws an Error. std::jthread,
+// which joins too, is experimental in libc++; nothing here needs its stop token.
 #pragma once
 
 #include <cerrno>
@@ -27,11 +27,11 @@ struct ThreadPurpose {
 /// Resource temporarily unavailable (error 11)".
 [[noreturn, gnu::cold]] void throw_thread_error(const ThreadPurpose& purpose, int error);
 
-/// A thread, or none. The destructor waits for its end, so the owner of a thread that waits tells it to end first.
+/// A thread, or none. The destructor joins it, so the owner of a thread that waits has to tell it to end first.
 class Thread {
 public:
     Thread() = default;
-    /// Runs `f` in a new thread. Throws Error with the system's error number if there can be no further thread.
+    /// Runs `f` in a new thread. Throws Error with the system's error number if the thread cannot be started.
     template <class F>
     Thread(const ThreadPurpose& purpose, F&& f) {
         try {
@@ -54,7 +54,7 @@ public:
     void join() {
         if (thread_.joinable()) thread_.join();
     }
-    /// Lets the thread, if there is one, run on alone.
+    /// Detaches the thread, if there is one.
     void detach() {
         if (thread_.joinable()) thread_.detach();
     }

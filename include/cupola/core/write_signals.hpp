@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two errors of a write raise a signal that ends the process before the write can report its error: a write beyond the
-// process's limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) SIGXFSZ, and a write to a pipe that nobody reads any
-// more (the standard output of `program | head`) SIGPIPE. Writers block both while they write: the write then fails
-// with EFBIG or EPIPE, and the writer reports that, like a full disk.
+// Two errors of a write raise a signal that ends the process before the write can report its error: SIGXFSZ for a write
+// beyond the process's limit on the size of files (RLIMIT_FSIZE, `ulimit -f`), and SIGPIPE for a write to a pipe that
+// has no reader any more (the standard output of `program | head`). Writers block both while they write: the write then
+// fails with EFBIG or EPIPE, and the writer reports that, like a full disk.
 //
 // A library must not change what a signal does in the whole process, so only the calling thread is affected, to which
 // the system sends these signals. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
@@ -41,7 +41,7 @@ public:
     ~WriteSignalsBlock() {
         const int error = errno;
         const std::timespec no_wait{};
-        // Takes what the writes have raised: of each signal one is pending at most.
+        // Consumes the signals that the writes have raised; of each at most one is pending.
         for (int taken = 0; taken >= 0 || errno == EINTR;) taken = sigtimedwait(&raised_, nullptr, &no_wait);
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
         errno = error;
