@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is
-// the GPU of that number (CUDA_VISIBLE_DEVICES selects the visible GPUs), unless `devices_per_gpu` devices share each GPU:
-// they have a stream, handles and memory each, as devices on several GPUs have.
+// the GPU of that number (CUDA_VISIBLE_DEVICES selects the visible GPUs), unless `devices_per_gpu` devices share each
+// GPU: each of them then has its own stream, handles and memory, as devices on several GPUs have.
 //
 // The context first checks that a driver and such a GPU exist, and throws DeviceError otherwise. Work of a context is
 // queued on its stream and runs in order; copy_to_host waits for the data that the host reads.
@@ -62,7 +62,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// During its lifetime the calling thread's CUDA calls go to this device. The errors of a lost device are left to those calls.
+/// While it exists, the calling thread's CUDA calls go to this device. It ignores the errors of a lost device, which
+/// those calls report.
 class OnCudaDevice {
 public:
     explicit OnCudaDevice(int ordinal) {
@@ -70,7 +71,8 @@ public:
         if (ordinal != before_) check(cudaSetDevice(ordinal), "cudaSetDevice");
         changed_ = ordinal != before_;
     }
-    /// For destructors, which also run where CUDA cannot be used any more: in a child of fork(), or after the driver has ended.
+    /// For destructors, which also run where CUDA cannot be used any more: in a child of fork(), or after the driver
+    /// has shut down.
     OnCudaDevice(int ordinal, std::nothrow_t) noexcept {
         before_ = -1;
         cudaGetDevice(&before_);  // returns the error of a lost device, and writes its number
@@ -91,7 +93,7 @@ private:
     bool changed_ = false;
 };
 
-/// "CUDA 13.0": the version that the driver is for.
+/// "CUDA 13.0": the CUDA version that the driver supports.
 [[nodiscard, gnu::cold]] inline std::string driver_text() {
     int driver = 0;
     check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
@@ -161,45 +163,45 @@ private:
 };
 
 struct CudaOptions {
-    /// Whether matrix products and convolutions in float may round their factors to TF32's 10 bits, which tensor cores
-    /// multiply eight times as fast as float32. Otherwise all computation is in float32.
+    /// Whether matrix products and convolutions in float may round their factors to TF32, with 10 bits of significand,
+    /// which tensor cores multiply eight times as fast as float32. Otherwise all computation is in float32.
     bool tf32 = false;
-    /// The same for convolutions alone: what PyTorch does by default, whose torch.backends.cudnn.allow_tf32 is true and whose
-    /// precision of products in float is "highest".
+    /// The same for convolutions alone, which is PyTorch's default: its torch.backends.cudnn.allow_tf32 is true, and
+    /// its precision of matrix products in float is "highest".
     bool tf32_convolutions = false;
     /// Restricts the choice to algorithms whose results have the same bits each time.
     bool deterministic = false;
-    /// Seconds of the GPU for timing the candidates of one plan, the algorithms that cuDNN offers for a direction of
-    /// a convolution or cuBLASLt for a product: when the plan is made, and once for all devices of one kind. Those
-    /// for which no time is left are not used. The time until the GPU has its full clock, a quarter of a second at
-    /// most, and the loading of the libraries' code do not count. With 0 nothing is timed, and the first candidate
-    /// that the rules allow is used.
+    /// Seconds of the GPU for timing the candidates of one plan: the algorithms that cuDNN offers for a direction of a
+    /// convolution, or cuBLASLt for a product. They are timed when the plan is made, once for all devices of one kind.
+    /// Candidates for which no time is left are not used. The time until the GPU has reached its full clock, at most a
+    /// quarter of a second, and the loading of the libraries' code do not count. With 0 nothing is timed, and the first
+    /// candidate that the rules allow is used.
     double plan_seconds = 0.5;
-    /// The algorithms to use, of cuDNN and of cuBLASLt. For an operation without an entry, the one that was chosen is
+    /// The algorithms of cuDNN and cuBLASLt to use. For an operation without an entry, the algorithm that is chosen is
     /// added. Copies of these options share it, and so do the devices of a training; another run uses the same
     /// algorithms if it begins with the same entries. If null, each device chooses for itself.
     std::shared_ptr<PlanChoices> plan_choices = std::make_shared<PlanChoices>();
-    /// Whether the gradients of a layer's weights and of its input are computed side by side, on two streams. Both then have scratch
-    /// memory of their own. The bits are the same.
+    /// Whether the gradients of a layer's weights and of its input are computed side by side, on two streams. Each then
+    /// has its own scratch memory. The bits are the same.
     bool side_by_side_gradients = true;
-    /// Whether a kernel of Cupola that follows another kernel directly, its own or a library's, may be brought to the
-    /// GPU before that one has ended, and waits there for its end (programmatic dependent launch, from compute
+    /// Whether a kernel of Cupola that directly follows another kernel, of Cupola or of a library, may be launched
+    /// before that one has ended, and waits on the GPU for its end (programmatic dependent launch, from compute
     /// capability 9.0). The bits are the same.
     bool dependent_launch = false;
-    /// Whether work that a barrier of all blocks divides into parts may be one kernel (a cooperative launch), where the
-    /// GPU holds all its blocks at a time. Otherwise each part is a kernel, and the log says so where a GPU cannot. The
-    /// bits are the same.
+    /// Whether work whose parts are separated by a barrier of all blocks may be one kernel (a cooperative launch),
+    /// where the GPU can hold all its blocks at a time. Otherwise each part is a kernel, and the log says so where a
+    /// GPU cannot hold them. The bits are the same.
     bool cooperative_launch = true;
     /// Whether linear layers that are too small to fill a GPU, and the cross-entropy that follows them, are computed by
     /// one kernel of Cupola where nothing is queued between them, in place of products by cuBLASLt: see
     /// ops/cuda/impl/linear_chain.cuh. Sums are added in another order.
     bool linear_chains = true;
-    /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Several processes of a machine
-    /// that see the same GPUs each begin at another.
+    /// The GPU that is device 0 of the training; its devices are GPUs with consecutive numbers. Processes on one
+    /// machine that see the same GPUs each begin with a different one.
     int first_gpu = 0;
-    /// The number of devices of a training that share a GPU: device d is on GPU first_gpu + d / devices_per_gpu. For tests of
-    /// trainings on several devices on a machine with fewer GPUs: such a training has the bits of one with a GPU per device,
-    /// and is not faster. NcclAllReduce needs a GPU per device.
+    /// The number of devices of a training that share a GPU: device d is on GPU first_gpu + d / devices_per_gpu. For
+    /// testing trainings with several devices on a machine with fewer GPUs: such a training has the bits of one with a
+    /// GPU per device, and is not faster. NcclAllReduce needs a GPU per device.
     int devices_per_gpu = 1;
 
     /// The GPU of a device of the training. Throws InvalidArgument for devices_per_gpu below 1.
@@ -213,8 +215,8 @@ namespace impl {
 class StepConstants;
 }
 
-/// The addresses, on the device, of the values that change between the runs of a step that is captured once and run many
-/// times. Null outside of such a step: launches then take all values as arguments.
+/// The addresses, on the device, of the values that change between the runs of a step that is captured once and run
+/// many times. Null outside such a step: launches then take all values as arguments.
 struct StepScalars {
     /// 0 once a gradient was not finite: kernels that change parameters then do nothing.
     const std::int32_t* healthy = nullptr;
@@ -278,7 +280,7 @@ public:
         stream_ = {};
     }
 
-    /// During the lifetime of the result the calling thread works on this device.
+    /// While the result exists, the calling thread works on this device.
     [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(gpu_); }
     [[nodiscard]] impl::OnCudaDevice team(std::nothrow_t) const noexcept { return {gpu_, std::nothrow}; }
     /// From now on the calling thread's CUDA calls go to this device.
@@ -287,7 +289,8 @@ public:
     /// The device's number in its training.
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] int gpu() const { return gpu_; }
-    /// Whether memory that was made for one context is of the same GPU and used in the order of the same stream.
+    /// Two contexts with equal places have the same GPU and the same stream, so memory of one can be used by the other
+    /// in order.
     struct Place {
         int gpu = -1, ordinal = -1;
         bool operator==(const Place&) const = default;
@@ -298,46 +301,49 @@ public:
     [[nodiscard]] const std::string& gpu_name() const { return gpu_name_; }
     /// The algorithms of this device, never null.
     [[nodiscard]] PlanChoices& plan_choices() const { return *options_.plan_choices; }
-    /// The largest scratch memory of a plan that is made from now on, where its library's own limit is not less.
+    /// The largest scratch memory of plans that are made from now on; the library may have a smaller limit of its own.
     [[nodiscard]] std::size_t max_workspace() const { return max_workspace_; }
     void set_max_workspace(std::size_t bytes) { max_workspace_ = bytes; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    /// Whether the device can run all blocks of a kernel side by side, which may then wait for each other, and the
-    /// options allow it. Not on streams other than the context's.
+    /// Whether the device can run all blocks of a kernel at the same time, so that they may wait for each other, and
+    /// the options allow it. False on other streams than the context's own.
     [[nodiscard]] bool cooperative_launch() const {
         return cooperative_launch_ && (other_stream_ == nullptr || other_stream_ == side_stream_.get());
     }
-    /// What the blocks of a cooperative kernel that is queued now count with: one per stream of the context, and used
+    /// The counter for the barriers of a cooperative kernel that is queued now: one per stream of the context, and used
     /// by nothing else.
     [[nodiscard]] unsigned* grid_counter() const {
         return reinterpret_cast<unsigned*>(sums_.data() + sums_bytes) + (other_stream_ != nullptr ? 1 : 0);
     }
-    /// The stream that work is queued on: the context's own, unless a StreamScope exists. Joined work is launched first.
+    /// The stream that work is queued on: the context's own, unless a StreamScope exists. Joined work is launched
+    /// first.
     [[nodiscard]] cudaStream_t stream() const {
         launch_joined();
         follows_kernel_ = false;
         return current_stream();
     }
-    /// The stream of a kernel of Cupola that is queued now, and whether it may be brought to the GPU before what precedes it has ended.
+    /// The stream for a kernel of Cupola that is queued now, and whether the kernel may be launched before the work
+    /// that precedes it has ended.
     struct NextKernel {
         cudaStream_t stream;
         bool dependent;
     };
-    /// `can_wait` says whether it is one that may be brought to the GPU so.
+    /// `can_wait` says whether the kernel is one that may be launched early.
     [[nodiscard]] NextKernel next_kernel(bool can_wait = true) const {
         launch_joined();
         const bool dependent = std::exchange(follows_kernel_, launches_early());
         return {current_stream(), dependent && can_wait};
     }
-    /// The stream of a library's call, which queues kernels on it. A kernel of Cupola after it may be launched early:
-    /// it waits until the library's has ended, whether that one lets others come before its end or not.
+    /// The stream for a call of a library, which queues kernels on it. A kernel of Cupola after it may be launched
+    /// early: it waits until the library's kernel has ended, whether or not that kernel allows an early launch of its
+    /// successor.
     [[nodiscard]] cudaStream_t stream_of_library() const {
         launch_joined();
         follows_kernel_ = launches_early();
         return current_stream();
     }
 
-    /// During its lifetime, kernels that are queued on the context go to another stream of its device.
+    /// While it exists, kernels that are queued on the context go to another stream of its device.
     class StreamScope {
     public:
         StreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
@@ -357,9 +363,9 @@ public:
         const CudaContext& context_;
     };
 
-    /// Queues the work of `main` and of `side`, which depend on what was queued before and not on each other: side by side, on two
-    /// streams, if `on_two_streams` and the options allow it, and otherwise one after another. What is queued next waits for both. In
-    /// captured work they are branches of the graph.
+    /// Queues the work of `main` and of `side`, which depend on what was queued before and not on each other: side by
+    /// side, on two streams, if `on_two_streams` and the options allow it, and otherwise one after the other. What is
+    /// queued next waits for both. In captured work they are branches of the graph.
     template <class Main, class Side>
     void queue_side_by_side(bool on_two_streams, Main&& main, Side&& side) const {
         if (!on_two_streams || !side_stream_ || other_stream_ != nullptr) {
@@ -381,17 +387,18 @@ public:
         impl::check_cuda(cudaStreamWaitEvent(stream(), side_done_.get(), 0), "cudaStreamWaitEvent");
     }
 
-    // Joined work: small pieces of work of one kind that do not depend on each other are collected, and launched as one kernel
-    // as soon as other work is queued.
+    // Joined work: small pieces of work of one kind that do not depend on each other are collected, and launched as one
+    // kernel as soon as other work is queued.
 
-    /// The work of type `Work` that is collected: a new one, if other work was collected before, which is launched. See
-    /// impl::JoinedWork for `Work`.
+    /// The collected work of type `Work`. If work of another type was collected before, that is launched, and the
+    /// result is new. See impl::JoinedWork for `Work`.
     template <class Work>
     [[nodiscard]] Work& joined() const {
         if (!joined_.holds<Work>()) launch_joined();
         return joined_.collect<Work>();
     }
-    /// The collected work as an object of its base class `Base`, if its type names that as `Work::Base`; null otherwise.
+    /// The collected work as an object of its base class `Base`, if its type names that as `Work::Base`; null
+    /// otherwise.
     template <class Base>
     [[nodiscard]] Base* joined_as() const {
         return joined_.as<Base>();
@@ -402,10 +409,11 @@ public:
     [[nodiscard]] std::int64_t take_joined_launches() const { return std::exchange(joined_launches_, 0); }
     void discard_joined() const { joined_.discard(); }
 
-    // Deferred work: joined work whose operands nothing changes, and whose results nothing reads, until launch_deferred() is
-    // called. Other work that is queued does not launch it.
+    // Deferred work: joined work whose operands nothing changes, and whose results nothing reads, until
+    // launch_deferred() is called. Queueing other work does not launch it.
 
-    /// During its lifetime, the queueing of a pass or an update, work may be deferred. What has not been launched at its end is discarded.
+    /// While it exists, during the queueing of a pass or an update, work may be deferred. What has not been launched at
+    /// its end is discarded.
     class DeferScope {
     public:
         explicit DeferScope(const CudaContext& context) : context_(context) {
@@ -430,7 +438,7 @@ public:
         if (!deferred_.holds<Work>()) launch_deferred();
         return deferred_.collect<Work>();
     }
-    /// What is deferred is from now on joined with the work that is queued next.
+    /// From now on the deferred work is joined with the work that is queued next.
     void join_deferred() const {
         launch_joined();
         std::swap(joined_, deferred_);
@@ -447,12 +455,11 @@ public:
     /// The scalars that operations read on the device while a step is queued.
     [[nodiscard]] const StepScalars& step_scalars() const { return step_scalars_; }
     void set_step_scalars(const StepScalars& step_scalars) { step_scalars_ = step_scalars; }
-    /// Device memory for sums, 0 at first; ops/cuda/impl/sums_memory.hpp says what lies where, and nothing else may use
-    /// it.
+    /// Device memory for sums, initially 0; ops/cuda/impl/sums_memory.hpp has its layout, and nothing else may use it.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
-    /// Pinned memory of the host, the same for the same number of bytes. It has one user at a time, which waits for its
-    /// copies.
+    /// Pinned memory of the host, the same for each call with the same number of bytes. It has one user at a time,
+    /// which waits for its copies.
     [[nodiscard]] std::byte* staging(std::size_t bytes) const { return staging_.at_least(bytes); }
     /// Queues a copy. Both addresses are on a device or in pinned memory.
     void queue_copy(void* to, const void* from, std::size_t bytes) const {
@@ -472,7 +479,7 @@ private:
         return other_stream_ != nullptr ? other_stream_ : stream_.get();
     }
 
-    /// During its lifetime cuDNN queues on another stream.
+    /// While it exists, cuDNN queues on another stream.
     class CudnnStreamScope {
     public:
         CudnnStreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
@@ -507,12 +514,14 @@ private:
     std::size_t max_workspace_ = std::numeric_limits<std::size_t>::max();
     int multiprocessors_ = 0;
     impl::CudaStream stream_, side_stream_;
-    /// What is queued on the side stream waits for the first, and what is queued next on the other for the second.
+    /// The side stream waits for the first when it is forked; the context's stream waits for the second when it is
+    /// joined.
     impl::CudaEvent forked_, side_done_;
     mutable cudaStream_t other_stream_ = nullptr;
     bool dependent_launch_ = false, cooperative_launch_ = false;
-    /// Whether what was queued last, on the stream that is used now, is a kernel, of Cupola or of a library; only kept
-    /// with `dependent_launch_`, and while a DeferScope exists, in which nothing is queued past the context.
+    /// Whether the work that was queued last on the current stream is a kernel, of Cupola or of a library. Only
+    /// maintained with `dependent_launch_`, and while a DeferScope exists, during which all work is queued through the
+    /// context.
     mutable bool follows_kernel_ = false;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
@@ -532,9 +541,11 @@ struct Cuda {
     static constexpr bool has_nccl = true;
     /// Whether the host can read the device's memory.
     static constexpr bool host_memory = false;
-    /// Work is queued and the host continues: a training has at most two complete steps queued behind an incomplete one.
+    /// Work is queued and the host continues: a training has at most two complete steps queued behind an incomplete
+    /// one.
     static constexpr int max_steps_in_flight = 3;
-    /// What cuBLASLt requires of its workspaces, and what cudaMalloc returns, for which cuDNN's engines are tested.
+    /// The alignment that cuBLASLt requires of its workspaces, and that of cudaMalloc, with which cuDNN's engines are
+    /// tested.
     static constexpr std::size_t scratch_alignment = 256;
     /// Each pass of an optimiser is a launch, so neighbouring parameters are updated in one launch.
     static constexpr bool joins_segments = true;
@@ -549,8 +560,8 @@ struct Cuda {
     static void copy_between(CudaContext& context, void* to, const void* from, std::size_t bytes) {
         context.queue_copy(to, from, bytes);
     }
-    /// Throws DeviceError if this program has no code for the context's GPU. Defined in ops/cuda/training_step.hpp, as only nvcc
-    /// knows the kernels.
+    /// Throws DeviceError if this program has no code for the context's GPU. Defined in ops/cuda/training_step.hpp, as
+    /// only nvcc knows the kernels.
     static void require_code(const CudaContext& context);
     /// The number of free bytes on the calling thread's device.
     [[nodiscard]] static std::size_t available_memory() {
@@ -559,7 +570,8 @@ struct Cuda {
         impl::check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return free;
     }
-    /// The bytes that `devices` devices may have together if each has the same share: those of a GPU count together.
+    /// The bytes that `devices` devices may use together if each uses the same number; the devices on one GPU share its
+    /// memory.
     [[nodiscard, gnu::cold]] static std::size_t available_memory(const CudaOptions& options, int devices) {
         const int count = cuda_devices(), last = options.gpu_of(devices - 1);
         std::size_t least = ~std::size_t{0};
@@ -593,9 +605,8 @@ struct Cuda {
                     cudnn % 10000 / 100, '.', cudnn % 100, ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100,
                     '.', cublas % 100);
     }
-    /// Calls add(name, text) for each `machine_property` of this machine, and for TF32, which is a setting of the run. The
-    /// plans are those that were made before.
-    /// `options` are CudaOptions.
+    /// Calls add(name, text) for each `machine_property` of this machine, and for TF32, which is a setting of the run.
+    /// The plans are those made so far. `options` are CudaOptions.
     template <class Options, class Add>
     static void describe(const Options& options, Add&& add) {
         add(machine_property::gpu, gpu_name());
@@ -604,7 +615,7 @@ struct Cuda {
         if (!options.linear_chains) add("linear_chains", std::string("off"));
         if (!options.deterministic) return;
         add(machine_property::deterministic, std::string("on"));
-        // Deterministic algorithms of a later run have the bits of an earlier one only if they are the same algorithms.
+        // Deterministic algorithms give a later run the bits of an earlier one only if they are the same algorithms.
         const std::string plans = options.plan_choices == nullptr ? std::string() : options.plan_choices->fingerprint();
         if (!plans.empty()) add(machine_property::plans, plans);
     }

@@ -11,8 +11,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class StepEvent {
 public:
-    /// Records the completion of all work queued so far, for one context only. `captured`: while the stream is being
-    /// captured, for waits outside of the graph: the event then completes anew with each launch.
+    /// Records the completion of all work queued so far, always for the same context. `captured`: the stream is being
+    /// captured, and work outside the graph waits for the event, which then completes anew with each launch of the
+    /// graph.
     void record(const CudaContext& context, bool captured = false) {
         const auto scope = context.team();
         device_ = context.gpu();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work that is queued once and run many times: a CUDA graph of the work that a function queues on a context's stream. The
-// host launches all of it with one call.
+// Work that is queued once and run many times: a CUDA graph of the work that a function queues on a context's stream.
+// The host launches all of it with one call.
 //
-// Capturing runs nothing and waits for nothing. An operation that cannot be captured (a wait, a copy from memory that is
-// not pinned, a library that does not allow it) ends the capture; refused() then returns the reason, and the caller queues
-// the work each time.
+// Capturing runs nothing and waits for nothing. An operation that cannot be captured (a wait, a copy from memory that
+// is not pinned, a library that does not allow it) ends the capture; refused() then returns the reason, and the caller
+// queues the work each time.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +30,9 @@ public:
     static constexpr std::size_t node_types = 16;
     using Nodes = std::array<std::int64_t, node_types>;
 
-    /// Captures the work that body() queues, and replaces the former graph. A DeviceError of body or, once the capture has
-    /// begun, of CUDA is stored as the reason of refused(); other exceptions of body are rethrown. During the capture the
-    /// calls of this thread are restricted, not those of other threads.
+    /// Captures the work that body() queues, and replaces the former graph. A DeviceError of body or, once the capture
+    /// has begun, of CUDA is stored as the reason of refused(); other exceptions of body are rethrown. During the
+    /// capture the calls of this thread are restricted, not those of other threads.
     template <class Body>
     void capture(const CudaContext& context, Body&& body) {
         destroy();
@@ -58,10 +58,10 @@ public:
     /// The reason why the last capture failed; empty if it succeeded.
     [[nodiscard]] const std::string& refused() const { return refused_; }
 
-    /// Whether the captured work begins with one kernel, on which all else depends.
+    /// Whether the captured work begins with one kernel, on which everything else depends.
     [[nodiscard]] bool begins_with_kernel() const { return first_ != nullptr; }
-    /// From the next launch on, the first kernel is this one, with other arguments: their addresses, in the order of
-    /// its parameters. Launches that were queued before keep theirs.
+    /// Sets the first kernel of the next launches, and its arguments, given by their addresses in the order of the
+    /// parameters. Launches that were queued before keep theirs.
     void set_first_kernel(const void* kernel, dim3 grid, dim3 block, void** arguments) const {
         require(captured() && begins_with_kernel(), "there is no captured work that begins with a kernel");
         cudaKernelNodeParams parameters{};
@@ -135,7 +135,7 @@ private:
         graph_ = {};
     }
 
-    /// Null if the graph begins otherwise.
+    /// Null if the graph begins with anything else.
     [[nodiscard]] cudaGraphNode_t first_kernel() const {
         std::size_t count = 0;
         check_cuda(cudaGraphGetRootNodes(graph_.get(), nullptr, &count), "cudaGraphGetRootNodes");

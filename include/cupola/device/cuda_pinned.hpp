@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pinned memory of the host: a device's copies use it, and its kernels read and write it.
+// Pinned memory of the host, which a device's copies and kernels can access.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Memory of a fixed size, initially zero. Every device's kernels read and write it at the host's address; the host sees
-/// what a kernel wrote once an event behind the kernel is complete.
+/// Memory of a fixed size, initially zero. Kernels of every device access it at the host's address; the host sees what
+/// a kernel wrote once an event recorded after the kernel is complete.
 class CudaPinned {
 public:
     CudaPinned() = default;
@@ -39,8 +39,8 @@ private:
 
 class CudaStaging {
 public:
-    /// At least `bytes`: the same memory each time, unless more is requested than ever before. Then the former contents are
-    /// lost, once the copies that use them are complete. Throws OutOfMemory.
+    /// At least `bytes`: the same memory each time, unless more is requested than ever before. Then the former contents
+    /// are lost, once the copies that use them are complete. Throws OutOfMemory.
     [[nodiscard]] std::byte* at_least(std::size_t bytes) {
         if (bytes > memory_.size()) memory_ = CudaPinned(bytes);
         return memory_.data();

@@ -10,8 +10,9 @@
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
 // A device may have `describe(options, add)`, which calls add(name, text) for each property that the bits of a result
-// depend on; `machine_property` has the names for which a resumed run reports the machine and not its settings. It may
-// have `take_lines(options)`, the lines that a run prints about what its devices have chosen since the last call.
+// depend on; `machine_property` has the names of those that describe the machine: where one of them differs, a resumed
+// run reports another machine, not other settings. It may have `take_lines(options)`: the lines, for a run to print,
+// about what its devices have chosen since the last call.
 //
 // `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/contributing.md has the list.
 #pragma once
@@ -28,7 +29,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-// Defined in device/host.hpp and device/cuda.hpp. Known without them, so that a training can say which header is
+// Defined in device/host.hpp and device/cuda.hpp; declared here so that a training without them can say which header is
 // missing.
 struct Host;
 struct Cuda;
@@ -81,9 +82,8 @@ template <class D>
     if constexpr (!HasDeviceName<D>) {
         message << "`static constexpr std::string_view name`";
     } else if constexpr (!HasContext<D>) {
-        message
-            << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()`, `team()` "
-               "and `own_thread(int devices)`";
+        message << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()`, "
+                   "`team()` and `own_thread(int devices)`";
     } else if constexpr (!HasArena<D>) {
         message << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
     } else {
@@ -93,7 +93,7 @@ template <class D>
     return message;
 }
 
-/// The names, in the description of a run, of the properties of its machine: with another value a run takes the same course,
+/// The names, in the description of a run, of the properties of its machine: with other values, a run computes the same
 /// and its results have other bits.
 namespace machine_property {
 
@@ -103,7 +103,8 @@ inline constexpr std::string_view convolution = "convolution", threads_per_devic
 
 inline constexpr std::array all{convolution, threads_per_device, onednn, isa, gpu, cuda, deterministic, plans, ranks};
 
-/// Whether the processes of a training may differ in it: in their GPUs, and in the plans that each has chosen for its own.
+/// Whether the processes of a training may differ in this property: in their GPUs, and in the plans that each has
+/// chosen.
 [[nodiscard]] constexpr bool is_of_process(std::string_view name) { return name == gpu || name == plans; }
 
 }  // namespace machine_property
@@ -115,8 +116,8 @@ inline constexpr std::size_t alignment = 64;
     return (bytes + to - 1) / to * to;
 }
 
-/// The scratch memory of an operation on `D`, and each part of it that is given to a library, starts at a multiple of
-/// this: the device's `scratch_alignment` where it has one. The arenas of such a device start at a multiple of it too.
+/// The scratch memory of an operation on `D`, and each part of it that is passed to a library, starts at a multiple of
+/// this: the device's `scratch_alignment` if it has one. The arenas of such a device start at a multiple of it too.
 template <class D>
 inline constexpr std::size_t scratch_alignment = alignment;
 template <class D>

@@ -66,12 +66,13 @@ class HostQueue;
 struct HostOptions {
     /// The number of OpenMP threads of this device.
     int threads = 1;
-    /// In a training whose devices use every processor of the process, each thread is bound to one processor. A thread
-    /// that moves leaves its part of a batch in another processor's cache: without binding, a step of two threads was
-    /// measured to take 1.14 times as long.
+    /// In a training whose devices use every processor of the process, whether each thread is bound to one processor. A
+    /// thread that moves leaves its part of a batch in another processor's cache: without binding, a step of two
+    /// threads was measured to take 1.14 times as long.
     bool pinned = true;
     /// The algorithm of convolutions in float: null for oneDNN's direct ones, or `&winograd` of
-    /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is a setting of the device, not of a layer.
+    /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is a setting of the device, not of a
+    /// layer.
     const ConvolutionAlgorithm* convolution = nullptr;
 };
 
@@ -81,7 +82,7 @@ public:
     /// Throws DeviceError if the OpenMP runtime provides fewer threads than requested.
     [[gnu::cold]] HostContext(int ordinal, const HostOptions& options);
 
-    /// During its lifetime, OpenMP regions that this thread starts have this device's number of threads.
+    /// While it exists, OpenMP regions that this thread starts have this device's number of threads.
     class Team {
     public:
         explicit Team(int threads) : before_(omp_get_max_threads()) {
@@ -109,8 +110,8 @@ public:
         pin_threads(devices);
         flush_denormals();
     }
-    /// Makes every thread of the team treat numbers below 1e-38 as zero, as other training systems do: they cost hundreds
-    /// of cycles each and are irrelevant in a gradient. Called by a thread that belongs to the device.
+    /// Makes every thread of the team treat numbers below 1e-38 as zero, as other training systems do: such numbers
+    /// cost hundreds of cycles each and are irrelevant in a gradient. Called by a thread that belongs to the device.
     void flush_denormals() const;
 
     /// Binds each thread of the team to its own processor, if the options say so and `devices` such devices use exactly
@@ -142,8 +143,8 @@ struct Host {
     /// Defined in parallel/host/queue.hpp.
     using Queue = HostQueue;
 
-    /// The bytes that this process can still allocate: the minimum of the memory that the system reports as available and
-    /// of what the limits of its control groups and of its address space (`ulimit -v`) leave.
+    /// The bytes that this process can still allocate: the minimum of the memory that the system reports as available
+    /// and of what the limits of its control groups and of its address space (`ulimit -v`) leave.
     [[nodiscard, gnu::cold]] static std::size_t available_memory();
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of 0 bytes has no address
@@ -204,8 +205,8 @@ CUPOLA_INLINE void HostContext::flush_denormals() const {
 #if defined(__SSE__)
     constexpr unsigned flags = 0x8040U;  // flush to zero, and denormals are zero
     const Team scope = team();
-    // LLVM's runtime applies the calling thread's setting to a team and reverts changes made in a region; in g++'s runtime
-    // each thread keeps its own setting.
+    // LLVM's runtime applies the calling thread's setting to a team and reverts changes made in a region; in g++'s
+    // runtime each thread keeps its own setting.
     _mm_setcsr(_mm_getcsr() | flags);
 #pragma omp parallel
     _mm_setcsr(_mm_getcsr() | flags);
@@ -216,8 +217,9 @@ CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
     const impl::ProcessorSet processors = impl::processor_set();
     const int count = CPU_COUNT(&processors.set);
     const bool each_has_one = pinned_ && count == devices * threads_;
-    // Bound by OpenMP, all devices would have its first places. Each gets a part of the processors instead, or all of
-    // them where they are too few: other processes may use the same ones, so no thread is bound to a single one.
+    // Bound by OpenMP, the threads of all devices would share OpenMP's first places. Each device gets a part of the
+    // processors instead, or all of them where they are too few. Other processes may use the same processors, so no
+    // thread is bound to a single one.
     if (!each_has_one && !processors.bound) return;
     const bool each_has_part = !each_has_one && count >= devices * threads_;
     const Team scope = team();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one function that launches kernels. It is a function call, not nvcc's launch syntax, so any C++ compiler can parse
-// the launch of a kernel.
+// The only function that launches kernels. It is a function call, not nvcc's launch syntax, so any C++ compiler can
+// parse the launch of a kernel.
 //
-// Each kernel begins with begin_kernel(). Where CudaOptions::dependent_launch is set, a kernel that follows another one is
-// brought to the GPU when all blocks of that one have called it, and waits in it until that one has ended. As each kernel
-// waits so before it lets the next one come, all kernels before have ended by then, too. A library's kernel begins when
-// those before it have ended, or waits for them as ours do; one that lets nothing come before its end is followed at
-// once.
+// Each kernel begins with begin_kernel(). Where CudaOptions::dependent_launch is set, a kernel that follows another one
+// is brought to the GPU when all blocks of its predecessor have called it, and waits in it until the predecessor has
+// ended. As each kernel waits before it lets the next one come, all earlier kernels have ended by then, too. A
+// library's kernel begins when its predecessors have ended, or waits for them in the same way; a kernel of Cupola
+// directly follows one that does not allow an early launch of its successor.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
            status == cudaErrorInvalidKernelImage || status == cudaErrorUnsupportedPtxVersion;
 }
 
-/// A template, so that only files of nvcc, which defines the list, compile it.
+/// A template, so that it is only compiled in files of nvcc, which defines the list.
 template <class... Parameters>
 [[noreturn, gnu::cold]] void throw_no_code(cudaError_t status) {
     cudaGetLastError();  // the error is reported here, and not by the next launch
@@ -53,7 +53,7 @@ template <class... Parameters>
     check_cuda(status, "cudaFuncGetAttributes");
 }
 
-/// The first statement of each kernel: what kernels and copies before it have written can be read after it.
+/// The first statement of each kernel: after it, the kernel can read what earlier kernels and copies have written.
 __device__ inline void begin_kernel() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
@@ -61,9 +61,9 @@ __device__ inline void begin_kernel() {
 #endif
 }
 
-/// Waits until all threads of all blocks of a kernel that launch_cooperative() has launched have called it: what they
-/// have written before can be read after it, by other than constant loads. `arrived` is context.grid_counter(), whose
-/// highest bit changes each time.
+/// Waits until all threads of all blocks of a kernel launched by launch_cooperative() have called it: after it, what
+/// they have written before can be read, except by constant loads. `arrived` is context.grid_counter(), whose highest
+/// bit each barrier flips.
 __device__ inline void grid_barrier(unsigned* arrived) {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -94,8 +94,9 @@ void launch_with(cudaLaunchAttribute* attribute, void (*kernel)(Parameters...), 
 }
 
 /// Queues `kernel(arguments...)` on the context's stream for each thread of `grid` blocks of `block` threads; the
-/// context's device is the calling thread's. Each argument is converted to the type of its parameter and copied before the call returns. Throws
-/// DeviceError if the launch fails; an error of the kernel itself is reported by a later call that waits for it.
+/// context's device is the calling thread's. Each argument is converted to the type of its parameter and copied before
+/// the call returns. Throws DeviceError if the launch fails; an error of the kernel itself is reported by a later call
+/// that waits for it.
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const CudaContext& context,
                    Arguments&&... arguments) {
@@ -108,7 +109,7 @@ void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const C
 }
 
 /// The same for a kernel that calls grid_barrier(), with the blocks of cooperative_grid(), in one dimension: the GPU
-/// then runs all of them side by side. It begins when what precedes it has ended.
+/// then runs all of them at the same time. It begins when the work that precedes it has ended.
 template <class... Parameters, class... Arguments>
 void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, dim3 block, const CudaContext& context,
                         Arguments&&... arguments) {
@@ -119,8 +120,8 @@ void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, dim3 blo
                 std::forward<Arguments>(arguments)...);
 }
 
-/// The number of blocks of `threads` threads of a kernel that a multiprocessor of the calling thread's device holds at a time;
-/// its registers and shared memory limit it. Waits for nothing, and may be called while a stream is captured.
+/// The number of blocks of `threads` threads of a kernel that a multiprocessor of the calling thread's device holds at
+/// a time; its registers and shared memory limit it. Waits for nothing, and may be called while a stream is captured.
 template <class... Parameters>
 [[nodiscard]] int held_blocks(void (*kernel)(Parameters...), int threads) {
     int blocks = 0;
@@ -136,15 +137,15 @@ template <class... Parameters>
     return std::max(1, held_blocks(kernel, threads));
 }
 
-/// The largest grid that launch_cooperative() can launch of a kernel of which a multiprocessor holds `resident` blocks;
-/// 0 on a device that launches no cooperative grids.
+/// The largest grid that launch_cooperative() can launch for a kernel of which a multiprocessor holds `resident`
+/// blocks; 0 on a device that launches no cooperative grids.
 [[nodiscard]] inline std::int64_t cooperative_blocks(const CudaContext& context, int resident) {
     return context.cooperative_launch() ? std::int64_t{context.multiprocessors()} * resident : 0;
 }
 
-/// The blocks of the grid with which launch_cooperative() launches a kernel that has use for `most` blocks, at least 1,
-/// and needs `least`: at most those that the GPU holds at a time, on all multiprocessors. 0 where the kernel cannot be
-/// launched so. That the GPU holds too few blocks is then said in the log, where `what` names the kernel's work.
+/// The number of blocks with which launch_cooperative() launches a kernel that can use up to `most` blocks, at least 1,
+/// and needs `least`: at most those that all multiprocessors of the GPU hold at a time. 0 if the kernel cannot be
+/// launched so. If the GPU holds too few blocks, the log says so; `what` names the kernel's work there.
 template <class... Parameters>
 [[nodiscard]] unsigned cooperative_grid(const CudaContext& context, std::string_view what,
                                         void (*kernel)(Parameters...), int threads, std::int64_t most,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The algorithms of a library that were chosen for operations, as text, so that another run uses the same ones and adds
-// in the same order. One line per choice,
+// The algorithms that were chosen for the operations of a library, as text, so that another run uses the same ones and
+// adds in the same order. One line per choice,
 //
 //   <the operation's key>, a tab, <engine>, and for each knob a blank and <knob>=<value>
 //
-// sorted, after a line that names the format and one with the driver, "driver CUDA 13.0". The owner of a file reads
-// and writes the text. A choice applies to one version of the library and one kind of device, with which its key
-// begins: "cuDNN 91900, NVIDIA H200, ...". With another driver it has the same bits and may not be the fastest any
-// more. What of a text does not fit this process is one line for a run to print.
+// sorted, after a line that names the format and one with the driver, "driver CUDA 13.0". The owner of a file reads and
+// writes the text. A choice applies to one version of the library and one kind of device, with which its key begins:
+// "cuDNN 91900, NVIDIA H200, ...". With another driver it gives the same bits, but may no longer be the fastest. For
+// choices that do not fit this process there is one line for a run to print.
 //
-// It also has one record per operation of how its algorithm was chosen in this process, as lines for a run to print.
+// It also records, for each operation, how its algorithm was chosen in this process, as lines for a run to print.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// An engine of cuDNN, by its number for a graph, and its knobs with their values; or an algorithm of cuBLASLt by its
+/// An engine of cuDNN, by its number in a graph, and its knobs with their values; or an algorithm of cuBLASLt by its
 /// number, and the words of its configuration with their indices.
 struct EngineChoice {
     std::int64_t engine = 0;
@@ -50,7 +50,7 @@ struct TimedCandidate {
 /// How the plan of an operation was chosen in this process.
 struct PlanRecord {
     enum class Source : std::uint8_t {
-        /// It was among the choices before: of another run, or of another device.
+        /// It was among the choices that existed before: of another run, or of another device.
         kept,
         /// It was the fastest of the candidates.
         timed,
@@ -87,7 +87,7 @@ struct PlanRecord {
 class PlanChoices {
 public:
     static constexpr std::string_view head = "cupola plan choices 2";
-    /// The same of texts without a driver, which are read too.
+    /// The head of texts without a driver, which are read too.
     static constexpr std::string_view older_head = "cupola plan choices 1";
 
     PlanChoices() = default;
@@ -122,8 +122,8 @@ public:
         const std::size_t first = std::min(key.find(','), key.size());
         return key.substr(0, key.find(',', std::min(first + 1, key.size())));
     }
-    /// Says which driver this process has, "CUDA 13.0". The first time it is another one than that of the text that was
-    /// read, adds a line that says so. The choices of the text are used.
+    /// Sets the driver of this process, "CUDA 13.0". The first time that it differs from the driver of the text that
+    /// was read, adds a line that says so. The choices of the text are used.
     void set_driver(std::string_view driver) {
         const std::scoped_lock lock(mutex_);
         if (read_.empty()) {
@@ -134,13 +134,13 @@ public:
                                   ": they are used, and may not be the fastest any more"));
         }
     }
-    /// Held by the device that times candidates: the others wait, and then find its choice. One measurement at a time
-    /// also keeps two contexts on one GPU from disturbing each other's.
+    /// Held by the device that times candidates: the others wait, and then find its choice. As only one measurement
+    /// runs at a time, two contexts on one GPU do not disturb each other's.
     [[nodiscard]] std::unique_lock<std::mutex> measure() { return std::unique_lock(measurements_); }
 
-    /// Adds the record of an operation whose plan was made, or replaces the one of another choice. The first of a
-    /// device that the text has no choices of, where it has those of another, adds a line that says so, and so does
-    /// the first of another version of a library on the same device.
+    /// Adds the record of an operation whose plan was made, or replaces the one of another choice. If the text that was
+    /// read has no choices for the device but some for another device, or none for this version of the library but some
+    /// for another version on the same device, the first such record adds a line that says so.
     void record(PlanRecord made) {
         const std::scoped_lock lock(mutex_);
         const auto earlier = used_.find(made.key);
@@ -199,7 +199,8 @@ private:
         const std::size_t comma = std::min(origin.find(", "), origin.size());
         return origin.substr(std::min(comma + 2, origin.size()));
     }
-    /// Adds a line about the choices that were read, if none is of this library's version and device: once.
+    /// If none of the choices that were read is for this version of the library and this device, adds a line about
+    /// them, once.
     void announce_others(const std::string& origin) {
         if (read_.contains(origin)) return;
         const std::string_view device = device_of(origin),
@@ -269,7 +270,7 @@ private:
                 ": use the program that wrote it, or another file");
         require(false, name, " does not begin with \"", head, "\"");
     }
-    /// Lines of a text come into messages.
+    /// Lines of a text are shown in messages.
     [[nodiscard]] static bool is_printable(std::string_view text) {
         return std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; });
     }
@@ -300,7 +301,7 @@ private:
     /// The source of the text, the driver with which it was made, and its choices per library's version and device.
     std::string name_, driver_;
     std::map<std::string, std::size_t> read_;
-    /// What is said once: origins, and lines of note_once().
+    /// What has been announced, and is not announced again: origins, and lines of note_once().
     std::set<std::string> announced_;
     std::vector<PlanRecord> records_;
     std::vector<std::string> lines_;

@@ -23,8 +23,8 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct Processors {
-    /// Those that the process may run on: of its affinity mask (taskset, mpirun), or of OpenMP's places if its threads
-    /// are bound.
+    /// The processors that the process may run on: those of its affinity mask (taskset, mpirun), or of OpenMP's places
+    /// if its threads are bound.
     int allowed = 1;
     /// The processor time that the control groups of the process leave it (a container's `--cpus`, a pod's limit), in
     /// processors; 0 without a limit.
@@ -38,13 +38,13 @@ struct Processors {
     [[nodiscard, gnu::cold]] std::string quota_note() const;
 };
 
-/// The processors of this process, now.
+/// The processors that this process may use at the time of the call.
 [[nodiscard, gnu::cold]] Processors usable_processors();
 
 namespace impl {
 
 // OpenMP's functions (OpenMP 5.0, sections 3.2.22 and on), null in a program that is not linked to its runtime: one
-// that trains on GPUs, or only reads data. Not by <omp.h>, which declares them as always there.
+// that trains on GPUs, or only reads data. Declared here because <omp.h> does not declare them weak.
 extern "C" {
 [[gnu::weak]] int openmp_proc_bind() asm("omp_get_proc_bind");
 [[gnu::weak]] int openmp_places() asm("omp_get_num_places");
@@ -58,11 +58,11 @@ struct ProcessorSet {
     bool bound = false;
 };
 
-/// The processors of this process; an empty set if the system does not tell.
+/// The processors of this process; an empty set if the system does not report them.
 [[nodiscard, gnu::cold]] ProcessorSet processor_set();
 
-/// Lets the calling thread, which the process has started, run on all processors of the process, if OpenMP has bound it
-/// to fewer. A thread that computes beside a team calls it when it starts.
+/// If OpenMP has bound the calling thread, which this process has started, to fewer, lets it run on all processors of
+/// the process. Called at its start by a thread that computes beside a team.
 [[gnu::cold]] void leave_place();
 
 #ifndef CUPOLA_OPS
@@ -105,7 +105,7 @@ CUPOLA_INLINE std::string Processors::quota_note() const {
 CUPOLA_INLINE Processors usable_processors() {
     const impl::ProcessorSet processors = impl::processor_set();
     const int allowed = CPU_COUNT(&processors.set);
-    // A machine of more processors than the set has room for does not tell.
+    // On a machine with more processors than the set can hold, the system does not report them.
     const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     return {.allowed = allowed > 0 ? allowed : std::max(1, all), .quota = impl::processors_of_groups()};
 }

@@ -4,12 +4,12 @@
 // that lacks one is rejected with one message.
 //
 //   D::Kernels                  the device that provides the operations: the device itself, or another
-//   D::max_steps_in_flight      how many steps may be queued whose reports have not been read; 1 where work is complete
+//   D::max_steps_in_flight      how many steps may be queued whose reports have not been read; 1 if work is complete
 //                               when the call that queues it returns
 //   D::host_memory              whether the host, and so every device of a training, can read the device's memory
 //   D::copy_between(context, to, from, bytes)   queues a copy from another device's memory to the context's
-//   D::Queue                    made as Queue(context, sizes) on the device's own thread, and used by that thread; landed()
-//                               and finished() also by the thread that reads reports
+//   D::Queue                    made as Queue(context, sizes) on the device's own thread, and used by that thread;
+//                               landed() and finished() also by the thread that reads reports
 //
 // A queue has these members:
 //
@@ -18,32 +18,35 @@
 //   bool finished(step)                         whether that copy is there; throws DeviceError for work that failed
 //   std::byte* landed(step)                     the copy of one of the last max_steps_in_flight steps
 //   void mark(), bool reached()                 a point in the queue, and whether all work before it is complete
-//   void mark_bucket(k)                         inside work: a point after which bucket k of the gradients is complete; work
-//                                               of other streams can wait for it
-//   BatchView take(replica, batch)              queues a copy of a batch's columns `sizes.columns` to the addresses that
-//                                               recorded work reads, unless the status is not healthy, and returns the
-//                                               copy; or returns the batch itself
+//   void mark_bucket(k)                         inside work: a point after which bucket k of the gradients is complete;
+//                                               work of other streams can wait for it
+//   BatchView take(replica, batch)              queues a copy of a batch's columns `sizes.columns` to the addresses
+//                                               that recorded work reads, unless the status is not healthy, and returns
+//                                               the copy; or returns the batch itself
 //   BatchView take(replica, batch, T* to)       optional: the same, and the column "input" is also rounded to `to`
-//   BatchView bring(batch)                      queues a copy of a batch that another device has taken to an address that
-//                                               this device reads, replacing its first replica's; or returns the batch
+//   BatchView bring(batch)                      queues a copy of a batch that another device has taken, to an address
+//                                               that this device reads, over its first replica's batch; or returns the
+//                                               batch
 //   void write(to, value)                       queues *to = value
 //   void queue(work)                            queues work: `work()` is called now or later, once
-//   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
-//                                               called only once, and the work that it queued is repeated afterwards. It may be
-//                                               called, or repeated, together with the work of the next recording, when that is
-//                                               queued; before anything else is queued or waited for
-//   void set_constants(step, versions, write)   at the beginning of a step whose update may be repeated: `write(to, v)` calls
-//                                               to.write(type, bytes) for each constant of version v of this step and queues
-//                                               nothing. The update uses the version that the device chooses: see
-//                                               ConstantsVersions
-//   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
-//   void land_with_update()                     optional: inside such work, behind all that changes the status: the copy of land()
-//                                               may be made by the update's last work
+//   void queue(recording, may_repeat, work)     the same for work that is queued in every step: if `may_repeat`, it may
+//                                               be called only once, and the work that it queued is repeated
+//                                               afterwards. It may be called, or repeated, together with the work of
+//                                               the next recording, when that is queued, and at the latest before
+//                                               anything else is queued or waited for
+//   void set_constants(step, versions, write)   at the beginning of a step whose update may be repeated: `write(to, v)`
+//                                               calls to.write(type, bytes) for each constant of version v of this step
+//                                               and queues nothing. The update uses the version that the device
+//                                               chooses: see ConstantsVersions
+//   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy
+//                                               is 0
+//   void land_with_update()                     optional: inside such work, after everything that changes the status:
+//                                               the last work of the update may make the copy of land()
 //   std::span<const V> on_host(context, from, count, copy)   the values for the host, in place or through `copy`
 //   void synchronize()                          waits until all work is complete
-//   Recording                                   default-constructible, with `std::string refused() const`: why work is not
-//                                               repeated; empty if it is. A type without members for a queue that repeats
-//                                               nothing
+//   Recording                                   default-constructible, with `std::string refused() const`: why work is
+//                                               not repeated; empty if it is. A type without members for a queue that
+//                                               repeats nothing
 #pragma once
 
 #include <concepts>
@@ -69,8 +72,8 @@ struct QueueSizes {
     std::int64_t batch_size = 0;
 };
 
-/// The versions of a step's constants, of which the device uses number *counter - base: where steps may be skipped, the host
-/// does not know how many of those in flight are. A null counter is for a single version.
+/// The versions of a step's constants, of which the device uses number *counter - base: where steps may be skipped, the
+/// host does not know how many of the steps in flight are. A null counter stands for a single version.
 struct ConstantsVersions {
     const std::int64_t* counter = nullptr;
     std::int64_t base = 0;
@@ -89,7 +92,7 @@ concept HasQueueProperties = requires(typename D::Kernels::Context& context, voi
 
 namespace impl {
 
-/// The work that a concept queues: nvcc accepts no lambda in a requires-expression.
+/// The work with which a concept checks a queue: nvcc accepts no lambda in a requires-expression.
 struct NoWork {
     void operator()() const {}
 };

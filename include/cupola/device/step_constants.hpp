@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The places of an optimiser's constants in a step that is captured once and run many times: the launches read them at
-// addresses on the device that are the same in each step, after the step has copied them there. They are computed once per
-// step, then applied:
+// The constants of an optimiser in a step that is captured once and run many times: the launches read them at addresses
+// on the device that are the same in each step, after the step has copied them there. They are computed once per step,
+// then applied:
 //
-//   begin(), write(k) for each constant in order, and a queued copy of values()   the constants of this step
-//   rewind(), the update, whose launches take<K>() their places in order          captured once, or launched in each step
+//   begin(), write(k) for each constant in order, a queued copy of values()   the constants of this step
+//   rewind(), the update, whose launches take<K>() their addresses in order   captured once, or launched in each step
 //
 // The first call of values() fixes the sequence of constants for every step: another sequence throws InvalidArgument,
 // because no captured launch would fit it.
@@ -105,7 +105,7 @@ private:
     std::vector<Constant> sequence_;
     /// The number of the constant that is written or taken next.
     std::size_t place_ = 0;
-    /// Whether the sequence is fixed. A sequence that was broken off before values() was called is never fixed.
+    /// Whether the sequence is fixed. A sequence that was interrupted before values() was called is never fixed.
     mutable bool fixed_ = false;
 };
 

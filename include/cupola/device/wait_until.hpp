@@ -11,13 +11,13 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The number of polls and the seconds of polling before the first sleep: a sleep of 20 us took 100 us, and most waits end
-/// within 200 us.
+/// The number of polls and the seconds of polling before the first sleep: a sleep of 20 us took 100 us, and most waits
+/// end within 200 us.
 inline constexpr int turns_before_sleep = 1000, most_turns_before_sleep = 20'000;
 inline constexpr double seconds_before_sleep = 500e-6;
 
-/// Whether a wait sleeps after its poll number `turn`, `waited` seconds after its begin. A poll may take 50 ns or 2 us, so
-/// that neither number alone is enough; and a longer wait must leave the core to other threads.
+/// Whether a wait sleeps after poll number `turn`, `waited` seconds after its begin. A poll may take 50 ns or 2 us, so
+/// neither number alone is enough; a longer wait must leave the core to other threads.
 [[nodiscard]] constexpr bool sleeps_after(int turn, double waited) {
     return turn >= turns_before_sleep && (waited >= seconds_before_sleep || turn >= most_turns_before_sleep);
 }

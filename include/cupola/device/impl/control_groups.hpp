@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the control groups of this process allow: a container's limits of memory and of processor time. A limit of any
-// group from the process's own up to the first that the mounted hierarchy shows holds; version 1 (a hierarchy per
-// controller), version 2 and a mixture of both are read (cgroups(7), proc(5)).
+// What the control groups of this process allow: a container's limits of memory and of processor time. The limit of
+// every group counts, from the process's own up to the first that the mounted hierarchy shows; version 1 (a hierarchy
+// per controller), version 2 and a mixture of both are read (cgroups(7), proc(5)).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Where the files of the system are; a test has its own.
+/// The folders of the system's files; a test sets its own.
 struct SystemFolders {
     std::string proc = "/proc", control_groups = "/sys/fs/cgroup";
 };
@@ -25,16 +25,16 @@ struct SystemFolders {
 /// The number after `key` in a file such as /proc/meminfo; `fallback` if there is none.
 [[gnu::cold]] std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
 
-/// Calls f(folder, version) for each group of this process that has the controller, "memory" or "cpu", and for those
-/// above it.
+/// Calls f(folder, version) for each group of this process that has the controller, "memory" or "cpu", and for the
+/// groups above it.
 [[gnu::cold]] void for_each_group(const SystemFolders& system, std::string_view controller,
                                   FunctionRef<void(const std::string& folder, int version)> f);
 
-/// The bytes that the groups of this process leave; the largest number without a limit.
+/// The bytes that the groups of this process leave; the largest number if there is no limit.
 [[nodiscard, gnu::cold]] std::size_t memory_of_groups(const SystemFolders& system = {});
 
-/// The processor time that the groups of this process may use in a second, in seconds: a number of processors that need
-/// not be whole. 0 without a limit.
+/// The processor time that the groups of this process may use per second, in seconds: a number of processors, possibly
+/// fractional. 0 if there is no limit.
 [[nodiscard, gnu::cold]] double processors_of_groups(const SystemFolders& system = {});
 
 #ifndef CUPOLA_OPS
@@ -69,7 +69,7 @@ CUPOLA_INLINE std::size_t number_in_file(const char* path, std::string_view key,
     std::fclose(file);
 }
 
-/// Takes the first of the words that `separator` separates off `words`.
+/// Removes the first word, up to `separator`, from `words` and returns it.
 [[nodiscard, gnu::cold]] CUPOLA_INLINE std::string_view take_word(std::string_view& words, char separator) {
     const std::size_t end = std::min(words.find(separator), words.size());
     const std::string_view word = words.substr(0, end);
@@ -89,14 +89,13 @@ CUPOLA_INLINE std::size_t number_in_file(const char* path, std::string_view key,
     return root == "/" || (path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/'));
 }
 
-/// The folder at which a hierarchy is mounted, and the group which that is: in a container it need not be the first
-/// one.
+/// The folder at which a hierarchy is mounted, and the group that is mounted there: in a container this need not be the
+/// root.
 struct GroupMount {
     std::string folder, group = "/";
 };
 
-/// The mount that shows the group `path`; of version 2 for an empty `controller`. Where nothing is known of it, the
-/// usual one.
+/// The mount that shows the group `path`; of version 2 for an empty `controller`. If none is known, the usual one.
 [[nodiscard, gnu::cold]] CUPOLA_INLINE GroupMount group_mount(const SystemFolders& system, std::string_view controller,
                                                               std::string_view path) {
     constexpr std::string_view usual = "/sys/fs/cgroup";
@@ -129,7 +128,7 @@ CUPOLA_INLINE void for_each_group(const SystemFolders& system, std::string_view 
         const int version = controllers.empty() ? 2 : 1;
         if (version == 1 && !has_word(controllers, controller)) return;
         const GroupMount mount = group_mount(system, version == 2 ? std::string_view() : controller, line);
-        // A process outside of the mounted groups, "/..", has at least the limits of the first of them.
+        // A process outside the mounted groups, "/..", has at least the limits of the topmost of them.
         std::string_view below;
         if (lies_below(line, mount.group) && line.find("/..") == std::string_view::npos)
             below = mount.group == "/" ? line : line.substr(mount.group.size());
@@ -152,7 +151,7 @@ CUPOLA_INLINE std::size_t memory_of_groups(const SystemFolders& system) {
             return number_in_file(statistics.c_str(), key, fallback);
         };
         std::size_t limit = number(version == 2 ? "/memory.max" : "/memory.limit_in_bytes");
-        // That of the groups above, also of those that a container does not show.
+        // The limit includes those of the groups above, also of those that a container does not show.
         if (version == 1) limit = std::min(limit, statistic("hierarchical_memory_limit ", unlimited));
         if (limit == unlimited) return;
         std::size_t used = number(version == 2 ? "/memory.current" : "/memory.usage_in_bytes");

@@ -26,7 +26,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
         text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning));
 }
 
-/// Whether an error is one after which every call for the device fails in this process: that of a kernel that was queued
+/// Whether, after this error, every call for the device fails in this process: an error of a kernel that was queued
 /// before, or of the GPU itself.
 [[nodiscard, gnu::cold]] inline bool loses_device(cudaError_t status) {
     switch (status) {
@@ -56,7 +56,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     throw DeviceError(message);
 }
 
-/// Throws DeviceError with the call, the device, and the code's name and meaning; DeviceLost if the device cannot be used again.
+/// Throws DeviceError with the call, the device, and the code's name and meaning; DeviceLost if the device cannot be
+/// used again.
 inline void check_cuda(cudaError_t status, std::string_view call) {
     if (status != cudaSuccess) [[unlikely]]
         throw_cuda_error(status, call, current_cuda_device());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JoinedWork: small pieces of work of one kind that do not depend on each other, collected to be launched as one kernel.
+// JoinedWork: small pieces of work of one kind that do not depend on each other, collected to be launched as one
+// kernel.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Contains one object of any type `Work`, which is trivially copyable and has `void launch(const Context&) const`, or
-/// `int` where it returns the number of its launches. Its memory is kept for the next one.
+/// Holds one object of any type `Work` that is trivially copyable and has `void launch(const Context&) const`, or
+/// `int launch(const Context&) const`, which returns the number of launches. Its memory is kept for the next object.
 template <class Context>
 class JoinedWork {
 public:
@@ -23,7 +24,7 @@ public:
     [[nodiscard]] bool holds() const {
         return launch_ == &launch_work<Work>;
     }
-    /// The work of this type that is collected; a new one in place of other work, which must have been launched.
+    /// The collected work of this type; a new object in place of other work, which must have been launched.
     template <class Work>
     [[nodiscard]] Work& collect() {
         static_assert(std::is_trivially_copyable_v<Work> && alignof(Work) <= alignof(std::max_align_t));
@@ -39,7 +40,8 @@ public:
         }
         return *std::launder(reinterpret_cast<Work*>(memory_.data()));
     }
-    /// The collected work as an object of its base class `Base`, if its type names that as `Work::Base`; null otherwise.
+    /// The collected work as an object of its base class `Base`, if its type names that as `Work::Base`; null
+    /// otherwise.
     template <class Base>
     [[nodiscard]] Base* as() const {
         if (launch_ == nullptr || base_ != &type_mark<Base>) return nullptr;
