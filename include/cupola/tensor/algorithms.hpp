@@ -100,15 +100,15 @@ template <class Function>
 /// Whether no value is infinite or not a number.
 [[nodiscard]] bool all_finite(const HostContext& context, std::span<const float> values);
 
-/// A 64-bit hash of the bits of `values`. Each pair of elements is mixed with its place and the results are added, so the order
-/// does not matter and every device computes the same hash.
+/// A 64-bit hash of the bits of `values`. Each pair of elements is mixed with its place and the results are added, so
+/// the order does not matter and every device computes the same hash.
 [[nodiscard]] std::uint64_t hash_of(const HostContext& context, std::span<const float> values);
 
 #ifndef CUPOLA_OPS
 
 [[gnu::noinline]] CUPOLA_INLINE void impl::run_in_parallel(const HostContext& context, std::int64_t count,
                                                            IndexedCall body) {
-    // A parallel region of two threads costs 1.6 microseconds, which a single block does not repay.
+    // A parallel region of two threads costs 1.6 microseconds, more than it saves for a single block.
     if (count <= 1 || context.threads() == 1) {
         for (std::int64_t i = 0; i < count; ++i) body.call(body.object, i);
         return;

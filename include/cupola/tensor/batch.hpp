@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch: one replica's samples of one step, as named columns. A column has one value of the same extents per sample: what
-// the network reads and what the losses read are columns alike.
+// A batch: one replica's samples of one step, as named columns. A column has one value of the same extents per sample;
+// both the network and the losses read columns.
 #pragma once
 
 #include <array>
@@ -111,8 +111,8 @@ struct Column {
     const void* data = nullptr;
 };
 
-/// `size` samples in the device's memory; images are channels last. Owns nothing: the memory has to stay valid and unchanged
-/// until the step that takes the batch has returned.
+/// `size` samples in the device's memory; images are channels last. Owns nothing: the memory has to stay valid and
+/// unchanged until the step that takes the batch has returned.
 ///
 ///     BatchView{images.data(), labels.data(), 128, Net::input_shape}
 ///     BatchView{inputs.data(), {3}, targets.data(), {1}, 128}
@@ -124,15 +124,15 @@ public:
 
     /// A batch without samples.
     BatchView() = default;
-    /// The columns "input" and "target", the latter one class label per sample. `input_shape` has the extents of one sample;
-    /// the functions that take the batch compare them with the network's.
+    /// The columns "input" and "target", the latter one class label per sample. `input_shape` has the extents of one
+    /// sample; the functions that take the batch compare them with the network's.
     BatchView(const float* inputs, const std::int32_t* labels, std::int64_t sample_count, const Shape& input_shape);
     /// The columns "input" and "target", both of floats.
     BatchView(const float* inputs, const Shape& input_shape, const float* targets, const Shape& target_shape,
               std::int64_t sample_count);
     /// Any columns. Throws InvalidArgument for two of one name, and for more than `max_columns`.
     BatchView(std::int64_t sample_count, std::initializer_list<Column> columns);
-    /// The rest does not compile.
+    /// Other types do not compile.
     template <class Input, class Label>
     BatchView(const Input*, const Label*, std::int64_t, const Shape&) {
         static_assert(static_assert_message<impl::other_type_of_batch<Input, Label>(
@@ -178,8 +178,8 @@ private:
     std::array<const void*, max_columns> data_{};
 };
 
-/// The memory that a source of batches writes: one address per column, in the order of its `columns()`, of the whole batch.
-/// Owns nothing.
+/// The memory that a source of batches writes: one address per column, in the order of its `columns()`, of the whole
+/// batch. Owns nothing.
 class BatchSpan {
 public:
     /// `columns` must outlive this.

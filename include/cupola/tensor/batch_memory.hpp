@@ -12,10 +12,11 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The bytes of a batch of `size` samples. Throws OutOfMemory for more than any computer has.
+/// The bytes of a batch of `size` samples. Throws OutOfMemory if they are more than any computer has.
 [[nodiscard]] std::size_t batch_bytes(const Columns& columns, std::int64_t size);
 
-/// A batch of at most `size` samples in `memory`, which has batch_bytes(columns, size). `columns` must outlive the result.
+/// A batch of at most `size` samples in `memory`, which has batch_bytes(columns, size). `columns` must outlive the
+/// result.
 [[nodiscard]] BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size);
 
 #ifndef CUPOLA_OPS

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks before a batch is read: that it has the columns that are read, of the type and the extents that are expected, and
-// memory for them.
+// Checks before a batch is read: that it has the columns that are read, of the type and the extents that are expected,
+// and memory for them.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct RequiredColumn {
     return {{input_column, type, input}, "the network", ids};
 }
 
-/// Throws InvalidArgument unless `columns` has each of `required`. `subject` begins the message: "a batch has samples of
-/// 6 x 6 x 1, and the network takes 6 x 6 x 3".
+/// Throws InvalidArgument unless `columns` has each of `required`. `subject` begins the message: "a batch has samples
+/// of 6 x 6 x 1, and the network takes 6 x 6 x 3".
 void require_columns(std::string_view subject, const Columns& columns, std::span<const RequiredColumn> required);
 
 /// Throws InvalidArgument unless the batch is empty, or has each of `required`, and memory for them.

@@ -45,7 +45,7 @@ public:
         return elements().subspan(static_cast<std::size_t>(n * SampleExtents::size()),
                                   static_cast<std::size_t>(SampleExtents::size()));
     }
-    /// One element of sample n, by one index an extent. Not checked.
+    /// One element of sample n, by one index per extent. Not checked.
     template <std::integral... Indices>
         requires(sizeof...(Indices) == SampleExtents::rank)
     [[nodiscard]] T& operator()(std::int64_t n, Indices... indices) const {
