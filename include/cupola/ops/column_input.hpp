@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another input of a network: y = the column of the batch, in the activations' type. The column is float; it has no gradient.
+// Another input of a network: y = the column of the batch, in the activations' type. The column is float; it has no
+// gradient.
 #pragma once
 
 #include <cstdint>

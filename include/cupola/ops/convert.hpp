@@ -31,7 +31,8 @@ struct Convert {
     static void run(const typename Device::Context& context, const From* from, To* to, std::int64_t count) {
         for_each_element(context, count, impl::ConvertFormula{}, to, from);
     }
-    /// The same for one of several conversions in a row of which none reads what another writes: a device may join them.
+    /// The same for one of several conversions in a row of which none reads what another writes: a device may join
+    /// them.
     template <class From, class To>
         requires(ComputesElements<Device, From> && ComputesElements<Device, To>)
     static void run_joined(const typename Device::Context& context, const From* from, To* to, std::int64_t count) {

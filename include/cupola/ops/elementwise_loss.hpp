@@ -16,7 +16,8 @@
 //
 //   dx = derivative(x, t) / (batch elements)
 //
-// A target that is not finite is invalid. A formula that takes fewer targets has `accepts(t)`, and a text for the error:
+// A target that is not finite is invalid. A formula that accepts fewer targets has `accepts(t)`, and a text for the
+// error:
 //
 //   CUPOLA_HOST_DEVICE bool accepts(float t) const { return t >= 0.0F && t <= 1.0F; }
 //   static constexpr std::string_view accepted = "from 0 to 1";
@@ -88,7 +89,7 @@ template <class Formula>
             .bad_value = bad_value};
 }
 
-/// Converts a report. Throws InvalidArgument for an invalid target; `accepted` says what targets are.
+/// Converts a report. Throws InvalidArgument for an invalid target; `accepted` describes valid ones.
 [[nodiscard, gnu::cold]] LossResult result_of_elements(const LossReport& report, std::int64_t elements,
                                                        std::string_view accepted);
 
@@ -97,10 +98,10 @@ template <class Formula>
 namespace ops {
 
 /// Made as `ElementwiseLoss(elements, formula)`, for `elements` per sample, or for a ChannelLossFormula as
-/// `ElementwiseLoss(elements, formula, weights)`, with a weight per channel in the host's memory, which must exist as long
-/// as the operation; specialised by each device.
-///   LossResult forward(context, outputs, targets, batch, gradient)   gradient may be null; throws InvalidArgument for an
-///                                                                    invalid target
+/// `ElementwiseLoss(elements, formula, weights)`, with a weight per channel in the host's memory, which must exist as
+/// long as the operation; specialised by each device.
+///   LossResult forward(context, outputs, targets, batch, gradient)   gradient may be null; throws InvalidArgument for
+///                                                                    an invalid target
 ///   void queue(context, outputs, targets, batch, gradient, report)   the same, queued within a step: the report holds
 ///                                                                    the invalid target
 ///   LossResult result_of(report)                                     converts the report on the host; throws for an

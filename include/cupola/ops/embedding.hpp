@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Embedding: each id of an input becomes a row of a table. Backward adds the gradients of the positions of each id in their
-// order, in float, so the result has the same bits for any number of threads and on each device.
+// Embedding: each id of an input becomes a row of a table. Backward adds the gradients of the positions of each id in
+// their order, in float, so the result has the same bits for any number of threads and on each device.
 //
 //   y[i] = table[id[i]]        dtable[r] = the sum of dy[i] over the positions i with id[i] = r
 //
-// A position whose id is the padding, or is not in [0, count), becomes zeros and has no gradient. Whoever takes a batch
-// reports an id that is out of range (ops/id_check.hpp).
+// A position whose id is the padding, or is not in [0, count), becomes zeros and has no gradient. The code that takes a
+// batch reports an id that is out of range (ops/id_check.hpp).
 #pragma once
 
 #include <cstdint>

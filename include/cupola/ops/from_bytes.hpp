@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FromBytes: an input of bytes becomes activations, y = (x - mean) * scale, with one constant of each or one per channel. Bytes
-// have no gradient.
+// FromBytes: an input of bytes becomes activations, y = (x - mean) * scale, with one constant of each or one per
+// channel. Bytes have no gradient.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ struct SquareLimit {
 class RegularizedGradientAt {
 public:
     CUPOLA_HOST_DEVICE constexpr explicit RegularizedGradientAt(const GradientTerms& terms) : l2_(terms.l2) {}
-    /// Whether that is the case.
+    /// Whether the regulariser's term is the only one.
     [[nodiscard]] static constexpr bool suffices(const GradientTerms& terms) {
         return terms.scale == 1.0F && terms.scale_on_device == nullptr && terms.clip == 0.0F &&
                terms.weight_decay == 0.0F;

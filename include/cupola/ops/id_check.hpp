@@ -29,8 +29,8 @@ namespace ops {
 
 /// Specialised by each backend, with these static functions:
 ///   queue(context, ids, elements, count, column, report, loss)
-///                 where an id is not in [0, count): *loss = NaN, which makes the step have no effect, and *report is that id
-///                 unless there is one of a column before it. Waits for nothing
+///                 where an id is not in [0, count): *loss = NaN, which makes the step have no effect, and *report is
+///                 that id unless a previous column has one. Waits for nothing
 ///   find(context, ids, elements, count)    the first such id; waits
 template <class Device>
 struct IdCheck;

@@ -43,7 +43,7 @@ struct LossReport {
 
 namespace impl {
 
-/// The report of nothing.
+/// The report of no losses.
 inline constexpr LossReport no_loss{
     .sum = 0, .correct = 0, .weight = 0, .predictions = 0, .bad_target = -1, .bad_value = 0};
 
@@ -58,7 +58,7 @@ CUPOLA_HOST_DEVICE inline void add_report(LossReport& to, const LossReport& othe
     }
 }
 
-/// The operation of a loss on `Device` for outputs of these extents, which it may not need.
+/// The operation of a loss on `Device` for outputs of these extents, which the loss may not need.
 template <class Device, class Loss>
 [[nodiscard]] auto loss_operation(const Loss& loss, [[maybe_unused]] const Shape& output) {
     if constexpr (requires { loss.template operation<Device>(output); }) {

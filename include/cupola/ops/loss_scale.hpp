@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a step under a loss scale that changes, on the device: the scale of the next step, from whether the mean gradient
-// of this one was finite, as PyTorch's _amp_update_scale_. One formula for every device.
+// The end of a step under a loss scale that changes, on the device: the scale of the next step, from whether the mean
+// gradient of this one was finite, as PyTorch's _amp_update_scale_. One formula for every device.
 //
 //   not finite:   scale = scale * backoff, good_steps = 0, skipped_steps + 1, and the device is healthy again
 //   finite:       good_steps + 1; at the interval, scale = scale * growth and good_steps = 0
 //
-// A step fails that would make the scale less than its minimum, or whose mean is not finite because of its input: a target or an
-// id that is not valid, weights that are negative or add up to 0. It changes nothing, and the device stays not healthy.
+// A step fails if it would reduce the scale below its minimum, or if its mean is not finite because of its input: a
+// target or an id that is not valid, weights that are negative or add up to 0. A failed step changes nothing, and the
+// device stays not healthy.
 //
-// Where it is allowed, a step whose weights are all 0 is skipped too, with a constant scale as well: skipped_steps + 1,
-// the scale as it was, and the device is healthy again. With a constant scale any other mean that is not finite is a
-// failure.
+// If `skips_without_weight`, a step whose weights are all 0 is skipped too, also with a constant scale: skipped_steps +
+// 1, the scale is unchanged, and the device is healthy again. With a constant scale any other mean that is not finite
+// is a failure.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,11 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 /// All pointers are to the device's memory.
 struct LossScaleUpdate {
     LossScale rule{};
-    /// Whether a step is skipped whose samples all have the weight 0.
+    /// Whether a step whose samples all have the weight 0 is skipped.
     bool skips_without_weight = false;
     LossScaleState* state = nullptr;
-    /// 0 if the mean gradient of this step, or of one that failed before it, is not finite; and whether a step has failed.
+    /// 0 if the mean gradient of this step, or of one that failed before it, is not finite; and whether a step has
+    /// failed.
     std::int32_t *healthy = nullptr, *failed = nullptr;
     /// The divisor of the mean.
     const float* divisor = nullptr;
@@ -76,8 +78,7 @@ private:
     [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_input() const {
         return impl::is_finite(*divisor) && *divisor > 0 && valid_targets();
     }
-    /// The weights of this device's samples are looked at too: a weight above 0 here and one below 0 elsewhere add up
-    /// to 0.
+    /// Also checks the weights of this device's samples: a weight above 0 here and one below 0 elsewhere add up to 0.
     [[nodiscard]] CUPOLA_HOST_DEVICE bool has_no_weight() const {
         if (*divisor != 0 || !valid_targets()) return false;
         for (std::int64_t i = 0; i < report_count; ++i) {

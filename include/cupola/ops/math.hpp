@@ -12,8 +12,8 @@
 //   log1p 1.5
 //
 // A NaN is kept. exp is 0 below -104 and infinite above 88.73; tanh and erf are -1 and 1 at the infinities; log is -inf
-// at 0 and NaN below 0; log1p(x) is log(1 + x), exact for an x near 0. A subnormal argument or result counts as 0 where the thread flushes subnormals, as a device's
-// threads do.
+// at 0 and NaN below 0; log1p(x) is log(1 + x), exact for an x near 0. A subnormal argument or result counts as 0 where
+// the thread flushes subnormals, as a device's threads do.
 //
 // The coefficients are minimax coefficients, found by the Remez algorithm and rounded to floats; the argument
 // reductions of exp and log are those of Cephes (Moshier 1989).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formula of the moving averages of parameters (optim/moving_average.hpp). A device may compute it in the kernel that
-// updates the parameters.
+// The formula of the moving averages of parameters (optim/moving_average.hpp). A device may compute it in the kernel
+// that updates the parameters.
 #pragma once
 
 #include <cupola/core/abi.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation is an object made once for a device and a batch size. It knows how much memory it needs beside its
-// tensors, and computes forward and backward on pointers into arenas that it does not own.
+// An operation is an object made once for a device and a batch size. It declares the memory that it needs in addition
+// to its tensors, and computes forward and backward on pointers into arenas that it does not own.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The most parameters that one layer has (weight, bias, scale, shift).
+/// The maximum number of parameters of a layer (weight, bias, scale, shift).
 inline constexpr std::size_t max_parameters = 4;
 
 /// The activation that is fused into the preceding operation.
 enum class Activation : std::uint8_t { none, relu };
 
-/// Bytes that an operation needs beside its tensors.
+/// The bytes that an operation needs in addition to its tensors.
 struct MemoryNeeds {
     /// Lives as long as the operation: packed weights.
     std::size_t packed = 0;
@@ -42,7 +42,7 @@ struct BuildContext {
     std::int64_t batch;
     Shape input;
     Shape output;
-    /// The layer's index in the network: layers of one kind draw different random numbers.
+    /// The layer's index in the network: layers of the same kind draw different random numbers.
     std::uint32_t layer = 0;
     Activation activation = Activation::none;
     /// Whether backward of this operation omits the mask of its fused activation, because the next operation has
@@ -56,7 +56,7 @@ struct BuildContext {
     /// False for a frozen layer whose traits say that its operation can leave out the gradients of its parameters
     /// (LayerTraits::can_omit_parameter_gradients): BackwardArgs::parameter_gradients are then null.
     bool parameter_gradients = true;
-    /// Whether its outputs may differ in rounding from those in training: false in a plan that shows what training
+    /// Whether outputs may differ in rounding from those in training: false in a plan that reports what training
     /// computed.
     bool inference = false;
     /// Whether backward adds to the gradient of its second input, because a later reader of that value has written it.
@@ -74,8 +74,8 @@ struct ForwardArgs {
     T* output = nullptr;
     /// The second input of an operation that has two.
     const T* second_input = nullptr;
-    /// The column of the batch that a FromInput reads, of floats, or a layer whose LayerTraits::reads is another type, of that
-    /// type.
+    /// The column of the batch that a FromInput reads (floats), or a layer whose LayerTraits::reads is another type
+    /// (values of that type).
     const void* column = nullptr;
     std::array<const float*, max_parameters> parameters{};
     /// Running statistics, which are read outside training; and the place where training writes the statistics of this
@@ -94,8 +94,9 @@ struct ForwardArgs {
     std::int64_t first_sample = 0;
 };
 
-/// Sums of a gradient over its positions, per channel, in parts: one row of floats per part, whose sum is added in the order of
-/// the parts. An operation that writes a gradient can sum it for the one that reads it: see PlanNode::gradient_sum_parts.
+/// Sums of a gradient over its positions, per channel, in parts: one row of floats per part, whose sum is added in the
+/// order of the parts. An operation that writes a gradient can sum it for the one that reads it: see
+/// PlanNode::gradient_sum_parts.
 struct ChannelSums {
     float* partial = nullptr;
     std::int64_t parts = 0;
@@ -118,8 +119,8 @@ struct BackwardArgs : ForwardArgs<Device, T> {
     /// Written, or added to where `accumulate` is set.
     std::array<float*, max_parameters> parameter_gradients{};
     bool accumulate = false;
-    /// The sums of `output_gradient` that the next operation has written, and those of `input_gradient`, which this operation
-    /// writes; without parts where they are not needed.
+    /// The sums of `output_gradient` that the next operation has written, and those of `input_gradient`, which this
+    /// operation writes; without parts where they are not needed.
     ChannelSums output_gradient_sums{}, input_gradient_sums{};
 };
 
@@ -210,7 +211,7 @@ concept ReducesStatistics = requires(const Op& op) {
     { op.statistics_size() } -> std::convertible_to<std::int64_t>;
 };
 
-/// The memory that an operation needs, by its own declaration; none without one.
+/// The memory that an operation declares that it needs; none without a declaration.
 template <class Op>
 [[nodiscard]] MemoryNeeds memory_needs(const Op& op) {
     if constexpr (requires {

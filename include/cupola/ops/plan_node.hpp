@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An operation behind one interface, so that a plan is a plain list. A virtual call costs nanoseconds; a step has one
-// per layer and direction.
+// call per layer and direction.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ public:
     virtual void backward(const BackwardArgs<Device, T>& args) = 0;
     /// The parts of the sums of its input gradient that `backward` can write; 0 if it cannot.
     [[nodiscard]] virtual std::int64_t gradient_sum_parts() const { return 0; }
-    /// Whether `backward` reads the sums of its output gradient. One that would mask this gradient for a ReLU leaves the mask to
-    /// the operation that sums.
+    /// Whether `backward` reads the sums of its output gradient. An operation that would mask this gradient for a ReLU
+    /// leaves the mask to the operation that sums.
     [[nodiscard]] virtual bool reads_gradient_sums() const { return false; }
     /// For an operation with ReducesStatistics; other operations reduce nothing.
     [[nodiscard]] virtual std::int64_t statistics_size() const { return 0; }
@@ -108,7 +108,7 @@ struct NodeTypeOf<Device, T, Op> {
     using Type = ReducingNode<Device, T, Op>;
 };
 
-/// Refuses an operation of cupola::ops that a program links to, and that the library lacks.
+/// Rejects an operation that belongs to the linked cupola::ops, and that the library lacks.
 template <class Op>
 consteval void require_compiled_here() {
     static_assert(compiled_here<Op>(),

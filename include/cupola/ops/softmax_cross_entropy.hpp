@@ -34,9 +34,10 @@ struct CrossEntropySettings {
     float label_smoothing = 0.0F;
     /// The rows per sample.
     std::int64_t positions = 1;
-    /// The weights of the classes, in the host's memory, which must exist as long as the operation; not of LabelTargets.
+    /// The weights of the classes, in the host's memory, which must exist as long as the operation. LabelTargets do not
+    /// read them.
     std::span<const float> class_weights{};
-    /// The label of rows that do not count; of WeightedLabelTargets.
+    /// The label of rows that do not count; only WeightedLabelTargets read it.
     std::optional<std::int32_t> ignored_label{};
 };
 
@@ -47,11 +48,11 @@ namespace impl {
 /// Throws InvalidArgument for weights of classes of which one is negative or not finite, or all are 0.
 [[gnu::cold]] void require_class_weights(std::span<const float> weights);
 
-/// The targets of rows: what the loops of a device read of them. Weights is a pointer on the host, and an array inside
-/// of the arguments of a kernel.
+/// The targets of rows, as a device's loops read them. `Weights` is a pointer on the host, and an array inside the
+/// arguments of a kernel.
 struct LabelTargets {
     using Target = std::int32_t;
-    /// Whether rows have weights, and whether the sum of a row's targets is made of them all.
+    /// Whether rows have weights, and whether all targets of a row are added to get their sum.
     static constexpr bool weighted = false, sums_targets = false;
 
     const Target* labels;
@@ -178,7 +179,7 @@ struct SoftTargets {
     [[nodiscard]] CUPOLA_HOST_DEVICE static bool accepts(const Target& q) {
         return is_finite_in_memory(q) && q >= 0.0F && q <= 1.001F;
     }
-    /// NaN for an invalid one.
+    /// The target of a class; NaN if it is invalid.
     [[nodiscard]] CUPOLA_HOST_DEVICE double target(std::int64_t n, std::int64_t c) const {
         const Target& q = row(n)[c];
         const double smoothed = (1.0 - smoothing) * static_cast<double>(q) + spread;
@@ -229,8 +230,8 @@ namespace ops {
 
 /// Made from CrossEntropySettings; specialised by each device. `Targets` is one of impl::LabelTargets,
 /// impl::WeightedLabelTargets<> and impl::SoftTargets<>; `targets` are labels, or floats as many as logits.
-///   LossResult forward(context, logits, targets, batch, gradient)    gradient may be null; throws InvalidArgument for an
-///                                                                    invalid target
+///   LossResult forward(context, logits, targets, batch, gradient)    gradient may be null; throws InvalidArgument for
+///                                                                    an invalid target
 ///   void queue(context, logits, targets, batch, gradient, report)    the same, queued within a step: the report holds
 ///                                                                    the invalid target
 ///   LossResult result_of(report)                                     converts the report on the host; throws for an

@@ -14,8 +14,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// VALID: no padding.
 enum class Padding : std::uint8_t { same, valid };
 
-/// The largest extent, window, stride and padding: an index of an axis with its padding has 32 bits, and the sum over
-/// an axis of its window offsets 64.
+/// The largest extent, window, stride and padding. With this limit, an index into an axis with its padding fits in 32
+/// bits, and the sum of the window offsets over an axis in 64.
 inline constexpr std::int64_t max_window_extent = std::int64_t{1} << 29;
 
 [[nodiscard]] constexpr bool are_window_extents(std::initializer_list<std::int64_t> extents) {

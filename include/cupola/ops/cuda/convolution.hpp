@@ -9,9 +9,9 @@
 // the bias in the same type, and returns the gradient of the weights in it: `prepare` rounds the former, `backward`
 // widens the latter.
 //
-// Where an input in bfloat16 or half has fewer than 8 channels, forward may pad it and the weights to 8, in one kernel: this
-// is chosen if it takes less time than any plan without padding or, where nothing is timed, if cuDNN ranks the tensor cores
-// first for the padded convolution only.
+// Where an input in bfloat16 or half has fewer than 8 channels, forward may pad it and the weights to 8, in one kernel:
+// this is chosen if it takes less time than any plan without padding or, where nothing is timed, if cuDNN ranks the
+// tensor cores first for the padded convolution only.
 #pragma once
 
 #include <algorithm>
@@ -111,7 +111,7 @@ public:
         std::byte* const partial = args.scratch + (keeps_gradient ? 0 : gradient_bytes());
         std::byte* const workspace = args.scratch + used_bytes();
         const bool sums = shape_.bias && trains;
-        // Written by the operation that has written the gradient, with the mask.
+        // The operation that wrote the gradient has also masked and summed it.
         const ChannelSums& given = args.output_gradient_sums;
         if (sums && given.parts == 0) {
             impl::mask_and_sum_slabs(context, rows_, mask_ ? args.output : nullptr, args.output_gradient,
@@ -157,7 +157,8 @@ private:
             padded_ = true;
             variants.push_back(
                 impl::convolution_variant(target, wide, rules, {plain[0], plain[1]}, padded_bytes(), pad));
-            // Not the plan of a convolution that has so many channels: its time contains that of the kernel that adds them.
+            // A different key from that of a convolution with so many channels: the time includes that of the kernel
+            // that pads.
             variants.back().key += text(", of ", shape_.in_channels, " channels and zeros");
         }
         impl::ChosenPlan chosen =
@@ -173,7 +174,7 @@ private:
             shape_.in_channels};
         impl::launch(context, pad.size(), pad);
     }
-    /// Beside `data`, which writes the input's gradient.
+    /// Computes the weights' gradient, and calls `data`, which queues the input's: on two streams if `side_by_side`.
     template <class Data>
     void write_weight_gradient(const BackwardArgs<Cuda, T>& args, const Data& data, bool side_by_side,
                                std::byte* workspace) {
@@ -190,7 +191,7 @@ private:
             impl::queue_widened_gradient(context, static_cast<const T*>(computed), gradient, weights_, args.accumulate,
                                          keeps_gradient);
     }
-    /// Of forward.
+    /// The number of tensors of forward's graph.
     [[nodiscard]] std::size_t graph_tensors() const { return shape_.bias ? 4 : 3; }
     [[nodiscard]] bool bias_is_packed() const { return shape_.bias && !std::same_as<T, float>; }
     [[nodiscard]] std::size_t packed_weights_bytes() const {
@@ -208,15 +209,15 @@ private:
     [[nodiscard]] std::size_t packed_bias_bytes() const {
         return bias_is_packed() ? aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(T)) : 0;
     }
-    /// Whether the weights' gradient in T has memory of its own, so that all those of a pass are widened by one kernel. In float
-    /// it is computed in the arena, and beside it only where several batches are added.
+    /// Whether the weights' gradient in T has memory of its own, so that all those of a pass are widened by one kernel.
+    /// In float it is computed in the arena, and beside it only where several batches are added.
     static constexpr bool keeps_gradient = !std::same_as<T, float>;
-    /// The scratch memory of backward beside that of the library.
+    /// The scratch memory of backward in addition to the library's workspace.
     [[nodiscard]] std::size_t used_bytes() const {
         if (!backward_weights_) return 0;
         return aligned((keeps_gradient ? 0 : gradient_bytes()) + partial_bytes(), Cuda::scratch_alignment);
     }
-    /// Where the weights' gradient has its workspace while the input's is computed: after the latter's.
+    /// The offset of the workspace for the weights' gradient while the input's gradient is computed: behind that one's.
     [[nodiscard]] std::size_t side_workspace_offset() const {
         return aligned(backward_data_.workspace_bytes(), Cuda::scratch_alignment);
     }

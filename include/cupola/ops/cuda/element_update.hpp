@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of an optimiser's formula on `Cuda`: one kernel for consecutive segments and the moving averages after them or,
-// for a formula with a measure, three per segment: the measure with its sums, the rate computed from them, and the update.
-// The host never waits: the rate stays on the device. The sums are added in an order that depends only on the count.
+// The kernels of an optimiser's formula on `Cuda`: one kernel for consecutive segments and the moving averages after
+// them or, for a formula with a measure, three per segment: the measure with its sums, the rate computed from them, and
+// the update. The host never waits: the rate stays on the device. The sums are added in an order that depends only on
+// the count.
 #pragma once
 
 #include <concepts>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Embedding on `Cuda`. Forward, a thread writes some numbers of one position. Backward, a warp owns some rows of the table and
-// some of their columns: it looks at all ids in order, and adds the gradients of those in its rows. No two warps write to
-// the same place, and the order of a row's sum is that of the positions.
+// Embedding on `Cuda`. In forward, a thread writes some numbers of one position. In backward, a warp owns some columns
+// of some rows of the table: it reads all ids in order, and adds the gradients of those in its rows. No two warps write
+// to the same place, and a row's sum is in the order of the positions.
 #pragma once
 
 #include <algorithm>

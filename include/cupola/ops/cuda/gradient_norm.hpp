@@ -3,7 +3,7 @@
 // The sum of squares of a gradient on `Cuda`, in double and in an order that depends only on the count.
 // sum_of_squares() waits for the stream, so a step that calls it cannot be captured; the other functions leave their
 // results on the device. The squares and the scale that clip a gradient are joined with the mean before them and the
-// update behind them: see impl/joined_updates.cuh.
+// update after them: see impl/joined_updates.cuh.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// A place from the end of the largest array, so that the first place is the largest; 0 for none.
+/// A position, counted from the end of the largest possible array, so that the first one is the largest number; 0 for
+/// none.
 struct FirstPlace {
     unsigned long long from_end;
 
@@ -36,7 +37,7 @@ struct ReportBadId {
     const std::int32_t* ids;
     std::int32_t column;
     IdReport* report;
-    /// Null if only the report is written, and then for ids in range too.
+    /// If null, only the report is written, also where all ids are in range.
     double* loss;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t, const FirstPlace& found) const {

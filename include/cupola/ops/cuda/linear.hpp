@@ -149,12 +149,12 @@ public:
                 .scratch = scratch};
     }
 
-    /// Of the sums of the gradient of the input.
+    /// The number of parts of the sums of the input's gradient.
     [[nodiscard]] std::int64_t gradient_sum_parts() const {
         if (chain_) return (batch_ + impl::tile_side - 1) / impl::tile_side;
         return few_outputs_ ? slabs_.slabs : 0;
     }
-    /// A layer of a chain leaves its mask to the next one in any case.
+    /// A layer of a chain leaves its mask to the next operation in any case.
     [[nodiscard]] bool reads_gradient_sums() const {
         return chain_ || (shape_.bias && parameter_gradients_ && !few_outputs_);
     }
@@ -189,7 +189,7 @@ public:
     void backward(const BackwardArgs<Cuda, T>& args) {
         if (few_outputs_) return backward_few_outputs(args);
         const bool bias = shape_.bias && parameter_gradients_;
-        // Written by the operation that has written the gradient, with the mask.
+        // The operation that wrote the gradient has also masked and summed it.
         if (const ChannelSums& given = args.output_gradient_sums; given.parts > 0) {
             if (chain_) {
                 backward_in_chain(args, false, nullptr);
@@ -206,7 +206,7 @@ public:
                                          bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
                                          args.accumulate);
         };
-        // The products read what is masked; a sum alone waits for the mask of the layer before.
+        // The products read the masked gradient; a sum without a mask can wait until after them.
         if (mask_) mask_and_sum();
         multiply(args);
         if (bias && !mask_) mask_and_sum();
@@ -238,7 +238,7 @@ private:
                                               .to = args.output_gradient,
                                               .mask = mask ? args.output : nullptr,
                                               .sums = bias_gradient};
-        // The products read what is masked.
+        // The products read the masked gradient.
         if (mask) impl::linear_chain<T>(args.context, 1).add(mask_and_sum);
         const T *const gradient = args.output_gradient, *const weight = weights(args);
         const bool gradient_packs = impl::takes_packs(gradient, shape_.out_features);
@@ -331,7 +331,8 @@ private:
     [[nodiscard]] std::size_t scratch_of_weights() const {
         return std::max(backward_weights_.workspace_bytes(), own_backward_weights_.scratch_bytes());
     }
-    /// Where the product for the weights has its scratch memory while the one for the input runs: after the latter's.
+    /// The offset of the scratch memory of the product for the weights while the one for the input runs: behind that
+    /// one's.
     [[nodiscard]] std::size_t side_scratch_offset() const {
         return aligned(scratch_of_data(), Cuda::scratch_alignment);
     }

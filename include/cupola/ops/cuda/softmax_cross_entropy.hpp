@@ -101,9 +101,9 @@ public:
         return SoftmaxCrossEntropy<Cuda, U, Targets>(settings_);
     }
 
-    /// Queues the loss of the rows of `batch` samples; `gradient` is written if it is not null. `report` is written when
-    /// the work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums are in the
-    /// context's memory.
+    /// Queues the loss of the rows of `batch` samples; `gradient` is written if it is not null. `report` is written
+    /// when the work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums are in
+    /// the context's memory.
     void queue(const CudaContext& context, const T* logits, const Target* targets, std::int64_t batch, T* gradient,
                LossReport* report) const {
         const auto queue_with = [&](const auto& of_rows) {

@@ -87,7 +87,7 @@ struct JoinedWrites {
     TakeBatch<1> batch{};
 
 private:
-    /// Calls call(count, functor) with what runs for each index.
+    /// Calls call(count, functor) with the functor that the kernel calls for each index.
     template <class Call>
     void as_functor(const Call& call) const {
         if (!takes_batch) {
@@ -101,8 +101,8 @@ private:
     }
 };
 
-/// Words at `to` become those at `from`, which are passed as a kernel's argument, so that the host may change them at once. Joined
-/// with other writes, and with a batch that is taken next.
+/// Copies `words` words from the host's memory to `to`. They are passed as a kernel's argument, so the host may change
+/// them at once. Joined with other writes, and with a batch that is taken next.
 inline void queue_words(const CudaContext& context, std::uint32_t* to, const void* from, int words) {
     if (!context.joined<JoinedWrites>().takes(to, words)) context.launch_joined();
     context.joined<JoinedWrites>().add(to, from, words);
@@ -128,7 +128,8 @@ inline void queue_constants(const CudaContext& context, const StepConstants& con
     }
 }
 
-/// The same of the version that the device chooses, of all `versions.count` in `values`, one after another; in kernels of their own.
+/// The same for the version that the device chooses among the `versions.count` in `values`, one after another; in
+/// separate kernels.
 inline void queue_constants(const CudaContext& context, const StepConstants& constants,
                             const ConstantsVersions& versions, std::span<const std::byte> values) {
     constexpr std::size_t word = sizeof(std::uint32_t);
@@ -148,8 +149,9 @@ inline void queue_constants(const CudaContext& context, const StepConstants& con
     }
 }
 
-/// Copies the columns of `to` out of a batch that has them, in the device's memory or pinned, unless *healthy is 0; in the kernel
-/// of the writes before. The column "input", of floats, is also rounded to `rounded`, unless that is null.
+/// Copies the columns of `to` out of a batch that has them, in the device's memory or in pinned memory, unless *healthy
+/// is 0; joined with the writes before it. The column "input", of floats, is also rounded to `rounded`, unless that is
+/// null.
 template <class T = BFloat16>
 void queue_take_batch(const CudaContext& context, const BatchView& batch, const BatchSpan& to,
                       const std::int32_t* healthy, T* rounded = nullptr) {
@@ -228,8 +230,8 @@ inline void queue_poison(const CudaContext& context, const double* loss, float* 
     collected_gradients(context, true, takes).set_loss(loss, failed, gradient);
 }
 
-/// mean = sums / (*count * *loss_scale), with the same bits where that is 1; `mean` may be `sums`. *healthy becomes 0 if an
-/// element or the count is not finite, and otherwise is unchanged. A null `loss_scale` is 1.
+/// mean = sums / (*count * *loss_scale), with the same bits where that is 1; `mean` may be `sums`. *healthy becomes 0
+/// if an element or the count is not finite, and otherwise is unchanged. A null `loss_scale` is 1.
 inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count,
                        std::span<float> mean, std::int32_t* healthy, const ops::RowsOfMean& rows = {},
                        const float* loss_scale = nullptr) {

@@ -17,7 +17,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The pooling that goes the other way: its windows lie side by side, its input is the upsampled image.
+/// The pooling in the opposite direction: its windows are adjacent, and its input is the upsampled image.
 [[nodiscard]] inline PoolingShape windows_of(const UpsamplingShape& s) {
     const auto axis = [&](std::int64_t size) {
         return window_axis(size * s.factor, s.factor, s.factor, Padding::valid);

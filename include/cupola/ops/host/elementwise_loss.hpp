@@ -17,9 +17,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The sum of the losses of `count` elements; NaN if a target is invalid. `weights` are the third argument of the formula,
-/// if it has one. A separate function: in a loop with a sum, g++ reloads a lambda's captures in each iteration. Everything
-/// is inlined, however long a formula is.
+/// The sum of the losses of `count` elements; NaN if a target is invalid. `weights` are the third argument of the
+/// formula, if it has one. A separate function: in a loop with a sum, g++ reloads a lambda's captures in each
+/// iteration. Everything is inlined, however long a formula is.
 template <bool with_gradient, class Formula, class... Weights>
 [[gnu::noinline, gnu::flatten]] double loss_of_elements(const Formula formula, const float* outputs,
                                                         const float* targets, std::int64_t count, float fraction,

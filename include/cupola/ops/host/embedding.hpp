@@ -49,8 +49,8 @@ public:
     }
 
 private:
-    /// Calls f(begin, end) for parts of [0, count) rows of the table, or positions. Few parts, because each part of the table
-    /// looks at all ids.
+    /// Calls f(begin, end) for parts of [0, count) rows of the table, or positions. Few parts, because each part of the
+    /// table reads all ids.
     template <class Function>
     void for_each_part(const HostContext& context, std::int64_t count, Function&& f) const {
         const std::int64_t worth = std::max<std::int64_t>(1, block_size / shape_.width);
@@ -58,7 +58,7 @@ private:
         const std::int64_t parts = std::clamp<std::int64_t>(count / worth, 1, most);
         parallel_for(context, parts, [&](std::int64_t part) { f(part * count / parts, (part + 1) * count / parts); });
     }
-    // Out of line: of an inlined loop g++ -O3 keeps a scalar copy.
+    // Not inlined: g++ -O3 keeps a scalar copy of an inlined loop.
     [[gnu::noinline]] static void copy_row(const float* from, std::int64_t count, T* to) {
 #pragma omp simd
         for (std::int64_t c = 0; c < count; ++c) impl::put(to[c], from[c]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FromBytes on `Host`. The constants are repeated over a block of bytes whose length is a multiple of any number of them, so
-// that the loop over a block is vectorised.
+// FromBytes on `Host`. The constants are repeated over a block of bytes whose length is a multiple of any number of
+// them, so that the loop over a block is vectorised.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ public:
 private:
     static constexpr int block = 192;
 
-    // Out of line: of an inlined loop g++ -O3 keeps a scalar copy.
+    // Not inlined: g++ -O3 keeps a scalar copy of an inlined loop.
     [[gnu::noinline]] void convert(const std::uint8_t* from, std::int64_t count, T* to) const {
 #pragma omp simd
         for (std::int64_t i = 0; i < count; ++i) impl::put(to[i], (static_cast<float>(from[i]) - mean_[i]) * scale_[i]);

@@ -104,7 +104,7 @@ double SoftmaxCrossEntropy<Host, float, Targets>::row(const Targets& targets, co
     for (std::int64_t c = 0; c < classes; ++c) {
         if (z[c] > z[top]) top = c;
     }
-    // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
+    // Uses each logit's difference from the largest: in a sum with logits above 1e15, log(total) would be lost.
     const float largest = z[top];
     const auto below = [&](std::int64_t c) { return static_cast<double>(largest) - static_cast<double>(z[c]); };
     double total = 0, terms = 0, sum_of_targets = targets.total(n);

@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    /// Out of line: of an inlined loop g++ -O3 keeps a scalar copy.
+    /// Not inlined: g++ -O3 keeps a scalar copy of an inlined loop.
     [[gnu::noinline]] static void add_row(const T* from, std::int64_t count, float* sum) {
 #pragma omp simd
         for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<float>(from[c]);

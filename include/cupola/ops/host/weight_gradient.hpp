@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradients of a convolution's weight and bias by one of Cupola's own kernels where that is faster than oneDNN's:
-// in float for convolutions with few channels on one side; in bfloat16 on AMX, for batches that fill tiles of 32 images.
-// Sums are float, in an order that depends on the shape and, on AMX, on the number of threads.
+// in float for convolutions with few channels on one side; in bfloat16 on AMX, for batches that fill tiles of 32
+// images. Sums are float, in an order that depends on the shape and, on AMX, on the number of threads.
 #pragma once
 
 #include <concepts>

@@ -39,7 +39,7 @@ struct NormChannels {
     [[nodiscard]] __device__ float normalised(int k, float x) const {
         return norm_value(x, mean[k], scale[k], shift[k]);
     }
-    /// dy, or 0 where a fused ReLU's output, as it was stored in T, was 0: in half the least values are rounded to it.
+    /// dy, or 0 where the output of a fused ReLU, as stored in T, was 0: in half, the smallest values are rounded to 0.
     template <class T>
     [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
         return !relu || as_stored<T>(normalised(k, x)) > 0.0F ? dy : 0.0F;

@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(bias_columns* bias_rows) bias_gradient_kernel(
 /// The sums that wait to be launched together: none reads or writes what another writes.
 template <class T>
 struct JoinedBiasGradients {
-    /// Whether `sum`, which may be null, can be written by the same kernel: layers with tied parameters add to the same.
+    /// Whether `sum`, which may be null, can be written by the same kernel: layers with tied parameters add to the
+    /// same.
     [[nodiscard]] bool takes(const float* sum) const {
         for (int p = 0; p < all.parts; ++p) {
             if (sum != nullptr && all.part[p].bias_gradient == sum) return false;
@@ -110,7 +111,7 @@ struct JoinedBiasGradients {
     BiasGradients<T> all{};
 };
 
-/// Joined with those that are queued before and after it.
+/// Queues such a sum, joined with those that are queued before and after it.
 template <CudaElement T>
 void queue_bias_gradient(const CudaContext& context, const T* output, T* gradient, float* bias_gradient,
                          std::int64_t rows, std::int64_t columns, bool accumulate) {

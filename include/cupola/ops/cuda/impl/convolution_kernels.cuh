@@ -74,8 +74,8 @@ void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T*
     }
 }
 
-/// Queues: gradient = 0 where there is an `output` and it is not positive; partial[slab, channel] = the sum of gradient over
-/// the rows of the slab, for queue_slab_sums. `gradient` and `output` are aligned to 16 bytes; `partial` has
+/// Queues: gradient = 0 where there is an `output` and it is not positive; partial[slab, channel] = the sum of gradient
+/// over the rows of the slab, for queue_slab_sums. `gradient` and `output` are aligned to 16 bytes; `partial` has
 /// rows.partial_bytes() bytes.
 template <class T>
 void mask_and_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient,

@@ -106,8 +106,8 @@ struct ConvolutionProblem {
     return cudnn_operation_graph(target, operations);
 }
 
-/// The rules for an element type: float is float32 throughout unless `tf32` allows its factors to be rounded. Where factors
-/// are rounded in any case, the tensor cores multiply them.
+/// The rules for an element type: float is float32 throughout unless `tf32` allows its factors to be rounded. Where
+/// factors are rounded in any case, the tensor cores multiply them.
 [[nodiscard]] constexpr EngineRules convolution_rules(ElementType element, bool tf32, bool deterministic) {
     const bool rounded = element != ElementType::float32 || tf32;
     return {.rounded_factors = rounded, .tensor_cores = rounded, .deterministic = deterministic};
@@ -155,8 +155,8 @@ struct ConvolutionProblem {
     return variant;
 }
 
-/// The plan of one of the variants of a problem. `trial` has the stream and the limit of time; without a limit nothing is
-/// timed. Throws DeviceError with the problem and the rejected engines where no engine is left.
+/// The plan of one of the variants of a problem. `trial` has the stream and the limit of time; without a limit nothing
+/// is timed. Throws DeviceError with the problem and the rejected engines where no engine is left.
 [[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target,
                                                             const ConvolutionProblem& problem, const EngineRules& rules,
                                                             std::span<const PlanVariant> variants, PlanChoices* choices,

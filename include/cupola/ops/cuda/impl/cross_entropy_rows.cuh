@@ -81,7 +81,7 @@ __device__ RowLoss loss_of_row(const LossArguments<T, Targets>& a, std::int64_t 
     const T* const z = a.logits + n * targets.classes;
     float largest = -INFINITY;
     const std::int64_t top = lanes_top<lanes>(z, targets.classes, classes, lane, largest);
-    // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
+    // Uses each logit's difference from the largest: in a sum with logits above 1e15, log(total) would be lost.
     const auto below = [&](std::int64_t c) {
         return static_cast<double>(largest) - static_cast<double>(static_cast<float>(z[c]));
     };

@@ -76,8 +76,8 @@ public:
     /// No product: found() is false.
     CublasProduct() = default;
 
-    /// Chooses an algorithm of cuBLASLt. With `rectifiable` one is chosen, timed and kept as if it had a ReLU too, so that
-    /// fusing a ReLU changes no other bits.
+    /// Chooses an algorithm of cuBLASLt. With `rectifiable` it is chosen, timed and kept as if the product had a ReLU,
+    /// so that fusing a ReLU changes no other bits.
     [[gnu::cold]] CublasProduct(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
                                 const CublasMatrix& d, Epilogue epilogue, bool rectifiable)
         : tf32_(a.type == CUDA_R_32F && context.options().tf32),
@@ -304,8 +304,8 @@ private:
         return algorithm;
     }
 
-    /// "cuBLASLt 130100, NVIDIA H200, product in bfloat16 to float32: 192 x 384 transposed by 384 x 128, bias, ReLU", with
-    /// the extents in memory.
+    /// "cuBLASLt 130100, NVIDIA H200, product in bfloat16 to float32: 192 x 384 transposed by 384 x 128, bias, ReLU",
+    /// with the extents in memory.
     [[nodiscard, gnu::cold]] std::string key_of(const CudaContext& context, const CublasMatrix& a,
                                                 const CublasMatrix& b, const CublasMatrix& d, Epilogue epilogue) const {
         const auto name = [](cudaDataType_t type) -> std::string_view {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice of one of the engines that cuDNN offers for a graph, of those that satisfy the rules and become a plan:
-// the fastest on the device or, where nothing is timed, the first in the order in which cuDNN ranks them for the
-// device, followed by cuDNN's fallbacks. An engine counts once for each setting of its knobs that cuDNN offers. What
-// is timed has more candidates: those of cuDNN's heuristics of mode B, which take the host longer.
+// The choice of an engine among those that cuDNN offers for a graph, that satisfy the rules, and of which cuDNN makes a
+// plan: the fastest on the device or, where nothing is timed, the first in the order in which cuDNN ranks them for the
+// device, followed by cuDNN's fallbacks. An engine counts once for each setting of its knobs that cuDNN offers. Timed
+// choices have more candidates: those of cuDNN's heuristics of mode B, which take more of the host's time.
 #pragma once
 
 #include <algorithm>
@@ -101,9 +101,9 @@ struct CudnnEngine {
     return result;
 }
 
-/// The heuristics that are asked, in this order. Of a gradient of weights in bfloat16 or half those of mode B offer
-/// about as many engines with tensor cores again as those of mode A; they take tens of milliseconds and rank no
-/// better, so they are left out where the first engine that is allowed is taken.
+/// The heuristics to query, in this order. For the gradient of weights in bfloat16 or half, mode B offers about as many
+/// more engines with tensor cores as mode A does. It takes tens of milliseconds and ranks no better, so it is left out
+/// where the first allowed engine is used.
 [[nodiscard]] inline std::span<const cudnnBackendHeurMode_t> heuristic_modes(bool times) {
     static constexpr std::array modes{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     static constexpr std::array without_b{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
@@ -198,20 +198,20 @@ struct ChosenPlan {
     return result;
 }
 
-/// One way to compute an operation: a graph, and work before it. Its tensors are those of the graph, and then others
-/// that the work before reads or writes. Where `used` is a graph, of the first ones of the same tensors, the plan is
-/// of that, with the engine that is chosen for `graph`.
+/// One way to compute an operation: a graph, and work that precedes it. `tensors` are those of the graph, followed by
+/// those that only the preceding work reads or writes. If `used` is a graph, of the first of the same tensors, the plan
+/// is made for it, with the engine that is chosen for `graph`.
 struct PlanVariant {
     CudnnDescriptor graph;
     CudnnDescriptor used = {};
     std::string key = {};
     /// The bytes of the tensors, for timing.
     std::vector<std::size_t> tensors = {};
-    /// The number of the graph's tensors, the first ones.
+    /// The number of the graph's tensors, which come first.
     std::size_t graph_tensors = 0;
-    /// The scratch memory of the work before, which counts as the plan's own does.
+    /// The scratch memory of the preceding work, which counts like the plan's own.
     std::size_t scratch = 0;
-    /// Queues the work before the plan; may refer to nothing.
+    /// Queues the preceding work; may refer to nothing.
     FunctionRef<void(std::span<const void* const> tensors)> before = {};
 };
 
@@ -233,11 +233,12 @@ public:
     }
 
 private:
-    /// The plans of an engine: of the graph for which it is chosen, and of the one that is used, if that is another.
+    /// The plans of an engine: for the graph for which it is chosen, and for the graph that is used, if that differs.
     struct Plans {
         CudnnPlan of_graph, of_used = {};
     };
-    /// Those of an engine that the rules allow and that has both, or nothing; the rejected are counted.
+    /// The plans of an engine that the rules allow and that has both; otherwise nothing, and the engine is counted as
+    /// rejected.
     [[nodiscard]] std::optional<Plans> plans_of(const PlanVariant& variant, const CudnnEngine& engine,
                                                 EnginesDropped& dropped) {
         std::optional<CudnnPlan> of_graph = plan_of(variant, engine, dropped);
@@ -297,7 +298,7 @@ private:
         for (std::size_t i = 0; i < variants_.size(); ++i) {
             PlanTrial own = trial;
             own.tensors = variants_[i].tensors;
-            // The limit is for all variants together; something is left for each.
+            // The limit is for all variants together, but each gets at least a tenth.
             own.seconds = std::max(trial.seconds - spent, trial.seconds / 10);
             PlanTimer timer(own.tensors.empty() ? nullptr : &own);
             if (choices_ != nullptr && !timer.why().empty())
@@ -344,8 +345,8 @@ private:
         return result_.dropped.plain > 0 && offered.dropped.plain == 0;
     }
 
-    /// Chooses one of a variant's engines. Those with tensor cores come first, where the rules prefer them; the others are
-    /// left out if there is one.
+    /// Chooses one of a variant's engines. Those with tensor cores come first, where the rules prefer them; the others
+    /// are left out if there is one.
     void contest(const PlanVariant& variant, PlanTimer& timer, PlanRecord& made, ChosenPlan& result) {
         std::vector<EngineChoice> seen;
         std::vector<CudnnEngine> plain;
@@ -389,7 +390,7 @@ private:
         plan.run(target_.handle, workspace, tensors.first(variant.graph_tensors));
     }
 
-    /// True for an engine that is taken without being timed. One that is timed joins `timed`.
+    /// True if the engine is used without being timed. One that is timed is added to `timed`.
     [[nodiscard]] bool try_engine(const PlanVariant& variant, PlanTimer& timer, std::vector<Candidate>& timed,
                                   PlanRecord& made, ChosenPlan& result, CudnnEngine& engine) {
         if (timer.is_over()) {
@@ -435,10 +436,11 @@ private:
     ChosenPlan result_;
 };
 
-/// The plan that `choices` has for the key of a variant. Without one, or where cuDNN or the rules no longer allow it, the
-/// fastest of the engines that the rules allow and that become a plan and run, of all variants, which is then kept in
-/// `choices`. Where nothing is timed (PlanTimer) it is the first of them, of the first variant, or of one for which cuDNN
-/// ranks no engine without tensor cores before it. `choices` may be null. The result has no plan if there is no engine.
+/// The plan that `choices` has for the key of a variant. If it has none, or cuDNN or the rules no longer allow it: the
+/// fastest, over all variants, of the engines that the rules allow and whose plan can be made and run, which is then
+/// kept in `choices`. Where nothing is timed (PlanTimer) it is the first of them, of the first variant, or of one for
+/// which cuDNN ranks no engine without tensor cores before it. `choices` may be null. The result has no plan if there
+/// is no engine.
 [[nodiscard, gnu::cold]] inline ChosenPlan choose_plan(const CudnnTarget& target, std::span<const PlanVariant> variants,
                                                        const EngineRules& rules, PlanChoices* choices,
                                                        const PlanTrial& trial = {}) {

@@ -64,7 +64,7 @@ public:
         const CudnnDescriptor& pack = pack_of(workspace, pointers);
         check_cudnn(cudnnBackendExecute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");
     }
-    /// Ends the use of the former pointers, whose memory may be gone.
+    /// Forgets the pointers of former calls, whose memory may be freed.
     void forget_pointers() {
         packs_ = {};
         next_ = 0;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Backward of a linear layer with few outputs, as a classifier's last one, in one kernel: the gradient of the input, with the mask of
-// the ReLU before the layer and its sums where they are needed, and the gradients of weights and bias in parts. Products of
-// matrices that are so narrow take less time than the launches of a library's kernels.
+// Backward of a linear layer with few outputs, such as a classifier's last one, in one kernel: the gradient of the
+// input, with the mask of the ReLU before the layer and its sums where they are needed, and the gradients of weights
+// and bias in parts. Products of such narrow matrices take less time than launching a library's kernels.
 //
 //   G = gradient, 0 where `output` is given and not positive
-//   input_gradient[r, i] = sum over o of G[r, o] weight[o, i]       0 where it is masked and input[r, i] is not positive
-//   of weight[o, i]      = sum over r of G[r, o] input[r, i]
-//   of bias[o]           = sum over r of G[r, o]
+//   input_gradient[r, i]       = sum over o of G[r, o] weight[o, i], or 0 where masked and input[r, i] is not positive
+//   gradient of weight[o, i]   = sum over r of G[r, o] input[r, i]
+//   gradient of bias[o]        = sum over r of G[r, o]
 //
-// Each block processes eight columns of a slab of rows. The sums over rows are added within a slab in a fixed order, and then over
-// the slabs by queue_slab_sums: the number of slabs depends only on the rows.
+// Each block processes eight columns of a slab of rows. The sums over rows are added within a slab in a fixed order,
+// and then over the slabs by queue_slab_sums: the number of slabs depends only on the rows.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct FewOutputsBackward {
     const T *input, *output, *gradient, *weight;
     T* input_gradient;
     bool masks_input;
-    /// Of slab s: [s, output, input], [s, output] and [s, input].
+    /// For slab s: [s, output, input], [s, output] and [s, input].
     float *weight_parts, *bias_parts, *input_parts;
 };
 

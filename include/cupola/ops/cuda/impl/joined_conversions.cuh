@@ -11,7 +11,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The arrays, one after another: an index is that of a pack of n elements, or of an element where the array is not aligned.
+/// The arrays, one after another: an index is that of a pack of n elements, or of an element where the array is not
+/// aligned.
 template <class T>
 struct ConvertArrays {
     static constexpr int n = pack_size<T>, max_arrays = 32;

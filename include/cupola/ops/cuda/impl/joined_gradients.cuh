@@ -35,13 +35,13 @@ struct GradientParts {
     static constexpr int max_parts = 32;
     /// The elements that a thread widens together.
     static constexpr int n = 8;
-    /// A block adds the slabs of so many channels, with so many threads for each.
+    /// The number of channels whose slabs a block adds, and the number of threads for each.
     static constexpr int slab_channels = 8, slab_lanes = block_threads / slab_channels;
 
     int parts;
     GradientPart part[max_parts];
-    /// Where *loss is not finite or *failed is not 0, *poisoned becomes a NaN, after the parts. Null where there is no loss;
-    /// `failed` may be null.
+    /// Where *loss is not finite or *failed is not 0, *poisoned becomes a NaN, after the parts. Null where there is no
+    /// loss; `failed` may be null.
     const double* loss;
     const std::int32_t* failed;
     float* poisoned;
@@ -80,7 +80,7 @@ struct GradientParts {
     }
 };
 
-/// What one block of the parts does; all threads of a block of a kernel call it.
+/// The work of one block of the parts; called by all threads of the block.
 __device__ __forceinline__ void run_gradient_block(const GradientParts& parts, unsigned block_of_parts) {
     constexpr int channels = GradientParts::slab_channels, lanes = GradientParts::slab_lanes;
     __shared__ float sums[lanes][channels];
@@ -136,7 +136,8 @@ __global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_co
 struct JoinedGradients {
     using Base = JoinedGradients;
 
-    /// Whether `count` elements at `to` can be written by the same kernel as the others: layers with tied parameters add to the same.
+    /// Whether `count` elements at `to` can be written by the same kernel as the others: layers with tied parameters
+    /// add to the same.
     [[nodiscard]] bool takes_part(const float* to, std::int64_t count) const {
         for (int p = 0; p < all.parts; ++p) {
             const GradientPart& each = all.part[p];
@@ -163,8 +164,7 @@ struct JoinedGradients {
     }
 
     [[nodiscard]] bool empty() const { return all.parts == 0 && all.loss == nullptr; }
-    /// The number of blocks that are run: of the parts, and one where no part contains the element that may become a
-    /// NaN.
+    /// The number of blocks: those of the parts, and one more if no part contains the element that may become a NaN.
     [[nodiscard]] unsigned blocks() const {
         bool in_part = all.loss == nullptr;
         for (int p = 0; p < all.parts; ++p) {
@@ -192,7 +192,8 @@ private:
     }
 };
 
-/// The pieces that are collected, and for which takes(pieces) is true. With `lasts` they are deferred where the context defers work.
+/// The collected pieces, where takes(pieces) is true, or new ones. With `lasts` they are deferred where the context
+/// defers work.
 template <class Takes>
 [[nodiscard]] JoinedGradients& collected_gradients(const CudaContext& context, bool lasts, Takes takes) {
     if (lasts && context.defers()) {
@@ -203,7 +204,8 @@ template <class Takes>
     return context.joined<JoinedGradients>();
 }
 
-/// Queues to = or += from, widened, joined with other such work. `lasts`: whether `from` keeps its values until the end of the pass.
+/// Queues to = or += from, widened, joined with other such work. `lasts`: whether `from` keeps its values until the end
+/// of the pass.
 template <class T>
 void queue_widened_gradient(const CudaContext& context, const T* from, float* to, std::int64_t count, bool accumulate,
                             bool lasts) {

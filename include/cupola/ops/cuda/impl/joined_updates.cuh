@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The updates by one formula of several segments of an arena as one kernel, and in the same kernel the moving averages of the
-// arena, the rounded copies of its parameters, and the copy of the step's numbers for the host: see the joined work of CudaContext.
+// The updates by one formula of several segments of an arena as one kernel, and in the same kernel the moving averages
+// of the arena, the rounded copies of its parameters, and the copy of the step's numbers for the host: see the joined
+// work of CudaContext.
 //
-// What the end of a step computes before them (step_sums.cuh) is in the same kernel, too, where the GPU launches
-// cooperative grids: all blocks wait for each other between the gradients' last pieces, their mean with the sums of
-// squares, the scale that clips, and the update. The blocks of a part are those of its own kernel, shared by the blocks
-// of the grid, so the bits are the same.
+// Where the GPU launches cooperative grids, the work at the end of a step that precedes the update (step_sums.cuh) is
+// in the same kernel, too: all blocks wait for each other between the last pieces of the gradients, their mean with the
+// sums of squares, the scale that clips, and the update. The blocks of the grid share the work of the blocks that each
+// part would have as a separate kernel, so the bits are the same.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +59,8 @@ private:
     }
 };
 
-/// What is known of joined updates without their formula: what comes before them, and the moving averages, the rounded
-/// copies and the copy for the host, which follow them.
+/// The part of joined updates that does not depend on their formula: what precedes them, and the moving averages, the
+/// rounded copies and the copy for the host, which follow them.
 struct JoinedUpdatesBase {
     static constexpr int max_parts = 16, max_rounded = 32;
 
@@ -112,8 +113,8 @@ struct JoinedUpdatesBase {
     CopyToPlace copy{};
 };
 
-/// The updates of several parts, one pack per thread: an index is that of a pack of all parts, one after another, or of a unit of
-/// the copy behind them.
+/// The updates of several parts, one pack per thread: an index is that of a pack of all parts, one after another, or of
+/// a unit of the copy after them.
 template <class F>
 struct UpdatePartsAt {
     UpdateAt<F> part[JoinedUpdatesBase::max_parts]{};
@@ -140,8 +141,9 @@ struct UpdatePartsAt {
     }
 };
 
-/// The updates of the parts of an arena, the averages of the whole arena, if there are any, and the rounded copies: an index is
-/// that of a pack of the arena, or of a unit of the copy behind it. Each reads what the same thread has written.
+/// The updates of the parts of an arena, the averages of the whole arena, if there are any, and the rounded copies: an
+/// index is that of a pack of the arena, or of a unit of the copy after it. Each reads what the same thread has
+/// written.
 template <class F>
 struct UpdateArenaAt {
     UpdateAt<F> part[JoinedUpdatesBase::max_parts]{};
@@ -179,7 +181,7 @@ struct UpdateArenaAt {
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t packs() const { return (elements + update_pack - 1) / update_pack; }
 };
 
-/// The end of a step: what comes before an update, and the update as a functor of the indices [0, count).
+/// The end of a step: the work that precedes an update, and the update as a functor of the indices [0, count).
 template <class Update>
 struct StepEnd {
     JoinedGradients gradients;
@@ -189,7 +191,7 @@ struct StepEnd {
     ClippingTable clipping;
     Update update;
     std::int64_t count;
-    /// What the blocks count with: CudaContext::grid_counter().
+    /// The counter of the grid's barriers: CudaContext::grid_counter().
     unsigned* counter;
 };
 
@@ -252,7 +254,7 @@ struct JoinedUpdates : JoinedUpdatesBase {
 
     UpdateAt<F> part[max_parts]{};
 
-    /// Whether the part can be updated in the same kernel as the others: it lies behind them.
+    /// Whether the part can be updated in the same kernel as the others, which it has to follow in memory.
     [[nodiscard]] bool takes(const float* w) const {
         return parts < max_parts && averages == nullptr &&
                (parts == 0 || w >= part_begin[parts - 1] + count[parts - 1]);

@@ -3,9 +3,9 @@
 // Launches of Cupola's own kernels: over `count` elements, and sums that have the same bits each time.
 //
 // A kernel is a functor with `__device__ void operator()(std::int64_t i) const`, called once for each i in [0, count),
-// in no specified order, by a grid with as many blocks as the GPU holds at a time, which strides over the elements. A sum is
-// added within each of a fixed number of blocks, in a fixed order, and then over the blocks in order: the result depends only
-// on the count, not on the GPU.
+// in no specified order, by a grid with as many blocks as the GPU holds at a time, which strides over the elements. A
+// sum is added within each of a fixed number of blocks, in a fixed order, and then over the blocks in order: the result
+// depends only on the count, not on the GPU.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr int block_threads = 256;
 
-/// The number of blocks in a grid over `count` elements where each thread processes one at a time: at most those that the
-/// GPU holds at a time, if each multiprocessor holds `resident` of them.
+/// The number of blocks in a grid over `count` elements where each thread processes one at a time: at most those that
+/// the GPU holds at a time, if each multiprocessor holds `resident` of them.
 [[nodiscard]] inline unsigned grid_of(const CudaContext& context, std::int64_t count, int resident) {
     const std::int64_t limit = std::int64_t{context.multiprocessors()} * resident;
     return static_cast<unsigned>(
@@ -79,8 +79,8 @@ void launch(const CudaContext& context, std::int64_t count, const Functor& funct
     launch_kernel(kernel, blocks, block_threads, context, count, functor);
 }
 
-/// The most parts of the sums of a gradient over its positions, and whether a kernel can add them for so many channels: a thread
-/// then has the same channels at each of its positions.
+/// The maximum number of parts of the sums of a gradient over its positions, and whether a kernel can add the sums of
+/// so many channels: a thread must have the same channels at each of its positions.
 inline constexpr std::int64_t max_gradient_sum_parts = 1024;
 [[nodiscard]] constexpr bool sums_channels(std::int64_t channels) {
     return channels > 0 && channels <= block_threads && block_threads % channels == 0;
@@ -91,8 +91,9 @@ inline constexpr std::int64_t max_gradient_sum_parts = 1024;
     return blocks < 1 ? 1 : blocks > max_gradient_sum_parts ? max_gradient_sum_parts : blocks;
 }
 
-/// Functor::values(i, values) computes n channels of a gradient, for `groups` groups of n channels of each position; the kernel
-/// stores them by Functor::store(i, values) and writes the sums of what is stored to partial[blockIdx.x, channel].
+/// Functor::values(i, values) computes n channels of a gradient, for `groups` groups of n channels of each position;
+/// the kernel stores them by Functor::store(i, values) and writes the sums of what is stored to partial[blockIdx.x,
+/// channel].
 template <int n, class Functor>
 __global__ void __launch_bounds__(block_threads)
     summed_kernel(std::int64_t count, int groups, Functor functor, float* partial) {
@@ -125,7 +126,8 @@ __global__ void __launch_bounds__(block_threads)
     for (int k = 0; k < n; ++k) to[k] = sums[k * block_threads + thread];
 }
 
-/// Queues a functor for [0, count), with the sums of its values where they have parts; `channels` are those of a position.
+/// Queues a functor for [0, count), with the sums of its values where they have parts; `channels` are those of a
+/// position.
 template <int n, class Functor>
 void launch_summed(const CudaContext& context, std::int64_t count, std::int64_t channels, const ChannelSums& sums,
                    const Functor& functor) {

@@ -7,7 +7,7 @@
 // and its loss, or a single layer.
 //
 // An operation's work is a phase, and what it computes side by side are parts of that phase. The blocks of a grid wait
-// for each other between two phases; a device that cannot run all blocks side by side gets one launch per phase. A
+// for each other between two phases; on a device that cannot run all blocks at the same time, each phase is a launch. A
 // phase consists of units, one for a block at a time. Their number and the order of each sum depend on the shapes
 // alone, so the bits are the same in either case and on each GPU.
 //
@@ -33,11 +33,11 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Which layers belong to a chain.
 struct LinearChainLimits {
-    /// Samples, which also limit the memory for the losses of rows; weights, of which those of a few layers stay in the
-    /// L2 cache of a GPU; and multiply-adds of a product, whose time should be that of a few launches. No tensor then
-    /// has 2^31 elements.
+    /// The maximum number of samples, which also limits the memory for the losses of rows; of weights, so that those of
+    /// a few layers stay in a GPU's L2 cache; and of multiply-adds of a product, whose time should be that of a few
+    /// launches. No tensor then has 2^31 elements.
     static constexpr std::int64_t samples = 1024, weights = std::int64_t{1} << 21, products = std::int64_t{1} << 28;
-    /// Of the cross-entropy.
+    /// The maximum number of classes of the cross-entropy.
     static constexpr std::int64_t classes = 1024;
 
     [[nodiscard]] static constexpr bool fits(std::int64_t batch, const LinearShape& shape) {
@@ -61,15 +61,15 @@ struct ChainPart {
     bool relu = false, accumulate = false, left_packs = false, right_packs = false;
     /// The warps that share a square of sums, each of which adds a part of the terms: a power of two, at most 8.
     std::uint8_t split = 1;
-    /// Of the result, and the terms of each sum.
+    /// The extents of the result, and the number of terms of each sum.
     int rows = 0, columns = 0, depth = 0;
     const T *left = nullptr, *right = nullptr;
-    /// Of T, or of float for a gradient of weights.
+    /// Elements of T; floats for a gradient of weights.
     void* to = nullptr;
     const float* bias = nullptr;
-    /// Of the shape of `to`; null without a mask.
+    /// Has the shape of `to`; null without a mask.
     const T* mask = nullptr;
-    /// Of an input gradient one row of `columns` sums for 32 rows, of a bias gradient one row for all. May be null.
+    /// For an input gradient, a row of `columns` sums per 32 rows; for a bias gradient, one row. May be null.
     float* sums = nullptr;
     /// The first unit of the phase's next part.
     int end = 0;
@@ -151,7 +151,7 @@ __device__ void chain_product(const ChainPart<T>& part, int unit, std::byte (&sh
     part.sums[row / tile_side * part.columns + column + lane] = sum;
 }
 
-/// A unit of 32 columns.
+/// A unit of the sums for a bias: 32 columns.
 template <class T>
 __device__ void chain_bias_gradient(const ChainPart<T>& part, int unit, float* sums) {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(block_threads, 2)
     }
 }
 
-/// What is collected.
+/// The collected operations.
 template <class T>
 class LinearChain {
 public:
@@ -376,7 +376,7 @@ private:
     alignas(8) std::byte loss_[512]{};
 };
 
-/// The chain that collects, with room for an operation of so many parts.
+/// The chain that is being collected, with room for an operation of so many parts.
 template <class T>
 [[nodiscard]] LinearChain<T>& linear_chain(const CudaContext& context, int parts) {
     if (!context.joined<LinearChain<T>>().takes(parts)) context.launch_joined();

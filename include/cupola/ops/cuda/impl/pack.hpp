@@ -113,8 +113,8 @@ template <class T>
     return static_cast<float>(T(value));
 }
 
-/// Whether a functor of a kernel has a member `indexes_own_array` that is true: it indexes an array that it contains by a
-/// variable, and is then read where the kernel's arguments are, instead of from a copy per thread.
+/// Whether a functor of a kernel has a member `indexes_own_array` that is true: it indexes an array that it contains by
+/// a variable, and is then read where the kernel's arguments are, instead of from a copy per thread.
 template <class Functor>
 inline constexpr bool indexes_own_array = requires { requires Functor::indexes_own_array; };
 

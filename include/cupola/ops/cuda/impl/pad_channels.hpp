@@ -34,7 +34,7 @@ struct PadChannels {
     std::int64_t channels;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
-        // Not a reference to one of the two: nvcc copies the functor to the stack for that.
+        // Not a reference to one of the two, for which nvcc would copy the functor to the stack.
         const bool of_input = i < input.rows;
         const std::int64_t row = of_input ? i : i - input.rows;
         const T* const from = (of_input ? input.from : weights.from) + row * channels;

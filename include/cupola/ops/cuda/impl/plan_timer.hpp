@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The time of the candidates of a plan: runs on memory of their own, timed by the device's events, within a limit of
-// time of the device. A candidate runs once to load its code, which does not count, once to find out how often it has
-// to run for a time that can be measured, and then three times as often; the least time counts. Those runs are
-// captured and launched as a graph, because a call of a library may take the host longer than its kernel the device.
-// Its operands are small random numbers of either sign.
+// Times the candidates of a plan: they run on memory of their own, within a limit of the device's time, and the
+// device's events measure them. A candidate runs once to load its code, which does not count, once to find out how many
+// runs take a measurable time, and then three times that many; the least time counts. Those runs are captured and
+// launched as a graph, because a call of a library may take more of the host's time than its kernel takes of the
+// device's. The operands are small random numbers of either sign.
 //
-// A GPU that was idle runs at a fraction of its clock: before the first candidate is timed, it runs until its times
-// have settled. The clock of a busy one still moves with its power: the best three run once more at the end, by
-// turns, so that what the clock does is the same for each of them.
+// An idle GPU runs at a fraction of its clock, so before the first candidate is timed, it runs until its times have
+// settled. The clock of a busy GPU still varies with its power: the best three run once more at the end, in turns, so
+// that changes of the clock affect each of them alike.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +32,9 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// What the candidates of one plan run with.
+/// The conditions under which the candidates of one plan are timed.
 struct PlanTrial {
-    /// The stream that a candidate's run queues its work on.
+    /// The stream on which a candidate queues its work.
     cudaStream_t stream = nullptr;
     /// The limit for all candidates together, 0 for none to be timed.
     double seconds = 0;
@@ -45,10 +45,10 @@ struct PlanTrial {
 class PlanTimer {
 public:
     enum class Result : std::uint8_t { timed, failed, no_memory };
-    /// The share of the time of a candidate that one that is ranked after it must take at most to be chosen.
+    /// A candidate replaces one that is ranked before it if it takes at most this fraction of its time.
     static constexpr double faster = 0.98;
     using Run = FunctionRef<void(std::byte* workspace, std::span<const void* const> tensors)>;
-    /// Runs the candidate of a number: those for which offer() has returned `timed`, from 0.
+    /// Runs a candidate by its number: that among those for which offer() has returned `timed`, from 0.
     using RunOne = FunctionRef<void(std::size_t candidate, std::byte* workspace, std::span<const void* const> tensors)>;
 
     /// Nothing is timed where there is no trial, no time or no memory for the tensors, or where the stream is captured.
@@ -79,11 +79,10 @@ public:
     }
 
     [[nodiscard]] bool times() const { return times_; }
-    /// Why nothing can be timed, where that is for lack of memory.
+    /// Why nothing can be timed, if that is for lack of memory.
     [[nodiscard]] const std::string& why() const { return why_; }
-    /// Whether the limit is reached; not before a first candidate has been timed. Loading and planning take the host
-    /// time that depends on what is loaded and cached: they end the candidates only where they take ten times the
-    /// limit.
+    /// Whether the limit is reached; false until a first candidate has been timed. The host's time for loading and
+    /// planning depends on what is loaded and cached: it only counts once it exceeds ten times the limit.
     [[nodiscard]] bool is_over() const {
         constexpr double of_host = 10;
         return !timed_.empty() && (spent_ >= limit_ || monotonic_seconds() - began_ >= of_host * limit_);
@@ -91,8 +90,8 @@ public:
     /// The seconds of the device that count for the limit.
     [[nodiscard]] double spent() const { return spent_; }
 
-    /// Times a candidate, which has the number of those that were timed before. `failed` where `run` throws
-    /// DeviceError; throws it where the device computes nothing more.
+    /// Times a candidate, whose number is that of the candidates timed before. Returns `failed` if `run` throws
+    /// DeviceError; throws DeviceError if the device can no longer compute.
     [[gnu::cold]] Result offer(std::size_t workspace_bytes, Run run) {
         if (!has_workspace(workspace_bytes)) return Result::no_memory;
         std::byte* const workspace = workspace_bytes == 0 ? nullptr : workspace_.data();
@@ -112,7 +111,7 @@ public:
         std::vector<Timed> finalists = best_three();
         const double round = sum_of(finalists);
         const std::size_t workspace = std::ranges::max_element(finalists, {}, &Timed::workspace_bytes)->workspace_bytes;
-        // A part of the limit, and what takes longer than that differs by more than the clock does.
+        // A fraction of the limit. Candidates that take longer differ by more than the clock varies.
         const double most = limit_ / 4;
         if (finalists.size() > 1 && round < most && has_workspace(workspace)) play_off(finalists, run, most);
         const Timed* best = &finalists.front();
@@ -132,7 +131,7 @@ public:
     [[nodiscard]] double seconds() const { return seconds_; }
     [[nodiscard]] double next_seconds() const { return next_; }
     [[nodiscard]] int timed() const { return static_cast<int>(timed_.size()); }
-    /// The seconds of a run of a candidate: those of the play-off, if it was in it.
+    /// The seconds of a run of a candidate: those of the play-off, if it took part in it.
     [[nodiscard]] double seconds_of(std::size_t candidate) const { return timed_[candidate].seconds; }
 
 private:
@@ -150,7 +149,7 @@ private:
         return sum;
     }
 
-    /// Whether there is so much scratch memory. Memory that a candidate did not get has taken that of the others.
+    /// Whether there is so much scratch memory. If not, the scratch memory of earlier candidates has been freed.
     [[nodiscard]] bool has_workspace(std::size_t bytes) {
         if (bytes <= workspace_.size()) return true;
         try {
@@ -173,12 +172,12 @@ private:
         check_cuda(cudaEventElapsedTime(&milliseconds, events_[0].get(), events_[1].get()), "cudaEventElapsedTime");
         return static_cast<double>(milliseconds) / 1e3;
     }
-    /// The error of a candidate is of that alone, unless the device computes nothing more.
+    /// Clears the error of a candidate. Throws DeviceError if the device can no longer compute.
     void forget_failure() {
         check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
         cudaGetLastError();
     }
-    /// Several runs of a candidate: a graph; queued one by one where the stream cannot be captured with them.
+    /// Several runs of a candidate: a graph, or queued one by one if they cannot be captured.
     class Runs {
     public:
         Runs() = default;
@@ -230,7 +229,7 @@ private:
         constexpr int rounds = 3;
         static_cast<void>(seconds_of_work(run));
         double least = seconds_of_work(run);
-        // A run that takes longer than that raises the clock itself.
+        // A run that takes longer than that raises the clock by itself.
         const double most = std::min(0.25, limit_ / 2);
         if (timed_.empty() && least < most) {
             settle(least, most, run);
@@ -246,7 +245,7 @@ private:
             const double of_one = seconds_of_one(runs, run);
             spent_ += runs.count() * of_one;
             least = std::min(least, of_one);
-            // What was launched on its own took mainly the host's time.
+            // The time of a run that was launched alone was mainly the host's.
             if (round == 0 && 2 * runs.count() * of_one < long_enough) runs = runs_for(long_enough, of_one, run);
         }
         return least;
@@ -282,7 +281,7 @@ private:
         std::ranges::sort(result, {}, &Timed::number);
         return result;
     }
-    /// Times the finalists by turns, for at most about `seconds`.
+    /// Times the finalists in turns, for at most about `seconds`.
     void play_off(std::vector<Timed>& finalists, RunOne run, double seconds) {
         constexpr int rounds = 5;
         std::vector<Runs> runs;
@@ -305,7 +304,8 @@ private:
         spent_ += total;
     }
 
-    /// Every 16 bits are a sign, 0111100 and eight random bits: 0.008 to 0.03 in float and in bfloat16, 1 to 1.25 in half.
+    /// Every 16 bits are a sign, 0111100 and eight random bits: 0.008 to 0.03 in float and in bfloat16, 1 to 1.25 in
+    /// half.
     void fill() {
         std::vector<std::uint16_t> pattern(std::min(tensors_.size(), std::size_t{1} << 16) / sizeof(std::uint16_t));
         std::uint32_t state = 1;

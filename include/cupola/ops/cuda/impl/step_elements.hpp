@@ -33,7 +33,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 #endif
 }
 
-/// *to = the larger of *to and the value, in one step for all threads.
+/// *to = the larger of *to and the value, atomically.
 CUPOLA_HOST_DEVICE inline void raise(unsigned long long* to, unsigned long long value) {
 #ifdef __CUDA_ARCH__
     atomicMax(to, value);
@@ -68,8 +68,8 @@ struct WriteWords {
     }
 };
 
-/// Words of one of several versions, of which the device has the number: *counter - base, at least 0 and less than `versions`.
-/// The versions are one after another in `word`, with `words` each.
+/// Words of one of several versions, of which the device has the number: *counter - base, at least 0 and less than
+/// `versions`. The versions are one after another in `word`, with `words` each.
 struct WriteWordsOfVersion {
     static constexpr std::size_t max_words = 512;
 
@@ -85,8 +85,8 @@ struct WriteWordsOfVersion {
     }
 };
 
-/// One column of a batch, as words of 4 bytes and the bytes after them, fewer than a word, or all where the column does not
-/// begin at a word.
+/// One column of a batch: words of 4 bytes, followed by the bytes that are not a whole word, or bytes alone if the
+/// column is not aligned to words.
 struct TakenColumn {
     const std::byte* from;
     std::byte* to;
@@ -98,8 +98,8 @@ struct TakenColumn {
     CUPOLA_HOST_DEVICE void copy_byte(std::int64_t i) const { to[words * 4 + i] = from[words * 4 + i]; }
 };
 
-/// Copies a batch into the buffers that a captured step reads: `n` words of the first column per thread, then one word, or one
-/// byte, per thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
+/// Copies a batch into the buffers that a captured step reads: `n` words of the first column per thread, then one word,
+/// or one byte, per thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
 template <int n>
 struct TakeBatch {
     TakenColumn column[max_columns]{};
@@ -279,8 +279,9 @@ struct SumLosses {
     }
 };
 
-/// mean = sums / (count * loss_scale), the latter 1 if it is null. Sets *healthy to 0 if a result or the count is not finite, and then looks for the rows that it comes
-/// from; otherwise leaves it unchanged. A divisor of 0 counts as 1: see ops/training_step.hpp.
+/// mean = sums / (count * loss_scale), the latter 1 if it is null. If a result or the count is not finite, sets
+/// *healthy to 0 and searches for the rows that it comes from; otherwise leaves it unchanged. A divisor of 0 counts as
+/// 1: see ops/training_step.hpp.
 struct MeanAt {
     const float *sums, *count, *loss_scale;
     float* mean;
@@ -330,7 +331,8 @@ struct CopyToPinned {
     }
 };
 
-/// The same to an address that the device has in its own memory: another one in each run of captured work.
+/// The same to an address that the kernel reads from the device's memory, and that is another one in each run of
+/// captured work.
 struct CopyToPlace {
     const PinnedUnit* from = nullptr;
     PinnedUnit* const* place = nullptr;

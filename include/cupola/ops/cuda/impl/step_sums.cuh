@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mean of the gradients and sums of squares of parameters in one kernel: see the joined work of CudaContext. The sums have
-// the bits of queue_sum_of_squares: the block that arrives last adds the partial sums of a sum in their order. What can
-// be launched with an update is collected here too: see joined_updates.cuh.
+// The mean of the gradients and sums of squares of parameters in one kernel: see the joined work of CudaContext. The
+// sums have the bits of queue_sum_of_squares: the block that arrives last adds the partial sums of a sum in their
+// order. What can be launched with an update is collected here too: see joined_updates.cuh.
 #pragma once
 
 #include <cstddef>
@@ -76,7 +76,7 @@ __device__ __forceinline__ void run_mean(const StepSumsTable& table, std::int64_
     }
 }
 
-/// What one block of the sums does.
+/// The work of one block of the sums.
 template <int threads>
 __device__ __forceinline__ void run_squares(const StepSumsTable& table, std::int64_t block) {
     __shared__ bool last;
@@ -160,13 +160,13 @@ __global__ void __launch_bounds__(threads) step_sums_kernel(const __grid_constan
     }
 }
 
-/// What waits to be launched before an update, in this order: the last pieces of gradients, the mean with the sums of
-/// squares of parameters, and the squares of the mean that clip it. Where it is launched without an update, the first
-/// two are a kernel each, and the last are those of sums.
+/// The work to be launched before an update, in this order: the last pieces of gradients, the mean with the sums of
+/// squares of parameters, and the squares of the mean that clip it. If it is launched without an update, the first two
+/// are one kernel each, and the squares are computed like other sums.
 struct JoinedStepSums {
     using Base = JoinedStepSums;
 
-    /// Whether the mean can be computed with the sums that are here.
+    /// Whether the mean can be computed together with the sums collected so far.
     [[nodiscard]] bool takes_mean() const { return table.mean_count == 0 && clipping.spans == 0; }
     void set_mean(const MeanAt& mean, std::int64_t count, bool packs) {
         table.mean = mean;
@@ -182,7 +182,7 @@ struct JoinedStepSums {
         table.sum[table.sums++] = {values, count, to, blocks, partial + partials};
         partials += blocks;
     }
-    /// The next span of a gradient that is clipped, or its first.
+    /// Whether the next span of a gradient that is clipped, or its first, can be added.
     [[nodiscard]] bool takes_span(std::int64_t count, bool first) const {
         return clipping.scale.to == nullptr && first == (clipping.spans == 0) &&
                clipping.spans < ClippingTable::max_spans &&
@@ -198,7 +198,8 @@ struct JoinedStepSums {
     [[nodiscard]] bool empty() const {
         return gradients.empty() && table.mean_count == 0 && table.sums == 0 && clipping.spans == 0;
     }
-    /// Whether it can be launched with an update: not spans whose scale is not there, which other kernels add to.
+    /// Whether it can be launched with an update: not if the spans have no scale yet, because other kernels add to
+    /// their sum.
     [[nodiscard]] bool joins_update() const { return (clipping.spans > 0) == (clipping.scale.to != nullptr); }
     /// The tables with the addresses in the context's memory.
     [[nodiscard]] StepSumsTable filled(const CudaContext& context) const {
@@ -206,7 +207,7 @@ struct JoinedStepSums {
         result.arrived = sums_memory(context).arrived;
         return result;
     }
-    /// The partial sums of the squares of parameters have been read by then, and their counters are 0 again.
+    /// Uses the partial sums and counters of the squares of parameters, which have been read and are 0 again by then.
     [[nodiscard]] ClippingTable filled_clipping(const CudaContext& context) const {
         SumsMemory& sums = sums_memory(context);
         ClippingTable result = clipping;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lies where in a context's memory for sums. This is the only user of CudaContext::sums(): an offset that is
-// computed elsewhere could be within a part that another kernel expects to find as it has left it.
+// The layout of a context's memory for sums. This is the only user of CudaContext::sums(): an offset computed elsewhere
+// could be within a part whose contents another kernel relies on.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct SumsMemory {
     alignas(16) std::byte partial[partial_bytes];
     /// A result, for kernels that are queued next or for the host.
     alignas(16) std::byte result[64];
-    /// Of each of the joined sums, the number of blocks that have written their partial sum: 0 between two kernels.
+    /// For each of the joined sums, the number of blocks that have written their partial sum: 0 between two kernels.
     unsigned arrived[max_joined_sums];
     /// The sum of squares of a gradient that is clipped, and the scale that clips it.
     double clipping;

@@ -49,7 +49,7 @@ struct TilePart {
     static_assert(32 % in_line == 0);
     Pack<T, n> pack[packs];
 
-    /// Elements from `end` of the sums on, and those outside of the matrix, are zeros.
+    /// Elements with an index along the sums of at least `end`, and those outside the matrix, are zeros.
     __device__ void load(const TileFactor<T>& factor, int across, int along, int end, int lane) {
         const int line = (along_next ? across : along) + lane / in_line,
                   place = (along_next ? along : across) + lane % in_line * n;
@@ -67,13 +67,13 @@ struct TilePart {
             }
         }
     }
-    /// As in memory; `row` is the distance between lines.
+    /// Stores the lines as in memory; `row` is the distance between lines.
     __device__ void store_lines(T* to, int row, int lane) const {
         to += lane / in_line * row + lane % in_line * n;
         CUPOLA_UNROLL
         for (int k = 0; k < packs; ++k) *reinterpret_cast<Pack<T, n>*>(to + k * step * row) = pack[k];
     }
-    /// Widened, with the elements across the sum as neighbours.
+    /// Stores the elements as floats, with those across the sum as neighbours.
     __device__ void store_across(float* to, int lane) const {
         const int line = lane / in_line, place = lane % in_line * n;
         to += along_next ? place * tile_row + line : line * tile_row + place;
@@ -242,7 +242,7 @@ using WarpTile = std::conditional_t<std::same_as<T, float> && !tf32, MultiplyAdd
 
 #else
 
-/// The tensor cores of earlier GPUs know neither bfloat16 nor TF32.
+/// The tensor cores of earlier GPUs support neither bfloat16 nor TF32.
 template <class T, bool tf32>
 using WarpTile = MultiplyAddTile<T>;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights of classes or channels inside of the arguments of a kernel, which are at most 32,764 bytes.
+// Weights of classes or channels inside the arguments of a kernel, which are at most 32,764 bytes.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ template <std::size_t capacity>
     return array;
 }
 
-/// Throws InvalidArgument for more weights than a kernel can be given.
+/// Throws InvalidArgument for more weights than a kernel's arguments can hold.
 inline void require_weight_capacity(std::size_t weights) {
     require(weights <= many_weights, "a loss on Cuda has weights of at most ", many_weights,
             " classes or channels, not ", weights);

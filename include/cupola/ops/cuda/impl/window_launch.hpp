@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launches of the computations over windows of an image. An `Element<T, n>` processes n channels of one pixel; its first
-// member is a PoolExtents, and the values given here are its other members.
+// Launches of the computations over windows of an image. An `Element<T, n>` processes n channels of one pixel; its
+// first member is a PoolExtents, and the values given here are its other members.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Queues `Element` for each output of the windows: for packs of channels, which must divide the channels and be aligned,
-/// or for single channels.
+/// Queues `Element` for each output of the windows: for packs of channels, which must divide the channels and be
+/// aligned, or for single channels.
 template <template <class, int> class Element, class T, class... Values>
 void launch_over_outputs(const CudaContext& context, const PoolingShape& windows, std::int64_t batch, bool in_packs,
                          const Values&... values) {

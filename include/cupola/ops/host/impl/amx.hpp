@@ -38,8 +38,8 @@ inline constexpr std::int64_t tile_rows = 16, tile_depth = 32, tile_bytes = 1024
     return has;
 }
 
-/// During the lifetime of one of these, this thread's eight tiles have 16 rows of 64 bytes. oneDNN configures the tiles
-/// at each of its calls.
+/// While it exists, this thread's eight tiles have 16 rows of 64 bytes. oneDNN configures the tiles at each of its
+/// calls.
 class AmxTiles {
 public:
     AmxTiles() {

@@ -2,9 +2,9 @@
 //
 // The gradients of weight and bias of convolutions with few channels on one side, for which oneDNN's kernels take many
 // times as long as the products themselves: images of one or two channels, whose products with the outputs' gradients
-// are computed in vectors of output channels; and kernels of 1 x 1 with few output channels, in vectors of input channels.
-// Each part of the rows has sums of its own, which are added in the order of the parts: the bits do not depend on the
-// number of threads.
+// are computed in vectors of output channels; and kernels of 1 x 1 with few output channels, in vectors of input
+// channels. Each part of the rows has sums of its own, which are added in the order of the parts: the bits do not
+// depend on the number of threads.
 #pragma once
 
 #include <algorithm>
