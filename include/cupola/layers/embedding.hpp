@@ -2,7 +2,7 @@
 //
 // Embedding<count, width, options...>: each id of an input of the network becomes a row of a table (ops/embedding.hpp).
 //
-//   input   ids (int32) in [0, count), of any extents: the network's Input or a FromInput, which this layer makes one of int32
+//   input   ids (int32) in [0, count), of any extents: the network's Input or a FromInput, whose type becomes int32
 //   output  the extents of the input, and then width
 //   weight  [count, width], normal with deviation 1 (PyTorch's) unless set with `weights(...)`
 //
@@ -10,8 +10,8 @@
 //   Input<1, 16>, Embedding<1000, 64>, GlobalAvgPool2d, ...     1 x 16 x 64 is shaped as an image: a bag of ids
 //   Keep<"words">, FromInput<"country", 1>, Embedding<250, 8>, Flatten, ConcatWith<"words">, ...
 //
-// With `padding_id(id)` the positions of that id become zeros, and its row is not read and not trained. A batch with an id
-// that is out of range is rejected with InvalidArgument.
+// With `padding_id(id)` the positions of that id become zeros, and its row is neither read nor trained. A batch with an
+// id that is out of range is rejected with InvalidArgument.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // FromBytes<options...>: an input of bytes, such as an image as it is in its file, becomes activations on the device
-// (ops/from_bytes.hpp): y = (x - mean) / deviation. A batch of bytes is a fourth of one of floats.
+// (ops/from_bytes.hpp): y = (x - mean) / deviation. A batch of bytes has a quarter of the size of one of floats.
 //
-//   input   bytes (uint8) of any extents: the network's Input or a FromInput, which this layer makes one of uint8
+//   input   bytes (uint8) of any extents: the network's Input or a FromInput, whose type becomes uint8
 //   output  the same extents
 //
 //   Input<32, 32, 3>, FromBytes<>, ...                                               x / 255

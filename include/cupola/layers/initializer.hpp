@@ -38,7 +38,7 @@ struct Initializer {
 /// Normal with standard deviation sqrt(2 / fan in) (He et al. 2015).
 [[nodiscard]] constexpr Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
 
-/// What is wrong with an initialiser, completing "layer 3 (Linear<10>) ..."; null if nothing is.
+/// The error in an initialiser, completing "layer 3 (Linear<10>) ..."; null if there is none.
 [[nodiscard]] constexpr const char* problem_of(const Initializer& initializer) {
     const double value = initializer.value;
     if (!Number(value).is_finite_float()) return "has an initialiser with a value that is not a finite float";

@@ -2,10 +2,10 @@
 //
 // The contract of a layer: a type without state. docs/how-to/your-own-layer.md writes one from scratch.
 //
-//   static constexpr ShapeResult output(const Shape& input)    the output extents, or the error in the input's extents
-//   static auto operation(const BuildContext& build)           the operation for a device and batch size, or its factory
-//                                                              (FactoryOf, ops/operation.hpp); the layer is not
-//                                                              available on a device that lacks the return type
+//   static constexpr ShapeResult output(const Shape& input)   the output extents, or the error in the input's extents
+//   static auto operation(const BuildContext& build)          the operation for a device and batch size, or its factory
+//                                                             (FactoryOf, ops/operation.hpp); the layer is not
+//                                                             available on a device that lacks the return type
 //
 // and, where they apply,
 //
@@ -47,7 +47,7 @@ struct ShapeResult {
     constexpr ShapeResult(ShapeError wrong) : error(wrong.text) {}  // NOLINT
 };
 
-/// The properties of a layer, beside its kind, that passes over a network use. The defaults are the safe ones.
+/// The properties of a layer, in addition to its kind, that passes over a network use. The defaults are the safe ones.
 struct LayerTraits {
     /// Backward reads the layer's input, or its output, which is kept until then.
     bool backward_reads_input = true;
@@ -57,13 +57,13 @@ struct LayerTraits {
     /// Its operation can apply the mask of a ReLU in the layer before it to its gradient, because each output is one of
     /// the inputs: BuildContext::applies_relu_mask_of_previous.
     bool can_apply_relu_mask = false;
-    /// Its operation can leave out the gradients of its parameters, for a frozen layer: BuildContext::parameter_gradients.
-    /// The gradients of another frozen layer are computed and discarded.
+    /// Its operation can leave out the gradients of its parameters, for a frozen layer:
+    /// BuildContext::parameter_gradients. The gradients of another frozen layer are computed and discarded.
     bool can_omit_parameter_gradients = false;
     /// Backward reads the input for those gradients only.
     bool reads_input_for_parameters = false;
-    /// What it reads: activations, or, with int32 (ids) or uint8, an input of the network as it is in the batch, of that
-    /// type: ForwardArgs::column.
+    /// What it reads: activations, or, with int32 (ids) or uint8, an input of the network of that type, unchanged from
+    /// the batch: ForwardArgs::column.
     ElementType reads = ElementType::float32;
     /// For a layer of ids: they are in [0, ids).
     std::int64_t ids = 0;

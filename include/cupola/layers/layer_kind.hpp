@@ -3,18 +3,22 @@
 // The kinds of layers that the passes over a network recognise. A layer states its kind in `static constexpr LayerKind
 // kind`; the default is `plain`. A kind may require more members, with these names:
 //
-//   kind                   meaning                                             required members
-//   plain                  not recognised by any pass                          none
-//   view                   output and input are the same memory                none; both have the same size
-//   activation             a function of each element                          none; `activation` if an operation may compute it
-//   convolution            a weight [out, ...] and a bias per channel          parameters: the weight, then at most the bias [out]
-//   pooling                ops/pooling.hpp and nothing else                    shape(input), a PoolingShape
-//   local_response_norm    ops/local_response_norm.hpp and nothing else        shape(input), a LocalResponseNormShape
-//   batch_norm             ops/batch_norm.hpp and nothing else                 statistics, a BatchNormStatistics; parameters: scale
-//                                                                              and shift; buffers: running mean and variance
-//   fork, sum              the two ends of a residual block (net/residual.hpp) none; not for a list of layers
+//   kind                   meaning                                          required members
+//   plain                  not recognised by any pass                       none
+//   view                   output and input are the same memory             none; both have the same size
+//   activation             a function of each element                       none; `activation` if an operation may
+//                                                                           compute it
+//   convolution            a weight [out, ...] and a bias per channel       parameters: the weight, then at most the
+//                                                                           bias [out]
+//   pooling                ops/pooling.hpp and nothing else                 shape(input), a PoolingShape
+//   local_response_norm    ops/local_response_norm.hpp and nothing else     shape(input), a LocalResponseNormShape
+//   batch_norm             ops/batch_norm.hpp and nothing else              statistics, a BatchNormStatistics;
+//                                                                           parameters: scale and shift; buffers:
+//                                                                           running mean and variance
+//   fork, sum              the two ends of a residual block                 none; not for a list of layers
+//                          (net/residual.hpp)
 //
-// A layer of a kind that lacks one of its members is reported in one compiler diagnostic.
+// A layer that lacks a member required by its kind is reported in one compiler diagnostic.
 #pragma once
 
 #include <concepts>

@@ -4,8 +4,8 @@
 // never the maximum.
 //
 //   input   height x width x channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`, whose padding, if odd, is larger at the
-//           end; (height - window) / stride + 1 rows, rounded down, and so many columns with `valid`; pad(n) is `valid`
+//   output  with `same`, ceil(height / stride) x ceil(width / stride) x channels; odd padding is larger at the end.
+//           With `valid`, (height - window) / stride + 1 rows, rounded down, and likewise columns. pad(n) is `valid`
 //           after n rows and columns on each side, at most half of the window
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // OnDevice<Device, Layers...>: runs these layers of a network on the named device, wherever the rest of the network
-// runs. It is for an operation that a GPU lacks, or one that is faster beside its data (TensorFlow's soft placement,
-// but explicit).
+// runs. It is for an operation that a GPU lacks, or one that is faster near its data (TensorFlow's soft placement, but
+// explicit).
 //
 //   MaxPool2d<3, 2>, OnDevice<Host, LocalResponseNorm<4>>, Named<"conv2", Conv2d<64, 5>>
 //

@@ -42,7 +42,7 @@ struct PaddingIdOption {
 
 namespace impl {
 
-/// One to four numbers, one for all channels or one per channel; a count of 0 if there were none or more.
+/// One to four numbers, one for all channels or one per channel; the count is 0 if there are none or more than four.
 struct NumbersOption {
     static constexpr std::size_t capacity = 4;
     Number value[capacity]{};
@@ -72,8 +72,8 @@ struct DeviationsOption {
 };
 
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
-/// This number of zeros on each side (in a maximum: of elements that are never it), as PyTorch's padding; with an even
-/// input and a stride, `same` pads the end only.
+/// This number of zeros on each side (for a maximum, of elements that are never the maximum), as PyTorch's padding;
+/// with an even input and a stride, `same` pads the end only.
 [[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
@@ -108,7 +108,7 @@ template <class Option, class... Options>
 template <class Option, class... Options>
 inline constexpr int times_given = (0 + ... + (std::same_as<Options, Option> ? 1 : 0));
 
-/// Whether each of `options` has a type of its own: two of one type contradict each other.
+/// Whether no two of `options` have the same type: they would contradict each other.
 template <class... Options>
 [[nodiscard]] constexpr bool given_once(Options...) {
     return ((times_given<Options, Options...> == 1) && ...);
