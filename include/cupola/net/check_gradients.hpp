@@ -10,16 +10,16 @@
 // Gradients: the input and each parameter are moved both ways along random directions. The change of a randomly
 // weighted sum of the outputs (of the loss, for a network) is compared with the gradient's component along the
 // direction, in double. Outputs for which a step crosses a kink (of ReLU, of a maximum) are left out, so the error of a
-// layer in float is around 1e-5 of the norm. An input of ids or bytes has no gradient and is not moved. Where a gradient
-// is wrong with shorter steps too, the report names the kind of error (sign, scale, zero), the worst element and the
-// steps that were tried.
+// layer in float is around 1e-5 of the norm. An input of ids or bytes has no gradient and is not moved. Where a
+// gradient is wrong with shorter steps too, the report names the kind of error (sign, scale, zero), the worst element
+// and the steps that were tried.
 //
 // Contract of a layer: forward and backward write every element, with the same bits each time; they leave the input,
 // the parameters and the output unchanged and touch no other memory; backward overwrites the parameters' gradients,
 // adds to them where `accumulate` is set, and works without an input gradient; tensors that backward does not read
 // according to the traits may be overwritten; with `absorbs_relu` all this holds with a fused ReLU too, and where the
-// next layer applies its mask; with `can_apply_relu_mask` the layer masks; with `can_omit_parameter_gradients` it has the
-// same input gradient without them. The layer's random numbers are those of one step, the same in every call.
+// next layer applies its mask; with `can_apply_relu_mask` the layer masks; with `can_omit_parameter_gradients` it has
+// the same input gradient without them. The layer's random numbers are those of one step, the same in every call.
 #pragma once
 
 #include <concepts>
@@ -62,8 +62,8 @@ template <class L, Device D>
     return impl::check_layer<D>(layer, &make_node<L, D>, options, device);
 }
 
-/// Checks all parameters of `Net` and its input together with `Loss` (regularisers included) on `D`. A network with several
-/// outputs has Losses; throws InvalidArgument unless each output has one loss.
+/// Checks all parameters of `Net` and its input together with `Loss` (regularisers included) on `D`. A network with
+/// several outputs has Losses; throws InvalidArgument unless each output has one loss.
 template <Network Net, class Loss, Device D>
 [[nodiscard]] GradientCheck check_gradients(const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}, const Loss& loss = {}) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frozen<Net, "pattern", ...>: the same network, in which the parameters whose full names match a pattern (core/glob.hpp) are
-// not trained. They have no gradient, no optimiser state and no moving average, and backward ends above the lowest layer
-// that is trained. Checkpoints contain all parameters.
+// Frozen<Net, "pattern", ...>: the same network, in which the parameters whose full names match a pattern
+// (core/glob.hpp) are not trained. They have no gradient, no optimiser state and no moving average, and backward ends
+// above the lowest layer that is trained. Checkpoints contain all parameters.
 //
-//   struct Tuned : Frozen<Net, "body.*"> {};                                   norms in body use their running statistics
-//   struct Tuned : Frozen<Net, FrozenNorms::batch_statistics, "body.*"> {};     or those of each batch
+//   struct Tuned : Frozen<Net, "body.*"> {};   norms in body use their running statistics, or those of each batch:
+//   struct Tuned : Frozen<Net, FrozenNorms::batch_statistics, "body.*"> {};
 //
-// A batch normalisation whose scale and shift are frozen is a frozen norm. With running statistics it computes in training
-// what it computes in evaluation, and its statistics stay as they are; with batch statistics it normalises with those of the
-// batch, and its running statistics are updated. A summary says which. A pattern that matches no parameter, and patterns
-// that leave no parameter to train, do not compile.
+// A batch normalisation whose scale and shift are frozen is a frozen norm. With running statistics it computes in
+// training what it computes in evaluation, and its statistics do not change; with batch statistics it normalises with
+// those of the batch, and its running statistics are updated. A summary says which. A pattern that matches no
+// parameter, and patterns that leave no parameter to train, do not compile.
 #pragma once
 
 #include <array>

@@ -39,7 +39,7 @@ constexpr void apply_patterns(std::span<const LayerInfo> layers, NodeInfo& node,
     }
 }
 
-/// Enters `reader` as the last reader aside of a Fork's value; the previous one then adds its gradient.
+/// Makes `reader` the last reader aside (LayerInfo) of a Fork's value; the previous one then adds its gradient.
 constexpr void read_aside(std::span<NodeInfo> nodes, std::size_t value, std::size_t reader, bool sum) {
     NodeInfo& fork = nodes[value - 1];
     if (fork.second_reader != no_value) nodes[fork.second_reader].adds_gradient = true;
@@ -47,7 +47,8 @@ constexpr void read_aside(std::span<NodeInfo> nodes, std::size_t value, std::siz
     fork.second_reader_adds = sum;
 }
 
-/// Whether a node has no parameters to train, and reads values that come from inputs alone, at least one without a gradient.
+/// Whether a node has no parameters to train, and reads values that come from inputs alone, at least one without a
+/// gradient.
 [[nodiscard]] constexpr bool reads_untrained(std::span<const NodeInfo> nodes, const NodeInfo& node) {
     const auto untrained = [&](std::size_t value) {
         return value > 0 && value != no_value && nodes[value - 1].untrained;
@@ -78,8 +79,8 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                          bool training = true) {
     std::size_t count = 0;
-    bool columns = false;                                       // whether an input that has no gradient was met
-    FixedArray<std::size_t> value_of_layer(layers.size() + 1);  // the nodes' number of each value
+    bool columns = false;                                       // whether an input without a gradient was found
+    FixedArray<std::size_t> value_of_layer(layers.size() + 1);  // the number of each value among those of the nodes
     for (std::size_t i = 0; i < layers.size(); i += nodes[count - 1].layers) {
         const LayerInfo& layer = layers[i];
         NodeInfo& node = nodes[count++];

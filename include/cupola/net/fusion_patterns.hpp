@@ -8,7 +8,7 @@
 // To add a fusion, write its row here, a struct with
 //
 //   static constexpr FusedKinds kinds                          of the first and of the second layer
-//   static constexpr bool applies(const FusionCandidate&)      the conditions beside the kinds
+//   static constexpr bool applies(const FusionCandidate&)      the conditions in addition to the kinds
 //
 // and add it to `FusionPatterns`. A row of the first sort also has `fuse`, which marks in the node the work that its
 // operation takes over. A row of the second sort states which tensors backward reads in addition to those that forward

@@ -49,8 +49,8 @@ public:
     [[nodiscard]] std::span<const RequiredColumn> inputs() const { return {inputs_.data(), inputs_.size()}; }
 
     /// Runs the network on a batch in host memory, of at most `max_batch` samples, which has the columns of `inputs()`.
-    /// `outputs` has the place of each output in host memory, in the order of `Net::outputs`, or null for one that is not
-    /// read. Any number of threads may call it concurrently.
+    /// `outputs` has the place of each output in host memory, in the order of `Net::outputs`, or null for one that is
+    /// not read. Any number of threads may call it concurrently.
     void run(const BatchView& samples, std::span<float* const> outputs) const {
         const Taken taken(*shared_);
         Stream& stream = *taken.stream;

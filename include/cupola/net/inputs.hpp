@@ -22,12 +22,12 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// The columns that a network reads: "input", and those of each FromInput in the order of the list.
 [[nodiscard, gnu::cold]] FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers);
 
-/// The first value of a column in host memory that is infinite or not a number, in words: "sample 2 is nan at [0, 5]" for
-/// the column "input", and "column age of sample 2 is nan at [3]" for others. Empty if all are finite.
+/// Describes the first value of a column in host memory that is infinite or not a number: "sample 2 is nan at [0, 5]"
+/// for the column "input", and "column age of sample 2 is nan at [3]" for others. Empty if all are finite.
 [[nodiscard, gnu::cold]] std::string non_finite_input(const ColumnSpec& column, std::span<const float> values);
 
-/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, their values are finite, and
-/// their ids in range.
+/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, their values are finite,
+/// and their ids in range.
 [[gnu::cold]] void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs);
 
 #ifndef CUPOLA_OPS

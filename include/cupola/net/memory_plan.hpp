@@ -54,7 +54,7 @@ namespace impl {
     return total;
 }
 
-/// The maximum of the bytes that are alive at one time, which is a lower bound of the arena's size.
+/// The maximum of the bytes that are alive at the same time, which is a lower bound of the arena's size.
 [[gnu::cold]] constexpr std::size_t max_alive(std::span<const Lifetime> lifetimes) {
     std::size_t times = 0;
     for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
@@ -123,8 +123,9 @@ namespace impl {
 /// that the readers aside of Forks share.
 [[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes) { return 3 * nodes + 2; }
 
-/// The lifetime of the gradient that a Fork's readers aside share; of the Fork's own one if it has no other reader. If
-/// the last of them is a sum, the gradients of its output and of its second input are equal and share memory.
+/// The lifetime of the gradient that the readers aside of a Fork share; that of the Fork's own gradient if it has no
+/// other reader. If the last of them is a sum, the gradients of its output and of its second input are equal and share
+/// memory.
 [[nodiscard, gnu::cold]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
 
 /// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader. A view that
@@ -152,13 +153,13 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return aside ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
 }
 
-/// The lifetime of the gradient that comes from outside for value `v`: an Output's, or the last one.
+/// The lifetime of the gradient of value `v` that a loss writes: of an Output, or of the last value.
 [[nodiscard]] constexpr std::size_t output_gradient_entry(std::span<const NodeInfo> nodes, std::size_t v) {
     return v > 0 && nodes[v - 1].is_output ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
 }
 
-/// The first node that backward reaches: the first with parameters that are trained, or 0 where the gradient of the batch is requested.
-/// The gradients of the values after it are computed.
+/// The first node that backward reaches: the first with parameters that are trained, or 0 if the gradient of the batch
+/// is requested. The gradients of the values after it are computed.
 [[nodiscard]] constexpr std::size_t lowest_node(std::span<const NodeInfo> nodes, bool input_gradient) {
     std::size_t lowest = 0;
     while (!input_gradient && lowest < nodes.size() && !nodes[lowest].has_parameters) ++lowest;
@@ -172,8 +173,8 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return input_gradient || (v > lowest && !nodes[v - 1].untrained);
 }
 
-/// Whether backward runs node `i`: it has parameters that are trained, or the gradient of an input is computed. `lowest` is
-/// the first node that backward reaches.
+/// Whether backward runs node `i`: it has parameters that are trained, or the gradient of an input is computed.
+/// `lowest` is the first node that backward reaches.
 [[nodiscard]] constexpr bool has_backward(std::span<const NodeInfo> nodes, std::size_t i, std::size_t lowest,
                                           bool input_gradient) {
     const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
@@ -216,7 +217,7 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         if (backward && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
         if (backward && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
     }
-    // The caller reads the ends after the last node, and then writes their gradients.
+    // The caller reads the outputs after the last node, and then writes their gradients.
     read(count, count);
     for (std::size_t i = 0; i < count; ++i) {
         if (nodes[i].is_output) read(i + 1, count);
@@ -243,9 +244,9 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return place(lifetimes);
 }
 
-/// The ends of a network that is not computed in float, and their place after the activations: the batch in the
-/// activations' type, and in float the outputs one after another and, in training, their gradients and that of the batch.
-/// An input of ids or bytes is not copied.
+/// The inputs and outputs of a network that is not computed in float, and their place after the activations: the batch
+/// in the activations' type, and in float the outputs one after another and, in training, their gradients and that of
+/// the batch. An input of ids or bytes is not copied.
 struct PlannedEnds {
     std::size_t output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;
 };

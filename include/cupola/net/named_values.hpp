@@ -2,12 +2,12 @@
 //
 // Branches: a value of the list gets a name, and modules further down read it by that name.
 //
-//   Keep<"name">          names the value there; the list goes on with it
-//   Output<"name">        does so too, and the value is an end of the network, whose gradient comes from outside
+//   Keep<"name">          names the value there; the list continues with it
+//   Output<"name">        the same, and the value is an output of the network: a loss writes its gradient
 //   AddFrom<"name">       the sum of the value before it and the named one, which have the same extents
 //   ConcatWith<"name">    the channels of the value before it, then those of the named one; the other extents are equal
-//   From<"name">          the list goes on with the named value; the value before it must be kept, to be read later
-//   FromInput<"c", 4>     the list goes on with another input: column "c" of the batch, float32 of these extents
+//   From<"name">          the list continues with the named value; the value before it must be kept, to be read later
+//   FromInput<"c", 4>     the list continues with another input: column "c" of the batch, float32 of these extents
 //
 //   struct UNet : Sequential<Input<64, 64, 1>,
 //       Conv2d<16, 3>, ReLU, Keep<"fine">, MaxPool2d<2>,
@@ -20,8 +20,8 @@
 // block, and no gradient. A name that is not known, is given twice, is never read or is read before its Keep,
 // and extents that do not fit, are each reported in one compiler diagnostic.
 //
-// In backward the readers by name share one gradient: the last of them writes it and the others add to it, and Keep adds
-// it to the gradient of the module that follows.
+// In backward the readers by name share one gradient: the last of them writes it and the others add to it, and Keep
+// adds it to the gradient of the module that follows.
 #pragma once
 
 #include <array>
@@ -71,7 +71,8 @@ struct ColumnInput {
     }
 };
 
-/// "AddFrom<skip>", which stands for the layer's type. Without quotation marks: compilers print a backslash before them.
+/// "AddFrom<skip>", which stands for the layer's type. Without quotation marks: compilers print a backslash before
+/// them.
 template <std::size_t module_size, std::size_t name_size>
 [[nodiscard]] consteval auto module_text(const char (&module)[module_size], const FixedString<name_size>& name) {
     std::array<char, module_size + name_size> result{};  // the two brackets in place of the terminating zeros
@@ -124,7 +125,7 @@ struct FromInput {
     static constexpr auto module_type = impl::module_text("FromInput", column_name);
 };
 
-/// An end of the network: names the value there like Keep, and the loss, or the caller, reads it. See net/plan.hpp.
+/// An output of the network: names the value there, as Keep does; a loss, or the caller, reads it. See net/plan.hpp.
 template <FixedString value_name>
 struct Output {
     static constexpr std::string_view name = value_name.view();

@@ -2,7 +2,7 @@
 //
 // What a network computes, as a text: a line for the Input and one per layer, with the layer's description
 // (layers/layer_description.hpp), the extents of its output, and the values that it reads where these are not the one
-// before it. A checkpoint contains it, so that another activation is found, which has no parameters to compare.
+// before it. A checkpoint contains it, so that a different activation, which has no parameters to compare, is detected.
 //
 //   Input 24 x 24 x 3
 //   Conv2d 64, 5 x 5: 24 x 24 x 64
@@ -10,7 +10,7 @@
 //   Dropout 0.5: 24 x 24 x 64 (in training)
 //
 // The text is the same for every compiler, device and precision, and does not say what is frozen. Names are not in it:
-// those of parameters are the names of tensors. A layer of one's own without a description appears by its type's name.
+// those of parameters are the names of tensors. A user's own layer without a description appears by its type's name.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 [[nodiscard, gnu::cold]] std::string network_description(std::span<const LayerInfo> layers);
 
-/// What counts in prediction of a description: without the lines of layers that do nothing in evaluation, and without
-/// what a layer's description has in parentheses that end with "in training".
+/// The part of a description that matters in prediction: without the lines of layers that do nothing in evaluation, and
+/// without the text in parentheses that end with "in training".
 [[nodiscard, gnu::cold]] std::string description_in_prediction(std::string_view description);
 
 namespace impl {
@@ -43,7 +43,7 @@ inline std::string network_description(std::span<const LayerInfo> layers) {
     };
     const LayerInfo& first = layers.front();
     std::string result = text("Input ", to_string(first.input), typed(first.column_type));
-    // The line of each value. A layer that does nothing in evaluation hands on the value that it reads, so that the
+    // The line of each value. A layer that does nothing in evaluation passes on the value that it reads, so that the
     // lines of the others do not depend on it.
     std::vector<std::size_t> lines(layers.size() + 1);
     std::size_t last = 0;

@@ -21,7 +21,7 @@ struct NodeInfo {
     /// The row of `fusion_patterns` whose operation the node runs instead of that of its first layer.
     std::size_t pattern = no_pattern;
     Activation activation = Activation::none;
-    /// `has_parameters`: whether it has some that are trained.
+    /// `has_parameters`: whether it has parameters that are trained.
     bool backward_reads_input = true, backward_reads_output = true, view = false, has_parameters = false;
     /// Outside training: the batch normalisation layer whose scale and shift are folded into this node's weights.
     std::size_t folded_norm = no_layer;
@@ -31,18 +31,19 @@ struct NodeInfo {
     /// The values that it reads.
     std::size_t reads = 0, also_reads = no_value;
     /// As in LayerInfo. The readers aside of a Fork share one gradient: the last of them writes it, and the others add
-    /// to what is there (`adds_gradient`).
+    /// to it (`adds_gradient`).
     bool reads_aside = false, also_reads_aside = false, only_read_aside = false, adds_gradient = false;
-    /// Whether it is an Output: what is outside the network is then the last reader aside of its value.
+    /// Whether it is an Output: the loss, or the caller, is then the last reader aside of its value.
     bool is_output = false;
-    /// For a Fork, which is a view: the last node that reads it aside (for an Output the number of nodes), and whether that
-    /// node is a sum of which it is the second input.
+    /// For a Fork, which is a view: the last node that reads it aside (for an Output the number of nodes), and whether
+    /// that node is a sum of which it is the second input.
     std::size_t second_reader = no_value;
     bool second_reader_adds = false;
-    /// Whether its output is computed from a FromInput, or from ids or bytes, and from nothing that has parameters to train.
+    /// Whether its output is computed from a FromInput, or from ids or bytes, and from nothing that has parameters to
+    /// train.
     bool untrained = false;
-    /// Whether its output is an input of ids or bytes as it is in the batch: a view without a gradient, which no pass of
-    /// the activations reads.
+    /// Whether its output is an input of ids or bytes as it is in the batch: a view without a gradient, which no pass
+    /// of the activations reads.
     bool is_column = false;
 
     /// Whether it is a Fork that adds two gradients in backward: that of its readers aside to that of the next reader.

@@ -50,7 +50,8 @@ CUPOLA_INLINE std::span<const float> part_of_arena(std::span<const float> arena,
 
 namespace impl {
 
-/// What `describe(name, shape, values)` says of the first parameter in an arena of which it says something.
+/// The first text that is not empty of those that `describe(name, shape, values)` returns for the parameters in an
+/// arena.
 template <class Describe>
 [[nodiscard]] std::string first_parameter(std::span<const LayerInfo> layers, std::span<const float> arena,
                                           const Describe& describe) {

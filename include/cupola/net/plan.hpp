@@ -64,18 +64,18 @@ public:
         bind_nodes();
     }
 
-    /// Adds the time of every node to `times` from now on; null ends this.
+    /// From now on adds the time of every node to `times`; null stops this.
     void time(StepTimes* times) { times_ = times; }
 
     /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. A plan that is not for
-    /// training folds batch normalisations into the weights before them, with the given running statistics. See PassBuffers
-    /// for `frozen`.
+    /// training folds batch normalisations into the weights before them, with the given running statistics. See
+    /// PassBuffers for `frozen`.
     void prepare(Context& context, const float* parameters, const float* running = nullptr,
                  const float* frozen = nullptr);
 
-    /// The number of the network's ends, in the order of `Net::outputs`.
+    /// The number of the network's outputs.
     [[nodiscard]] std::size_t outputs() const { return outputs_.size(); }
-    /// The values of end `k` in the arena, from the end of a forward pass until backward begins.
+    /// The values of output `k` of `Net::outputs` in the arena, from the end of a forward pass until backward begins.
     [[nodiscard]] const float* output(std::size_t k) {
         return ends_.output(outputs_[k], value(outputs_[k].value, nullptr));
     }
@@ -109,12 +109,12 @@ public:
 
     /// The place where the loss writes the gradient of the last output.
     [[nodiscard]] float* output_gradient() { return output_gradient(outputs_.size() - 1); }
-    /// The same for end `k`. Backward reads the gradients of all ends.
+    /// The same for output `k`. Backward reads the gradients of all outputs.
     [[nodiscard]] float* output_gradient(std::size_t k) {
         return ends_.output_gradient(outputs_[k], output_gradient_at(outputs_[k].value));
     }
-    /// End `k` and its gradient in the plan's own type, for a loss that reads and writes them without a conversion: see
-    /// PassBuffers::keeps_outputs and `own_gradients` of backward().
+    /// Output `k` and its gradient in the plan's own type, for a loss that reads and writes them without a conversion:
+    /// see PassBuffers::keeps_outputs and `own_gradients` of backward().
     [[nodiscard]] const T* own_output(std::size_t k) { return value(outputs_[k].value, nullptr); }
     [[nodiscard]] T* own_output_gradient(std::size_t k) { return output_gradient_at(outputs_[k].value); }
     /// After backward, the gradient of the batch, if the plan was made with `input_gradient`.
@@ -123,9 +123,9 @@ public:
     /// Called once per bucket with its number: 0, 1, ...
     using BucketReady = FunctionRef<void(std::size_t bucket)>;
 
-    /// Writes the gradient of every parameter that is trained to `gradients`, laid out as the parameters are, or adds to it. `ready` is
-    /// called between two kernels of the network as soon as the queued work makes a bucket final. `own_gradients`: whether the
-    /// gradients of the outputs are in own_output_gradient().
+    /// Writes the gradient of every parameter that is trained to `gradients`, laid out as the parameters are, or adds
+    /// to it. `ready` is called between two kernels of the network as soon as the queued work makes a bucket final.
+    /// `own_gradients` says whether the gradients of the outputs are in own_output_gradient().
     void backward(Context& context, const PlanInputs& batch, const float* parameters, float* gradients,
                   const RngKey& key, bool accumulate = false, BucketReady ready = {}, bool own_gradients = false);
 
@@ -138,9 +138,11 @@ public:
     // Synchronised statistics. Each replica has its own plan, made with `synchronized`, and its own memory, and all run
     // in lockstep: a pass has all_reduces() + 1 segments, and the replicas' sums are merged between two segments.
     //
-    //   for k in 0 .. all_reduces():  each replica: forward_segment(k, ..., merged, partial);  merge(forward, k, partials, merged)
+    //   for k in 0 .. all_reduces():
+    //       each replica: forward_segment(k, ..., merged, partial); then merge(forward, k, partials, merged)
     //   each replica: the loss
-    //   for k in 0 .. all_reduces():  each replica: backward_segment(k, ...);                  merge(backward, k, partials, merged)
+    //   for k in 0 .. all_reduces():
+    //       each replica: backward_segment(k, ...); then merge(backward, k, partials, merged)
     //
     // Nothing is merged after the last segment. All-reduce k of backward is all-reduce all_reduces() - 1 - k of
     // forward.
@@ -227,7 +229,7 @@ private:
 
     [[gnu::cold]] void find_buckets();
 
-    /// Finds the nodes that sum the gradient of their input for the node before, which has masked it otherwise.
+    /// Finds the nodes that mask and sum the gradient of their input for the node before, which then does not have to.
     [[gnu::cold]] void find_gradient_sums();
     /// Binds each node's tensors to places in the arena.
     [[gnu::cold]] void bind_nodes();
@@ -250,10 +252,11 @@ private:
     FixedArray<std::unique_ptr<PlanNode<Device, T>>> nodes_;
     std::vector<BackwardArgs<Device, T>> bound_;
     FixedArray<std::size_t> saved_at_, packed_at_;
-    /// In the saved memory: the sums of its input's gradient that a node writes; no_sums for none.
+    /// Per node, the offset in the saved memory of the sums that it writes of its input's gradient, or no_sums.
     static constexpr std::size_t no_sums = static_cast<std::size_t>(-1);
     FixedArray<std::size_t> sums_at_;
-    /// In the scratch memory: where the gradients of a node's frozen parameters are discarded, if it computes them.
+    /// Per node, the offset in the scratch memory where the gradients of its frozen parameters are discarded, if it
+    /// computes them.
     FixedArray<std::size_t> discarded_at_;
     /// The nodes whose statistics are summed over the replicas by all-reduce.
     FixedArray<std::size_t> all_reduces_;
@@ -261,7 +264,7 @@ private:
     /// The node whose backward makes each bucket final.
     FixedArray<std::size_t> bucket_nodes_;
     std::size_t lowest_ = 0;
-    /// Whether the network reads other columns than an "input" of floats.
+    /// Whether the network reads columns other than an "input" of floats.
     bool reads_columns_ = false;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;

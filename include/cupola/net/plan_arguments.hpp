@@ -42,8 +42,8 @@ struct PassBuffers {
     /// The statistics of all replicas that ran in lockstep, from `batch`: a node that merges statistics uses these as
     /// those of its batch, so that `forward_each` shows the values that the step computed.
     const float* merged = nullptr;
-    /// The arena of the frozen parameters, where `parameters` of the call are others, such as moving averages, which the
-    /// frozen parameters do not have; null if it is that arena.
+    /// The arena that has the frozen parameters, if `parameters` of the call lack them, as moving averages do;
+    /// otherwise null.
     const float* frozen = nullptr;
     /// Whether the batch has been written to the plan's place_of_batch() already.
     bool batch_is_converted = false;
@@ -60,14 +60,14 @@ struct GradientBucket {
 struct PlanBytes {
     /// Activations and their gradients, from the type alone: `activation_bytes<Net>(batch)`.
     std::size_t activations = 0;
-    /// Tensors that forward saves for backward beside activations, packed weights, and scratch memory: they depend on
-    /// the backend.
+    /// Tensors that forward saves for backward in addition to activations, packed weights, and scratch memory: they
+    /// depend on the backend.
     std::size_t saved = 0, packed = 0, scratch = 0;
     [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
 };
 
-/// The batch of a pass: the address of its column "input", or the view of all columns, which a network with a FromInput, or
-/// with an input of ids or bytes, needs. Owns nothing; made for one call.
+/// The batch of a pass: the address of its column "input", or the view of all columns, which a network with a
+/// FromInput, or with an input of ids or bytes, needs. Owns nothing; made for one call.
 class PlanInputs {
 public:
     PlanInputs(const float* input) : input_(input) {}                                 // NOLINT: it is one

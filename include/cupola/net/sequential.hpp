@@ -53,7 +53,8 @@ public:
     static constexpr Shape output_shape = valid ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
     static constexpr ExtentsOf<output_shape> output{};
-    /// The ends of the network, in the order of the list: one per Output, and the last, whose extents are `output`.
+    /// The outputs of the network, in the order of the list: one per Output, and the last value, whose extents are
+    /// `output`.
     static constexpr auto outputs = [] {
         std::array<NetworkOutput, valid ? count_outputs(walk.layers) : 0> result{};
         if (valid) find_outputs(walk.layers, result);
@@ -64,7 +65,7 @@ public:
     static constexpr std::int64_t parameter_count = count_parameters(walk.layers);
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
     static constexpr std::int64_t buffer_elements = walk.buffer_elements;
-    /// The same of the parameters that are trained: all, or those that `Frozen` of net/frozen.hpp leaves.
+    /// The same for the parameters that are trained: all, or those that are not frozen (net/frozen.hpp).
     static constexpr std::int64_t trained_count = parameter_count, trained_elements = parameter_elements;
 
     /// Makes the operation of a node for a device and a batch size.
@@ -146,14 +147,14 @@ namespace impl {
 [[noreturn, gnu::cold]] void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
                                                bool training, std::size_t element_bytes);
 
-/// Throws OutOfMemory for a batch whose plan may have sums of bytes that have no place in 64 bits: the activations
-/// alone are then more than any computer's memory.
+/// Throws OutOfMemory for a batch whose plan may have sums of bytes that do not fit in 64 bits: the activations alone
+/// then exceed any computer's memory.
 constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
                                  std::size_t element_bytes) {
     double elements = 0;
     for (const LayerInfo& layer : layers)
         elements += static_cast<double>(layer.input.size()) + static_cast<double>(layer.output.size());
-    // Each value and its gradients: with what the operations save, far below 2^64.
+    // Counts each value and its gradients; with what the operations save, the sum stays far below 2^64.
     constexpr double limit = 1LL << 56;
     if (3.0 * elements * static_cast<double>(element_bytes) * static_cast<double>(batch) > limit)
         throw_uncountable(layers, fusion, batch, training, element_bytes);
@@ -178,7 +179,7 @@ CUPOLA_INLINE void throw_uncountable(std::span<const LayerInfo> layers, bool fus
 }  // namespace impl
 
 /// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type.
-/// Throws OutOfMemory for more than any computer has.
+/// Throws OutOfMemory if they exceed any computer's memory.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<NodeInfo, Net::layer_count> nodes{};

@@ -66,7 +66,7 @@ public:
     /// The whole step, as seen by the caller of the training.
     [[nodiscard]] double seconds(std::size_t step) const { return seconds_[step]; }
 
-    /// From now on stopwatches notify `marks` instead of reading the clock; null ends this.
+    /// From now on stopwatches notify `marks` instead of reading the clock; null stops this.
     void mark(StepMarks* marks) { marks_ = marks; }
     /// Adds a call to an entry of the step in progress.
     void add(std::size_t entry, double seconds) {

@@ -21,8 +21,8 @@ namespace impl {
 /// ", frozen" or ", bias frozen" after a layer's description; empty if it is trained.
 [[nodiscard, gnu::cold]] std::string frozen_text(const LayerInfo& layer);
 
-/// "8,896 of 9,546 parameters are frozen; frozen batch normalisations use their running statistics"; empty without frozen
-/// parameters.
+/// "8,896 of 9,546 parameters are frozen; frozen batch normalisations use their running statistics"; empty without
+/// frozen parameters.
 [[nodiscard, gnu::cold]] std::string frozen_line(std::span<const LayerInfo> layers);
 
 /// Columns padded to their widest cell; the first two are left-aligned, numbers right-aligned.
@@ -34,7 +34,8 @@ namespace impl {
 }  // namespace impl
 
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
-/// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations use.
+/// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations
+/// use.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
     return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),

@@ -38,8 +38,9 @@ struct LayerInfo {
     Parameters parameters;
     /// Where each parameter starts in the arena, in elements. Frozen parameters lie behind all others.
     std::array<std::int64_t, max_parameters> offsets{};
-    /// The layer before it whose parameters it computes with, instead of parameters of its own (net/tied.hpp), and whether
-    /// a later layer computes with the parameters of this one too: backward then adds its gradients to those of that one.
+    /// The earlier layer whose parameters it computes with, instead of parameters of its own (net/tied.hpp), and
+    /// whether a later layer computes with the parameters of this one too: backward then adds its gradients to those of
+    /// that layer.
     std::size_t tied_to = no_layer;
     bool adds_parameter_gradients = false;
     /// The parameters that are not trained (net/frozen.hpp): they have no gradient, optimiser state or moving average.
@@ -55,18 +56,18 @@ struct LayerInfo {
     std::int64_t multiply_adds = 0;
     /// The values that it reads: 0 is the network's input, i + 1 the output of layer i.
     std::size_t reads = 0, also_reads = no_value;
-    /// Whether it reads the first or the second of them from a Fork as a reader aside: one beside the layer that
-    /// follows the Fork. And, for a Fork, whether it has readers aside alone.
+    /// Whether it reads the first or the second of them as a reader aside: as a reader of a Fork other than the layer
+    /// that follows the Fork. And, for a Fork, whether it has only readers aside.
     bool reads_aside = false, also_reads_aside = false, only_read_aside = false;
-    /// Whether it is an Output (net/named_values.hpp), a Fork whose value something outside the network reads aside.
+    /// Whether it is an Output (net/named_values.hpp): a Fork whose value is also read outside the network.
     bool is_output = false;
-    /// For a FromInput the column of the batch that it reads, instead of a value; otherwise empty.
+    /// For a FromInput, the column of the batch that it reads, instead of a value; otherwise empty.
     std::string_view column{};
-    /// For the first layer and for a FromInput the type of the column that the network's Input and the FromInput stand for,
-    /// and for ids their limit: they are in [0, ids). A FromInput of another type than float is a view of its column.
+    /// For the first layer, which stands for the network's Input, and for a FromInput: the type of their column, and
+    /// for ids their limit: they are in [0, ids). A FromInput of a type other than float is a view of its column.
     ElementType column_type = ElementType::float32;
     std::int64_t ids = 0;
-    /// The column that a layer reads whose traits say that it reads ids or bytes.
+    /// For a layer whose traits say that it reads ids or bytes, the column that it reads.
     std::string_view reads_column{};
 
     /// Whether its output and its input are the same memory; a Fork is a view with several readers.
@@ -148,23 +149,23 @@ struct LayerInfo {
     return count;
 }
 
-/// An end of a network: a value that losses and the caller read, and whose gradient comes from outside.
+/// An output of a network: a value that losses and the caller read, and whose gradient the losses write.
 struct NetworkOutput {
-    /// The name in its Output, or empty for the end of the list without one.
+    /// The name in its Output; empty for the end of the list if that is not an Output.
     std::string_view name;
-    /// The layer that it is the output of, and its extents.
+    /// The layer whose output it is, and its extents.
     std::size_t layer = 0;
     Shape shape;
 };
 
-/// The number of ends: one per Output, and the end of the list.
+/// The number of outputs: one per Output, and the end of the list.
 [[nodiscard]] constexpr std::size_t count_outputs(std::span<const LayerInfo> layers) {
     std::size_t count = 0;
     for (const LayerInfo& layer : layers) count += layer.is_output ? 1 : 0;
     return count + (layers.empty() || layers.back().is_output ? 0 : 1);
 }
 
-/// The ends in the order of the list, as many as count_outputs; the last is the end of the list.
+/// Writes the outputs in the order of the list, as many as count_outputs(); the last is the end of the list.
 constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<NetworkOutput> outputs) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -192,8 +193,8 @@ constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<Network
     return count;
 }
 
-/// The elements of the arena's part that is trained, at its beginning: the size of the arenas of gradients, of an optimiser's
-/// state and of moving averages.
+/// The elements of the arena's part that is trained, at its beginning: the size of the arenas of gradients, of an
+/// optimiser's state and of moving averages.
 [[nodiscard]] constexpr std::int64_t trained_elements(std::span<const LayerInfo> layers) {
     std::int64_t count = 0;
     for (const LayerInfo& layer : layers) {

@@ -6,8 +6,8 @@
 //   Sequential<Input<16>, Tied<"step", Linear<16>>, Sigmoid, Tied<"step", Linear<16>>, Sigmoid, Linear<3>>
 //
 // The first of them has the name, the parameters and their initialisers; each further one has parameters of the same
-// names and extents, and two layers at least share a set. The name is the network's: no name of a block precedes it, so that
-// layers in different blocks share a set. The layer inside has no other name and is a single layer. Where it has
+// names and extents, and at least two layers share a set. The name is the network's: no name of a block precedes it, so
+// that layers in different blocks can share a set. The layer inside has no other name and is a single layer. If it has
 // buffers (running statistics), those are each layer's own.
 //
 // The set is in the arenas, in a checkpoint and in the state of an optimiser once, and its gradient is the sum over its

@@ -13,8 +13,9 @@
 // the statistics of all their batches. The sums of a replica, with C channels, and the rule that merges them:
 //
 //   forward   [count, mean x C, sum of (x - mean)^2 x C]     the parallel update of Chan, Golub and LeVeque (1979)
-//   backward  [count, sum of dy x C, sum of dy xhat x C]     the mean of the sums, weighted with the counts: each
-//                                                            replica's gradient is that of the mean over its own samples
+//   backward  [count, sum of dy x C, sum of dy xhat x C]     the mean of the sums, weighted with the counts:
+//                                                            each replica's gradient is that of the mean over its own
+//                                                            samples
 #pragma once
 
 #include <algorithm>

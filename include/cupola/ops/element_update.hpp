@@ -23,8 +23,8 @@
 // A formula whose step depends on norms over the parameter tensor has three more members, and makes two passes:
 //
 //   float rate                                          the factor in the second pass, operator()
-//   float measured(float w, float g, float& v) const    the first pass: its squares are summed. It may change the state,
-//                                                       and takes only the state that it needs
+//   float measured(float w, float g, float& v) const    the first pass: its squares are summed. It may change the
+//                                                       state, and takes only the state that it needs
 //   float trusted_rate(double squares_of_w, double squares_of_measured) const     the rate of the second pass
 //
 // The sums are in double and in a fixed order.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adds one layer to a network's table: calls its type's functions, places its parameters in the arenas, and writes the error
-// of a layer that is none, or that cannot take its input.
+// Adds one layer to a network's table: calls its type's functions, places its parameters in the arenas, and writes the
+// error if the type is not a layer, or cannot take its input.
 #pragma once
 
 #include <array>
@@ -49,7 +49,8 @@ struct Walk {
     };
     std::array<TiedSet, layer_count> tied{};
     std::size_t tied_count = 0;
-    /// Whether a value is read that has not been found, its names, and whether it is kept further down.
+    /// Whether a value that is read by its name was not found, its name and that outside the block, and whether it is
+    /// kept later in the list.
     bool missing = false;
     ValueName unknown{}, unknown_outside{};
     bool kept_below = false;
@@ -118,8 +119,8 @@ constexpr const char* fill_layer(LayerInfo& layer) {
     return nullptr;
 }
 
-/// The input of the network that a value is, if it is one unchanged: the layer that has its type, or null. `value` becomes 0
-/// for the Input, and the value of the FromInput for another one.
+/// If a value is an unchanged input of the network, the layer that has the input's type; otherwise null. `value`
+/// becomes 0 for the Input, and the value of the FromInput for another one.
 [[nodiscard]] constexpr const LayerInfo* input_of_value(std::span<const LayerInfo> layers, std::size_t& value) {
     while (value > 0 && layers[value - 1].is_view() && layers[value - 1].column.empty())
         value = layers[value - 1].reads;
@@ -127,7 +128,8 @@ constexpr const char* fill_layer(LayerInfo& layer) {
     return layers[value - 1].column.empty() ? nullptr : &layers[value - 1];
 }
 
-/// Finds the input that a layer of ids or bytes reads, which thereby is of that type; writes the error if it reads none.
+/// Finds the input that a layer of ids or bytes reads, and gives it that type; writes the error if the layer reads no
+/// input.
 template <std::size_t layer_count>
 [[nodiscard]] constexpr bool read_input_as_it_is(Walk<layer_count>& walk, LayerInfo& layer) {
     std::size_t value = walk.value;

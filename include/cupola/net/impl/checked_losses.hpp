@@ -43,7 +43,8 @@ template <class Loss>
     return result;
 }
 
-/// Targets for a network of this output: every class of its channels in turn, or numbers in (0, 1), which suit probabilities too.
+/// Targets for a network of this output: every class of its channels in turn, or numbers in (0, 1), which suit
+/// probabilities too.
 template <class Target>
 [[nodiscard]] std::vector<Target> check_targets(const Shape& output, const Shape& target,
                                                 const GradientCheckOptions& options) {
@@ -59,8 +60,8 @@ template <class Target>
     return targets;
 }
 
-/// The losses of a network with these outputs, each with targets of its own. Throws InvalidArgument unless there is one for each
-/// output.
+/// The losses of a network with these outputs, each with targets of its own. Throws InvalidArgument unless there is one
+/// for each output.
 template <class D, class Data>
 [[nodiscard]] std::vector<CheckedLoss<D>> checked_losses(const Data& data, std::span<const NetworkOutput> outputs,
                                                          const GradientCheckOptions& options,

@@ -30,7 +30,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return values;
 }
 
-/// `count` values of an input, as the floats that have their bytes first: random numbers, ids in [0, ids), or bytes.
+/// `count` values of an input, stored in the first bytes of the floats: random numbers, ids in [0, ids), or bytes.
 [[nodiscard]] inline std::vector<float> check_input(ElementType type, std::int64_t ids, std::uint64_t seed,
                                                     std::uint32_t stream, std::int64_t count) {
     if (type == ElementType::float32) return check_normal(seed, stream, count);
@@ -104,11 +104,11 @@ private:
     double numeric_ = 0, analytic_ = 0, product_ = 0, difference_ = 0, noise_ = 0;
 };
 
-/// The steps that were tried before a gradient is called wrong: where a function bends much within a step, as that of a
-/// recurrent layer does, the difference is not the derivative, and a shorter step is.
+/// The steps that were tried before a gradient is called wrong: where a function is strongly curved, as that of a
+/// recurrent layer may be, the difference over a long step is not the derivative, and over a shorter one is.
 class TriedSteps {
 public:
-    /// The shorter steps, of the first one; rounding is more than the derivative for still shorter ones.
+    /// The shorter steps, as fractions of the first; with still shorter ones rounding exceeds the derivative.
     static constexpr double fractions[] = {0.3, 0.1, 0.03, 0.01};
 
     explicit TriedSteps(double first) : list_(text(DirectionalDerivatives::two_digits(first))) {}
@@ -120,7 +120,8 @@ private:
     std::string list_;
 };
 
-/// The element with the largest disagreement, as "element 17 (1, 0, 2): backward gives ..., finite differences give ...".
+/// The element with the largest disagreement, as "element 17 (1, 0, 2): backward gives ..., finite differences give
+/// ...".
 class WorstElement {
 public:
     void add(std::size_t at, double numeric, double analytic) {

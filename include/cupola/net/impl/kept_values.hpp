@@ -17,7 +17,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The place of a named value in `walk.kept`, or `kept_count`. The last values are the first to be compared.
+/// The index of a named value in `walk.kept`, or `kept_count`. The last values are compared first.
 template <std::size_t layer_count>
 [[nodiscard]] constexpr std::size_t find_kept(const Walk<layer_count>& walk, const ValueName& name) {
     for (std::size_t k = walk.kept_count; k-- > 0;) {
@@ -92,7 +92,7 @@ constexpr void describe_other_extents(Walk<layer_count>& walk, std::size_t value
     describe_source(walk.diagnostic, walk.layers, value);
 }
 
-/// Whether the list can go on with another value; otherwise completes the diagnostic that `begin_diagnostic` begins.
+/// Whether the list can continue with another value; if not, completes the diagnostic that `begin_diagnostic` begins.
 template <std::size_t layer_count, class Begin>
 [[nodiscard]] constexpr bool leave_value(Walk<layer_count>& walk, Begin begin_diagnostic) {
     if (walk.value == 0 || walk.layers[walk.value - 1].kind != LayerKind::fork ||

@@ -95,7 +95,7 @@ public:
         return y_.read();
     }
 
-    /// Runs backward for the last forward.
+    /// Runs backward after the last forward.
     [[nodiscard]] LayerGradients backward(const Floats& output_gradient, const BackwardCall& how = {}) {
         if (how.without_input) x_.poison();
         if (how.without_output) y_.poison();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of one layer, and of the same layer with a ReLU inside where it can have one.
+// The checks of one layer, and of the same layer with a fused ReLU if it can have one.
 #pragma once
 
 #include <string>

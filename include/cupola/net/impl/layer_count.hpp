@@ -26,8 +26,8 @@ template <class... Modules>
     return sum_of({layers_of<Modules>()...});
 }
 
-/// The number of layers in a block of branches: those of the branches and their beginnings, the Fork, and one less than
-/// there are branches that joins them.
+/// The number of layers in a block of branches: the Fork, those of the branches and their beginnings, and the layers
+/// that join the branches, one fewer than there are branches.
 template <class... Branches>
 [[nodiscard]] consteval std::size_t layers_of_block(ModuleList<Branches...>) {
     constexpr std::size_t count = sizeof...(Branches);

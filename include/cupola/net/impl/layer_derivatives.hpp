@@ -29,7 +29,7 @@ public:
                 if (measured.is_smooth() && measured.derivatives.agree(tolerance)) break;
                 tried.add(fraction * step);
                 const Measured shorter = measure(t, fraction * step);
-                // Noise must not be what makes them agree: a gradient that is wrong by twice the tolerance does not.
+                // The noise must be small: differences that are mostly noise may agree with a wrong gradient.
                 if (shorter.is_smooth() && shorter.derivatives.clear(tolerance) &&
                     (shorter.derivatives.agree(tolerance) ||
                      2 * shorter.derivatives.error() < measured.derivatives.error()))
@@ -54,7 +54,7 @@ private:
     struct Measured {
         double step = 0;
         DirectionalDerivatives derivatives{};
-        /// Outputs for which a step crosses a kink, of all directions, and all outputs of all directions.
+        /// The number of outputs for which a step crosses a kink, and of all outputs, both over all directions.
         std::size_t left_out = 0, outputs = 0;
         [[nodiscard]] bool is_smooth() const { return 2 * left_out <= outputs; }
     };
@@ -86,7 +86,7 @@ private:
         return measured;
     }
 
-    /// The tensors with tensor number `tensor` moved to `values`, and the resulting output.
+    /// The output with tensor number `tensor` set to `values`.
     Floats output_at(std::size_t tensor, const Floats& values) {
         if (tensor == 0) return c_.bench.forward(values, c_.parameters);
         std::vector<Floats> moved = c_.parameters;

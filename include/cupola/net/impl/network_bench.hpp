@@ -89,7 +89,7 @@ public:
         return sum / static_cast<double>(batch_);
     }
 
-    /// Runs backward for the last forward; `before` is the initial value of every gradient.
+    /// Runs backward after the last forward; `before` is the initial value of every gradient.
     [[nodiscard]] LayerGradients backward(bool accumulate = false, float before = not_a_number<float>()) {
         gradients_.write(Floats(gradients_.read().size(), before));
         plan_.backward(context_, inputs_, parameters_.data(), gradients_.data(), key(), accumulate);

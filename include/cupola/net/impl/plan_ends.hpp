@@ -13,7 +13,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// An end of a plan: the value of the nodes, its elements, and in another type than float the offset of its copy.
+/// An output of a plan: its value among those of the nodes, its elements, and, in a type other than float, its copy's
+/// offset.
 struct PlanOutput {
     std::size_t value = 0;
     std::int64_t elements = 0;
@@ -35,7 +36,7 @@ public:
     [[nodiscard]] T* place_of_batch() const { return inputs_ == 0 ? nullptr : reinterpret_cast<T*>(memory_); }
     [[nodiscard]] const T* batch(const float*) const { return reinterpret_cast<const T*>(memory_); }
     const T* convert_batch(Context& context, const float* batch) const {
-        // Joined with those of the weights before.
+        // Joined with the conversions of the weights, which are queued before.
         Convert::run_joined(context, batch, reinterpret_cast<T*>(memory_), inputs_);
         return this->batch(batch);
     }

@@ -37,7 +37,7 @@ CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerIn
 
 namespace impl {
 
-/// The gradients of a layer's frozen parameters, if backward computes them all the same.
+/// The bytes of the gradients of a layer's frozen parameters, if backward computes them nevertheless.
 [[nodiscard, gnu::cold]] inline std::size_t discarded_bytes(std::span<const LayerInfo> layers, std::size_t layer) {
     if (omits_parameter_gradients(layers, layer)) return 0;
     const LayerInfo& owner = parameters_of_layer(layers, layer);
@@ -142,7 +142,7 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const Pl
                     .key = key,
                     .accumulate = accumulate};
     if (k == 0) convert_output_gradients(context);
-    // Backward ends above the frozen layers; the sums of those are 0.
+    // Backward ends above the frozen layers, whose sums are 0.
     const auto reduces = [&](std::size_t all_reduce) {
         return has_backward(reducing_node(Direction::backward, all_reduce));
     };
@@ -241,7 +241,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
 template <class Device, class T>
 void Plan<Device, T>::find_gradient_sums() {
     for (std::size_t i = 1; i < infos_.size(); ++i) {
-        // The only reader of the value: a second one would read it from a Fork.
+        // Node i must be the only reader of the value: if there were others, it would read a Fork.
         if (infos_[i].reads != i || infos_[i - 1].activation != Activation::relu || infos_[i - 1].is_output ||
             !has_backward(i) || !has_backward(i - 1))
             continue;
@@ -381,7 +381,7 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
         discarded += arena_extent(owner.parameters.list[p].shape.size()) * static_cast<std::int64_t>(sizeof(float));
     }
     if (info.adds_two_gradients()) args.second_output_gradient = gradient(second_gradient_entry(infos_, i));
-    // A view that adds: its output's gradient and what later readers wrote to its input's.
+    // A view that adds: the gradient of its output is added to what later readers wrote to that of its input.
     if (info.view && info.adds_gradient) args.second_output_gradient = args.input_gradient;
 }
 

@@ -72,7 +72,8 @@ struct BlockInfo {
     std::size_t forked;
 };
 
-/// Begins the message about a block that has this number of layers beyond those so far; 0 if they are not known yet.
+/// Begins the message about a block. `layers_to_come` is the number of its layers that are not in the table yet, 0 if
+/// it is not known.
 template <std::size_t layer_count>
 constexpr void begin_block_diagnostic(Walk<layer_count>& walk, const BlockInfo& block, std::size_t layers_to_come) {
     walk.diagnostic << "the " << block.type << (layers_to_come != 0 ? " of layers " : " that begins at layer ")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walks over a network's list of types, in order, and finds the first error of the whole: in the Input, or in a name. Blocks
-// of branches are those of visit_block.hpp; the table's entries and the errors of single layers are those of add_layer.hpp.
+// Walks over a network's list of types, in order, and finds the first error that concerns the network as a whole: in
+// the Input, or in a name. visit_block.hpp handles blocks of branches; add_layer.hpp writes the table's entries and the
+// errors of single layers.
 #pragma once
 
 #include <algorithm>
