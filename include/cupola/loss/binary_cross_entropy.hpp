@@ -4,8 +4,8 @@
 //
 //   positive_weight t log(1 + exp(-x)) + (1 - t) log(1 + exp(x))
 //
-// for logits x of any extents and targets t, from 0 to 1, of the same: a sigmoid and its cross-entropy in one formula
-// that no logit overflows (PyTorch's BCEWithLogitsLoss). The network ends without a Sigmoid.
+// for logits x of any extents and targets t, from 0 to 1, of the same: a sigmoid and its cross-entropy in one formula,
+// which overflows for no logit (PyTorch's BCEWithLogitsLoss). The network ends without a Sigmoid.
 // WeightedBinaryCrossEntropy<channels> has a weight of positives per channel.
 #pragma once
 
@@ -68,12 +68,12 @@ struct BinaryCrossEntropy {
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }
-    /// Any output will do.
+    /// Empty: every output is accepted.
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 
     /// Throws InvalidArgument if an option is invalid.
     void require_valid() const { impl::require_positive_weight(positive_weight); }
-    /// The options, for what compares two trainings.
+    /// The options as a text, by which two trainings are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return impl::description_of_option("positive_weight", {&positive_weight, 1});
     }
@@ -98,7 +98,7 @@ struct WeightedBinaryCrossEntropy {
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }
-    /// What is wrong with a network of this output, or nothing.
+    /// The error message for a network with this output; empty if there is none.
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
         return impl::classes_diagnostic("WeightedBinaryCrossEntropy", channels, output, 1);
     }
@@ -107,7 +107,7 @@ struct WeightedBinaryCrossEntropy {
     void require_valid() const {
         for (const float weight : positive_weights) impl::require_positive_weight(weight);
     }
-    /// The options, for what compares two trainings.
+    /// The options as a text, by which two trainings are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return impl::description_of_option("positive_weights", positive_weights);
     }

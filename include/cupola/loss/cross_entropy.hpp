@@ -2,8 +2,8 @@
 //
 // CrossEntropy<classes>: softmax and cross-entropy of a network whose output is `classes` logits, with one label per
 // sample, or height x width x classes logits, with one label per position; the mean over a replica's batch and the
-// positions (ops/softmax_cross_entropy.hpp has the formula). WeightedCrossEntropy has weights of classes and a label that is
-// ignored, SoftCrossEntropy targets that are not one class.
+// positions (ops/softmax_cross_entropy.hpp has the formula). WeightedCrossEntropy has weights of classes and a label
+// that is ignored, SoftCrossEntropy targets that are not one class.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct CrossEntropy {
 
     /// The extents of the target of one sample: 1, or those of the output without the classes.
     static constexpr Shape target(const Shape& output) { return impl::label_extents(output); }
-    /// What is wrong with a network of this output, or nothing.
+    /// The error message for a network with this output; empty if there is none.
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
         return impl::classes_diagnostic("CrossEntropy", classes, output);
     }
 
     /// Throws InvalidArgument if an option is invalid.
     void require_valid() const { impl::require_label_smoothing(label_smoothing); }
-    /// The options, for what compares two trainings.
+    /// The options as a text, by which two trainings are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return impl::description_of_option("label_smoothing", {&label_smoothing, 1});
     }

@@ -45,7 +45,7 @@ namespace impl {
 
 /// Whether every member has an initialiser of its own, or the formula a constructor.
 #ifdef __CUDACC__
-// nvcc has an error for the expression below. This finds no member without an initialiser beside one that has it.
+// nvcc rejects the expression below. This one overlooks a member without an initialiser if another member has one.
 template <class Formula>
 concept HasOwnValues = std::is_empty_v<Formula> || !std::is_trivially_default_constructible_v<Formula>;
 #else
@@ -66,8 +66,8 @@ struct ElementwiseLoss {
     using Target = float;
 
     static constexpr bool takes_constants = requires { Formula{static_cast<float>(constants)...}; };
-    /// Whether a member has neither a constant nor an initialiser. Where there are constants and initialisers, the members
-    /// without a constant are taken to be those that are initialised.
+    /// Whether a member has neither a constant nor an initialiser. Where there are constants and initialisers, the
+    /// members without a constant are assumed to be those that are initialised.
     static constexpr bool leaves_a_member_out =
         sizeof...(constants) == 0
             ? !impl::HasOwnValues<Formula>
@@ -101,10 +101,10 @@ struct ElementwiseLoss {
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }
-    /// Any output will do.
+    /// Empty: every output is accepted.
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 
-    /// The constants, for what compares two trainings.
+    /// The constants as a text, by which two trainings are compared.
     [[nodiscard, gnu::cold]] std::string description() const
         requires(sizeof...(constants) > 0)
     {

@@ -56,7 +56,8 @@ concept HasLossOperation =
         } -> std::same_as<LossResult>;
     };
 
-/// Whether samples count by weights that the operation reports, and not each by 1: `static constexpr bool weighted = true`.
+/// Whether samples count by weights that the operation reports, and not each by 1:
+/// `static constexpr bool weighted = true`.
 template <class L>
 inline constexpr bool loss_has_weights = false;
 template <class L>
@@ -83,9 +84,8 @@ template <class L, class Device>
     } else if constexpr (!HasTarget<L>) {
         message << "`using Target = float` or `std::int32_t` and `static constexpr Shape target(const Shape& output)`";
     } else {
-        message
-            << "`operation<Device>(const Shape& output)` with `LossResult forward(Context&, const float* outputs, const Target* targets, "
-               "std::int64_t batch, float* gradient)`";
+        message << "`operation<Device>(const Shape& output)` with `LossResult forward(Context&, const float* outputs, "
+                   "const Target* targets, std::int64_t batch, float* gradient)`";
     }
     return message;
 }
@@ -155,7 +155,7 @@ struct LossCollection {
         }(std::make_index_sequence<loss_count>{});
     }();
 
-    /// What is wrong with the collection on `Device` for a network of these layers, or nothing.
+    /// The error in the collection on `Device` for a network of these layers; empty if there is none.
     template <class Device>
     static constexpr CompileTimeMessage diagnostic_on(std::span<const LayerInfo> layers) {
         CompileTimeMessage message;
@@ -185,9 +185,9 @@ struct LossCollection {
         return result;
     }
 
-    /// The losses of the data, with the options that they name by a member `description()`, and the regularisers, for
-    /// what compares two trainings: "cross_entropy: CrossEntropy<10>, label_smoothing 0; WeightDecay<0.004>: 0.004 of
-    /// local3". The same for every compiler.
+    /// The text by which two trainings are compared: the losses of the data, with the options that their member
+    /// `description()` states, and the regularisers: "cross_entropy: CrossEntropy<10>, label_smoothing 0;
+    /// WeightDecay<0.004>: 0.004 of local3". The same for every compiler.
     [[nodiscard, gnu::cold]] std::string description() const {
         std::string result;
         const auto add = [&]<class L>(const LossEntry& entry, const L& loss) {
@@ -211,8 +211,8 @@ struct LossCollection {
         return result;
     }
 
-    /// The number of classes that a loss of the data distinguishes in this column; 0 if none does, or where a label
-    /// that is none of them is ignored.
+    /// The number of classes that a loss of the data distinguishes in this column; 0 if none does, or if a label that
+    /// is not one of the classes is ignored.
     [[nodiscard]] std::int64_t classes_of(std::string_view column) const {
         std::int64_t count = 0;
         const auto look = [&]<class L>(const LossEntry& entry, const L& loss) {

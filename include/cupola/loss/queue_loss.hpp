@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss of a batch in a step: a loss's operation writes a LossReport, which the host reads when the step is complete.
-// An operation that has only `forward`, as a user's own loss on `Host` may, runs on the thread of the step.
+// The loss of a batch in a step: a loss's operation writes a LossReport, which the host reads when the step is
+// complete. An operation that has only `forward`, as a user's own loss on `Host` may, runs on the thread of the step.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ void queue_loss(const Operation& operation, Context& context, const float* outpu
         operation.queue(context, outputs, targets, batch, gradient, report);
     } else {
         const LossResult result = operation.forward(context, outputs, targets, batch, gradient);
-        // A negative weight is reported with the step, which a sum that is not finite keeps from changing anything.
+        // A negative weight is reported with the step; the sum, which is not finite, keeps the step from changing
+        // anything.
         *report = {.sum = result.weight < 0 ? not_a_number<double>() : result.sum,
                    .correct = result.correct,
                    .weight = result.weight,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Losses of a network with several outputs (Output<"name"> of net/named_values.hpp): one per output, and their sum is the loss
-// of the data. Every one is reported by the name of its output.
+// Losses of a network with several outputs (Output<"name"> of net/named_values.hpp): one per output, and their sum is
+// the loss of the data. Every one is reported by the name of its output.
 //
 //   using Loss = Losses<At<"kind", CrossEntropy<10>>, At<"box", Weighted<0.5, Huber<>>>>;
 #pragma once
@@ -31,7 +31,7 @@ struct Weighted {
     L loss{};
 
     static constexpr bool lists_losses = true;
-    /// As that of Losses.
+    /// See Losses::for_each_loss().
     template <class Visit>
     void for_each_loss(Visit&& visit) const;
 };
@@ -45,10 +45,11 @@ struct At {
     L loss{};
 };
 
-/// One `At` per output of the network. Options of a loss: `Losses<...>{{{CrossEntropy<10>{.label_smoothing = 0.1F}}, {}}}`.
+/// One `At` per output of the network. Options of a loss: `Losses<...>{{{CrossEntropy<10>{.label_smoothing = 0.1F}},
+/// {}}}`.
 ///
-/// The gradient of the sum is averaged over replicas by samples; so a loss that counts samples by weights of its own has to
-/// be the only one.
+/// The gradient of the sum is averaged over replicas by samples; so a loss that counts samples by weights of its own
+/// has to be the only one.
 template <class... Ends>
 struct Losses {
     std::tuple<Ends...> ends{};
@@ -59,11 +60,11 @@ struct Losses {
     void for_each_loss(Visit&& visit) const;
 };
 
-/// The most outputs of a network with a loss.
+/// The maximum number of outputs of a network with a loss.
 inline constexpr std::size_t max_outputs = 8;
 
-/// One loss of the data: its name in reports, the output and the column that it reads, and its factor. `output` is empty for
-/// that of a network with one output.
+/// One loss of the data: its name in reports, the output and the column that it reads, and its factor. `output` is
+/// empty for that of a network with one output.
 struct LossEntry {
     std::string_view name;
     std::string_view output{};
@@ -75,7 +76,7 @@ struct LossEntry {
 
 namespace impl {
 
-// Members are looked at where a partial specialisation would do: nvcc does not match one on a FixedString or a Number.
+// Checks members where a partial specialisation would do: nvcc does not match one on a FixedString or a Number.
 
 /// A loss and its factor.
 template <class L>
@@ -172,7 +173,7 @@ public:
     }
     [[nodiscard]] constexpr std::size_t size() const { return count_; }
     [[nodiscard]] constexpr const NetworkOutput& operator[](std::size_t i) const { return list_[i]; }
-    /// The number of the output of a loss; size() if there is none of its name.
+    /// The number of the output of a loss; size() if there is no output of its name.
     [[nodiscard]] constexpr std::size_t find(std::string_view name) const {
         if (name.empty()) return count_ - 1;
         std::size_t i = 0;
@@ -190,7 +191,7 @@ private:
     std::array<NetworkOutput, max_outputs> list_{};
 };
 
-/// What is wrong with the outputs that the losses read, or nothing.
+/// The error in the outputs that the losses read; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage outputs_diagnostic(std::span<const LossEntry> entries, bool by_output,
                                                               const NetworkOutputs& outputs) {
     CompileTimeMessage message;
@@ -236,7 +237,7 @@ private:
     return message;
 }
 
-/// What is wrong with the columns that a network of these layers and its losses read, or nothing.
+/// The error in the columns that a network of these layers and its losses read; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage columns_diagnostic(std::span<const LayerInfo> layers,
                                                               std::span<const RequiredColumn> of_losses) {
     CompileTimeMessage message;

@@ -28,7 +28,7 @@ struct SoftCrossEntropy {
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }
-    /// What is wrong with a network of this output, or nothing.
+    /// The error message for a network with this output; empty if there is none.
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
         return impl::classes_diagnostic("SoftCrossEntropy", classes, output);
     }
@@ -38,7 +38,7 @@ struct SoftCrossEntropy {
         impl::require_label_smoothing(label_smoothing);
         impl::require_class_weights(class_weights);
     }
-    /// The options, for what compares two trainings.
+    /// The options as a text, by which two trainings are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return impl::description_of_option("label_smoothing", {&label_smoothing, 1}) + ", " +
                impl::description_of_option("class_weights", class_weights);

@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// What is wrong with the coefficient of a weight decay, or nothing.
+/// The error in the coefficient of a weight decay; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage coefficient_diagnostic(std::string_view type, double coefficient) {
     CompileTimeMessage message;
     if (!Number(coefficient).is_finite_float() || coefficient < 0)

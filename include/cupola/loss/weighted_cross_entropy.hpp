@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WeightedCrossEntropy<classes>: CrossEntropy<classes> with a weight per class and a label that is ignored. The mean is the
-// sum of weight times loss over the sum of the weights of the labels; a label that is ignored has the weight 0 (PyTorch's
-// CrossEntropyLoss with `weight` and `ignore_index`). Replicas and parts of a step count by these sums.
+// WeightedCrossEntropy<classes>: CrossEntropy<classes> with a weight per class and a label that is ignored. The mean is
+// the sum of weight times loss over the sum of the weights of the labels; a label that is ignored has the weight 0
+// (PyTorch's CrossEntropyLoss with `weight` and `ignore_index`). Replicas and parts of a step count by these sums.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct WeightedCrossEntropy {
 
     /// The extents of the target of one sample: 1, or those of the output without the classes.
     static constexpr Shape target(const Shape& output) { return impl::label_extents(output); }
-    /// What is wrong with a network of this output, or nothing.
+    /// The error message for a network with this output; empty if there is none.
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
         return impl::classes_diagnostic("WeightedCrossEntropy", classes, output);
     }
@@ -42,7 +42,7 @@ struct WeightedCrossEntropy {
         impl::require_label_smoothing(label_smoothing);
         impl::require_class_weights(class_weights);
     }
-    /// The options, for what compares two trainings.
+    /// The options as a text, by which two trainings are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return impl::description_of_option("label_smoothing", {&label_smoothing, 1}) + ", " +
                impl::description_of_option("class_weights", class_weights) +

@@ -30,7 +30,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return labels;
 }
 
-/// What is wrong with an output whose last extent is not the number of classes, or nothing.
+/// The error in an output whose last extent is not the number of classes; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage classes_diagnostic(std::string_view loss, std::int64_t classes,
                                                               const Shape& output, std::int64_t least = 2) {
     CompileTimeMessage message;
@@ -55,7 +55,7 @@ public:
         values.fill(1.0F);
         return values;
     }
-    /// Throws InvalidArgument for another number of weights: a std::array would take those that are missing for 0.
+    /// Throws InvalidArgument for another number of weights: a std::array would set the missing ones to 0.
     constexpr WeightPerClass(std::initializer_list<float> weights)  // NOLINT: assigned from a list
         : WeightPerClass(std::span(weights.begin(), weights.size())) {}
     template <class Weights>
