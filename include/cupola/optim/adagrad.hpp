@@ -5,8 +5,8 @@
 //
 //   s = s + g^2,    w = w - rate * g / (sqrt(s) + epsilon)
 //
-// with g of ops/gradient_terms.hpp. PyTorch's lr_decay is a schedule of the learning rate, rate / (1 + step * lr_decay). No finite
-// gradient makes a NaN: s is at most 1e38.
+// with g of ops/gradient_terms.hpp. PyTorch's lr_decay is a schedule of the learning rate, rate / (1 + step *
+// lr_decay). No finite gradient makes a NaN: s is at most 1e38.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adam (Kingma, Ba 2014) as in PyTorch: the averages are corrected for their start at 0, epsilon is outside the root, and
-// the decay is added to the gradient. optim/impl/moments.hpp has the formula.
+// Adam (Kingma, Ba 2014) as in PyTorch: the averages are corrected for their start at 0, epsilon is outside the root,
+// and the decay is added to the gradient. optim/impl/moments.hpp has the formula.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW (Loshchilov, Hutter 2017) as in PyTorch: Adam with a decay that does not enter its averages, rate * decay of each
-// parameter per step. optim/impl/moments.hpp has the formula.
+// AdamW (Loshchilov, Hutter 2017) as in PyTorch: Adam with a decay that does not enter its averages, rate * decay of
+// each parameter per step. optim/impl/moments.hpp has the formula.
 #pragma once
 
 #include <cstdint>

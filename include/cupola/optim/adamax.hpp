@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adamax (Kingma, Ba 2014, section 7.1) as in PyTorch: Adam with the largest decayed gradient instead of the root of the
-// mean square, and the decay added to the gradient.
+// Adamax (Kingma, Ba 2014, section 7.1) as in PyTorch: Adam with the largest decayed gradient instead of the root of
+// the mean square, and the decay added to the gradient.
 //
 //   m = beta1 * m + (1 - beta1) * g,    u = max(beta2 * u, |g| + epsilon),    w = w - rate / (1 - beta1^t) * m / u
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clipped<Optimizer>: an optimiser with gradient clipping, by the norm of the whole gradient and by value, like PyTorch's
-// clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
+// Clipped<Optimizer>: an optimiser with gradient clipping, by the norm of the whole gradient and by value, like
+// PyTorch's clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
 //
 //   g = gradient + l2 * w,    g = g * min(1, max_norm / (norm(g) + 1e-6)),    g = clamp(g, -max_value, max_value)
 //
@@ -39,8 +39,8 @@ struct Clipped {
     Inner optimizer{};
     /// The largest norm of the whole gradient; 0 for no limit. At least the smallest normal float otherwise.
     double max_norm = 0.0;
-    /// The largest magnitude of one value; 0 for no limit. At least the smallest normal float otherwise: a smaller value
-    /// would be 0 as a float, or the processor could treat it as 0, and 0 means that nothing is clipped.
+    /// The largest magnitude of one value; 0 for no limit. At least the smallest normal float otherwise: a smaller
+    /// value would be 0 as a float, or the processor could treat it as 0, and 0 means that nothing is clipped.
     double max_value = 0.0;
 
     [[nodiscard]] int state_arenas() const { return optimizer.state_arenas(); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Schedules in epochs: their boundaries are numbers of epochs, and an epoch is over when the global batches of all
-// replicas have taken as many images as there are. TensorFlow's multi-GPU script counted one replica's batches, for any
-// number of replicas; historic_epochs_decay does the same.
+// Schedules in epochs: their boundaries are numbers of epochs, and an epoch ends when the global batches of all
+// replicas have taken as many images as the data set has. TensorFlow's multi-GPU script counted one replica's batches,
+// for any number of replicas; historic_epochs_decay does the same.
 #pragma once
 
 #include <cmath>
@@ -17,9 +17,9 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The whole steps of `batch` images in `epochs` epochs of `images`: 136718 in 350 epochs of 50000 in batches of 128.
-/// A result that is below a whole number only because of rounding is that number: 0.29 epochs of 50000 in batches of 100
-/// are 145 steps, though the double nearest to 0.29 is less than 0.29.
+/// The number of whole steps of `batch` images in `epochs` epochs of `images`: 136718 in 350 epochs of 50000 in batches
+/// of 128. A result that is below a whole number only because of rounding is that number: 0.29 epochs of 50000 in
+/// batches of 100 are 145 steps, though the double nearest to 0.29 is less than 0.29.
 [[nodiscard]] std::int64_t steps_in_epochs(double epochs, std::int64_t images, std::int64_t batch);
 
 /// rate, multiplied by `factor` after every `epochs` epochs of images: the tutorial's 0.1 and 350 epochs.

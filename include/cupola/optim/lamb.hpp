@@ -7,8 +7,8 @@
 //   u = m * first_scale / (sqrt(v) * root_scale + epsilon) + weight_decay * w
 //   w = w - rate * trust * u,    trust = norm(w) / norm(u), or 1 where either norm is 0
 //
-// with g of ops/gradient_terms.hpp, first_scale = 1 / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t = 1, 2,
-// ... No finite gradient makes a NaN, unless epsilon is 0. u is not stored: the second pass computes it again.
+// with g of ops/gradient_terms.hpp, first_scale = 1 / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t =
+// 1, 2, ... No finite gradient makes a NaN, unless epsilon is 0. u is not stored: the second pass computes it again.
 #pragma once
 
 #include <cmath>

@@ -4,8 +4,8 @@
 //
 //   average = average - (1 - d) * (average - w),    d = min(decay, (1 + n) / (10 + n))
 //
-// and the initial average is the initial parameter. In TensorFlow's multi-GPU script it was undefined whether the average
-// used w before or after the update, and n or n - 1; here it is always after.
+// and the initial average is the initial parameter. In TensorFlow's multi-GPU script it was undefined whether the
+// average used w before or after the update, and n or n - 1; here it is always after.
 #pragma once
 
 #include <cstdint>

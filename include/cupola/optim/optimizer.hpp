@@ -3,21 +3,22 @@
 // The contract of an optimiser, in named parts. It changes parameters by one of two members:
 //
 //   template <class Apply> void formula(std::int64_t step, const Segment&, Apply&& apply) const
-//       calls apply(formula, coupled) once, with the formula of ops/element_update.hpp, its constants those of the step, and
-//       optionally a coupled decay, which the formula receives as a part of the gradient. The type of the formula depends
-//       only on the settings and the segment, not on the step. Every device has the loop, and a GPU repeats it without a
-//       new call in each step. `bool keeps_zeros() const`, optional: whether an element whose parameter, state and gradient
-//       are zero keeps parameter and state zero, so that neighbouring segments may be updated in one range with the padding
-//       between them.
+//       calls apply(formula, coupled) once, with the formula of ops/element_update.hpp, its constants those of the
+//       step, and optionally a coupled decay, which the formula receives as a part of the gradient. The type of the
+//       formula depends only on the settings and the segment, not on the step. Every device has the loop, and a GPU
+//       repeats it without a new call in each step. `bool keeps_zeros() const`, optional: whether an element whose
+//       parameter, state and gradient are zero keeps parameter and state zero, so that neighbouring segments may be
+//       updated in one range with the padding between them.
 //   void update(const Update<Device>&) const
 //       the whole update, for any other computation. It is used if both members exist.
 //
 // Three parts are optional: `double state_start(int arena) const`, the initial value of a state arena (0 without it);
-// `void check() const`, which throws InvalidArgument for invalid settings; `std::string learning_rate_description() const`,
-// for the log. An optimiser with `update` may also have `void constants(const Update<Device>&, ConstantsWriter& to) const`, which
-// writes the constants that its formulas use in a step, as optim/update_parameters.hpp does, and changes nothing: a GPU
-// then repeats its update. `static constexpr bool uses_segment_factors = true` states that the update multiplies rate and
-// decay by the factors of each segment, and changes nothing outside the segments: such an optimiser takes parameter groups.
+// `void check() const`, which throws InvalidArgument for invalid settings;
+// `std::string learning_rate_description() const`, for the log. An optimiser with `update` may also have `void
+// constants(const Update<Device>&, ConstantsWriter& to) const`, which writes the constants that its formulas use in a
+// step, as optim/update_parameters.hpp does, and changes nothing: a GPU then repeats its update.
+// `static constexpr bool uses_segment_factors = true` states that the update multiplies rate and decay by the factors
+// of each segment, and changes nothing outside the segments: such an optimiser takes parameter groups.
 #pragma once
 
 #include <concepts>
@@ -40,8 +41,8 @@ struct Segment {
     double l2 = 0;
     /// The rank of the parameter in it: 1 for a bias, 4 for a convolution's weights, 0 if it is not known.
     std::size_t rank = 0;
-    /// The factors of its parameter group (optim/parameter_group.hpp). A formula uses rate(learning rate) and decay(weight
-    /// decay) in place of the optimiser's own; `l2` contains the factor already.
+    /// The factors of its parameter group (optim/parameter_group.hpp). A formula uses rate(learning rate) and
+    /// decay(weight decay) in place of the optimiser's own; `l2` contains the factor already.
     double rate_factor = 1, decay_factor = 1;
 
     [[nodiscard]] double rate(double learning_rate) const { return learning_rate * rate_factor; }
@@ -107,7 +108,7 @@ concept HasLearningRate = requires(const O& optimizer, std::int64_t step) {
 
 namespace impl {
 
-/// The function that a concept passes a formula to: nvcc accepts no lambda in a requires-expression.
+/// The function to which a concept passes a formula: nvcc accepts no lambda in a requires-expression.
 struct IgnoreFormula {
     template <class F>
     void operator()(const F&, double = 0) const {}
@@ -123,9 +124,9 @@ concept HasFormula = requires(const O& optimizer, std::int64_t step, const Segme
 template <class O, class Device>
 concept HasUpdate = requires(const O& optimizer, const Update<Device>& update) { optimizer.update(update); };
 
-/// An optimiser that declares `static constexpr bool uses_segment_factors = true`, as all of Cupola's do: it multiplies its
-/// learning rate and its weight decay by the factors of each segment. Only such an optimiser takes parameter groups with
-/// factors.
+/// An optimiser that declares `static constexpr bool uses_segment_factors = true`, as all of Cupola's do: it multiplies
+/// its learning rate and its weight decay by the factors of each segment. Only such an optimiser takes parameter groups
+/// with factors.
 template <class O>
 concept UsesSegmentFactors = requires { requires O::uses_segment_factors; };
 

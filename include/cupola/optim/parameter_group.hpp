@@ -27,10 +27,11 @@ struct ParameterGroup {
     std::string pattern{};
     /// The factor of the optimiser's learning rate, at least 0.
     double rate = 1;
-    /// The factor of the optimiser's weight decay and of the loss's WeightDecay, at least 0; the reported loss contains it.
+    /// The factor of the optimiser's weight decay and of the loss's WeightDecay, at least 0; the reported loss contains
+    /// it.
     double decay = 1;
-    /// Neither updated nor decayed; its gradient and its state exist all the same. Frozen<Net, "pattern"> of net/frozen.hpp
-    /// saves their memory and their time too.
+    /// Neither updated nor decayed; its gradient and its state exist nevertheless. Frozen<Net, "pattern"> of
+    /// net/frozen.hpp saves their memory and their time too.
     bool frozen = false;
 
     bool operator==(const ParameterGroup&) const = default;
@@ -43,8 +44,8 @@ struct ParameterGroup {
 /// groups.
 [[nodiscard, gnu::cold]] std::string description_of(std::span<const ParameterGroup> groups);
 
-/// Throws InvalidArgument for a factor that is below 0 or not finite; for a pattern that matches no trainable parameter of
-/// the network `layers`, or only parameters of earlier groups; and where every trainable parameter is frozen.
+/// Throws InvalidArgument for a factor that is below 0 or not finite; for a pattern that matches no trainable parameter
+/// of the network `layers`, or only parameters of earlier groups; and where every trainable parameter is frozen.
 [[gnu::cold]] void require_valid_groups(std::span<const ParameterGroup> groups, std::span<const LayerInfo> layers);
 
 #ifndef CUPOLA_OPS

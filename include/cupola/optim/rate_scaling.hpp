@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The dependence of the learning rate on the global batch: none, linear (Goyal et al. 2017) or with the square root
-// (Krizhevsky 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the chosen rate. The
-// schedule's description states the scaling, also where there is none.
+// (Krizhevsky 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the chosen rate.
+// The schedule's description states the scaling, also where there is none.
 #pragma once
 
 #include <cmath>

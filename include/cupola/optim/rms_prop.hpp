@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RmsProp by TensorFlow's rule, which differs from PyTorch's: epsilon is inside the root, the rate is inside the momentum,
-// and the mean square starts at 1, so that the first steps are small:
+// RmsProp by TensorFlow's rule, which differs from PyTorch's: epsilon is inside the root, the rate is inside the
+// momentum, and the mean square starts at 1, so that the first steps are small:
 //
 //   s = s + (1 - decay) * (g^2 - s),    v = momentum * v + rate * g / sqrt(s + epsilon),    w = w - v
 //
@@ -84,8 +84,8 @@ struct RmsProp {
         impl::require_not_negative("rmsprop's start of the mean square", start);
     }
 
-    // Each parameter is updated separately, on every device: the mean square starts at 1 and must remain 1 in the padding
-    // between parameters. So there is no keeps_zeros().
+    // Each parameter is updated separately, on every device: the mean square starts at 1 and must remain 1 in the
+    // padding between parameters. So there is no keeps_zeros().
     template <class Apply>
     void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
         const auto rate = static_cast<float>(segment.rate(learning_rate_at(step))),

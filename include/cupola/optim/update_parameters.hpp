@@ -24,7 +24,7 @@ template <class F, class Device>
     return state;
 }
 
-/// A function of its own, so that the error for a type is reported once.
+/// A separate function, so that the error for a type is reported once.
 template <class F>
 consteval bool is_update_formula() {
     static_assert(
@@ -66,7 +66,7 @@ void write_constants_by_formula(const O& optimizer, const Update<Device>& u, Con
     for_each_formula(optimizer, u, [&](const Segment&, const auto& constants) { to.write(constants); });
 }
 
-/// Members of a class, so that cupola::ops can have them compiled: see compiled_training.hpp.
+/// Members of a class, so that cupola::ops can contain them compiled: see compiled_training.hpp.
 template <class O, class Device>
 struct FormulaUpdate {
     static void apply(const O& optimizer, const Update<Device>& u) { update_by_formula(optimizer, u); }
