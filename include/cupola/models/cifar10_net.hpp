@@ -3,7 +3,7 @@
 // Cifar10Net: the network of TensorFlow's CIFAR-10 tutorial, with its initial values, and its loss. Its input is 24 x
 // 24 x 3 (models/tutorial_augmentation.hpp makes such samples from 32 x 32 images) and it has 1,068,298 parameters:
 //
-//   conv1, conv2     5 x 5, 64 channels, ReLU, each with a max pool of 3 x 3 (stride 2) and local response normalisation
+//   conv1, conv2     5 x 5, 64 channels, ReLU, each with a 3 x 3 max pool (stride 2) and local response normalisation
 //   local3, local4   linear, 384 and 192 features, ReLU
 //   softmax_linear   linear, 10 features
 //
@@ -35,8 +35,8 @@ inline constexpr auto tutorial_bias = biases(constant(0.1));
 // clang-format off
 struct Cifar10Net : Sequential<Input<24, 24, 3>,
     Named<"conv1", Conv2d<64, 5, impl::tutorial_conv>>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4>,
-    Named<"conv2", Conv2d<64, 5, impl::tutorial_conv, impl::tutorial_bias>>, ReLU, LocalResponseNorm<4>, MaxPool2d<3, 2>,
-    Flatten,
+    Named<"conv2", Conv2d<64, 5, impl::tutorial_conv, impl::tutorial_bias>>, ReLU, LocalResponseNorm<4>,
+    MaxPool2d<3, 2>, Flatten,
     Named<"local3", Linear<384, impl::tutorial_local, impl::tutorial_bias>>, ReLU,
     Named<"local4", Linear<192, impl::tutorial_local, impl::tutorial_bias>>, ReLU,
     Named<"softmax_linear", Linear<10, weights(truncated_normal(1.0 / 192))>>> {};

@@ -29,7 +29,7 @@ struct TutorialAugmentation {
     double max_brightness = 63;
     double min_contrast = 0.2, max_contrast = 1.8;
 
-    /// For what compares two runs.
+    /// The text by which two runs are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return text(
             "TutorialAugmentation ", height, " x ", width, crop ? "" : ", no crop", flip ? "" : ", no flip",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UNet<height, width, channels, classes, base = 16, depth = 3>: the network of Ronneberger et al. (2015) for a result per
-// pixel, with `same` padding, and upsampling by repetition in place of transposed convolution.
+// UNet<height, width, channels, classes, base = 16, depth = 3>: the network of Ronneberger et al. (2015) for a result
+// per pixel, with `same` padding, and upsampling by repetition in place of transposed convolution.
 //
 //   input    height x width x channels; height and width are multiples of 2^depth
 //   output   height x width x classes, without an activation
 //   down<i>  conv1 - ReLU - conv2 - ReLU, base 2^i channels; then MaxPool2d<2>       i = 0 .. depth - 1
 //   bottom   conv1 - ReLU - conv2 - ReLU, base 2^depth channels
-//   up<i>    Upsample2d<2>, the output of conv2 of down<i> concatenated behind it; conv1 - ReLU - conv2 - ReLU,
+//   up<i>    Upsample2d<2>, the output of conv2 of down<i> concatenated after it; conv1 - ReLU - conv2 - ReLU,
 //            base 2^i channels                                                       i = depth - 1 .. 0
 //   head     a convolution of kernel 1 with `classes` channels
 //
