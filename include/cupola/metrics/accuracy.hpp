@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metrics::Accuracy: the fraction of the labels whose class has the largest logit, of equal logits the first. The outputs are rows
-// of logits, one per label; labels per position are counted each. Its result is "accuracy"; NaN without labels.
+// metrics::Accuracy: the fraction of the labels whose class has the largest logit, of equal logits the first. The
+// outputs are rows of logits, one per label; labels per position are counted each. Its result is "accuracy"; NaN
+// without labels.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // metrics::At<"kind", metrics::Accuracy>: a metric of one output of a network with several (Output<"kind"> of
-// net/named_values.hpp). Its targets are the column of the same name, or that of a third argument; it must be one that the
-// network or a loss reads, and any other does not compile. The results have the name of the output before theirs:
+// net/named_values.hpp). Its targets are the column of the same name, or that of a third argument; it must be one that
+// the network or a loss reads, and any other does not compile. The results have the name of the output before theirs:
 // "kind/accuracy".
 #pragma once
 

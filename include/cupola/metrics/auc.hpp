@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metrics::Auc: the area under the ROC curve: the probability that a positive label has a higher score than a negative one, where
-// equal scores count a half (Mann, Whitney 1947). Exact, by sorting all scores. The outputs are
+// metrics::Auc: the area under the ROC curve: the probability that a positive label has a higher score than a negative
+// one, where equal scores count a half (Mann, Whitney 1947). Exact, by sorting all scores. The outputs are
 //
 //   one logit per target of 0 or 1 (float or int32): the logit is the score;
-//   rows of two or more logits, one per label: the score is the logarithm of the odds of class `positive` against all others.
+//   rows of two or more logits, one per label: the score is the logarithm of the odds of class `positive` against all
+//   others.
 //
 // Its result is "auc"; NaN where positive or negative labels are missing, or a score is NaN. It is scikit-learn's
-// roc_auc_score of labels `positive` against all others; the odds have the order of the probabilities, and remain different
-// where two probabilities are rounded to the same number. Outputs of several elements, each with a target, are one list of
-// scores (average="micro"). Memory: 8 bytes per target of the evaluation, twice that while the result is computed.
+// roc_auc_score of labels `positive` against all others; the odds have the order of the probabilities, and remain
+// different where two probabilities are rounded to the same number. Outputs of several elements, each with a target,
+// are one list of scores (average="micro"). Memory: 8 bytes per target of the evaluation, twice that while the result
+// is computed.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metrics::BinaryAccuracy: the fraction of the elements of the output that are on the side of their target, 0 or 1: above the
-// threshold if the target is 1. The targets are floats of the output's extents, as of a binary cross-entropy. Its result is
-// "binary_accuracy"; NaN without targets.
+// metrics::BinaryAccuracy: the fraction of the elements of the output that agree with their target, 0 or 1: above the
+// threshold if the target is 1, and not above it if the target is 0. The targets are floats of the output's extents, as
+// of a binary cross-entropy. Its result is "binary_accuracy"; NaN without targets.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct BinaryAccuracy {
-    /// 0 for logits, whose probability is then 0.5.
+    /// 0 is for logits: their probability is then 0.5.
     float threshold = 0;
     std::int64_t correct = 0, counted = 0;
 

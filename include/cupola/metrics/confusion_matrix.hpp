@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metrics::ConfusionMatrix: how often each class was predicted for the labels of each class. The prediction is the class of the
-// largest logit, of equal logits the first. A variable is passed to evaluate() and read afterwards:
+// metrics::ConfusionMatrix: how often each class was predicted for the labels of each class. The prediction is the
+// class of the largest logit, of equal logits the first. A variable is passed to evaluate() and read afterwards:
 //
 //   metrics::ConfusionMatrix matrix;
 //   evaluate(training, test, matrix);
 //   std::puts(to_string(matrix).c_str());
 //
-// Rows are labels and columns predictions, as in scikit-learn's confusion_matrix. Its result is "balanced_accuracy", the mean
-// of the recalls of the classes that have labels (balanced_accuracy_score); NaN without labels. A label whose logits contain
-// a NaN has no prediction: it is in no row, and in its class's recall as one that was not predicted right. Memory: 8 bytes per pair of classes.
+// Rows are labels and columns predictions, as in scikit-learn's confusion_matrix. Its result is "balanced_accuracy",
+// the mean of the recalls of the classes that have labels (balanced_accuracy_score); NaN without labels. A label whose
+// logits contain a NaN has no prediction: it is in no row, and counts as a wrong prediction in the recall of its class.
+// Memory: 8 bytes per pair of classes.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ struct ConfusionMatrix {
     std::int64_t classes = 0;
     /// `classes` rows, one per class of the labels, of `classes` numbers each, one per predicted class.
     std::vector<std::int64_t> counts{};
-    /// The number of labels whose logits contain a NaN, so that there is no prediction: of all classes, and per class. They are in no row.
+    /// The number of labels whose logits contain a NaN, so that there is no prediction: of all classes, and per class.
+    /// They are in no row.
     std::int64_t without_prediction = 0;
     std::vector<std::int64_t> unpredicted{};
 
@@ -49,8 +51,8 @@ struct ConfusionMatrix {
     void add(const MetricBatch& batch);
     void report(MetricResults& results) const { results.add("balanced_accuracy", balanced_accuracy(), Better::larger); }
 
-    /// The labels of class `actual` for which class `predicted` was predicted. Throws InvalidArgument for a number that is
-    /// not a class.
+    /// The labels of class `actual` for which class `predicted` was predicted. Throws InvalidArgument for a number that
+    /// is not a class.
     [[nodiscard]] std::int64_t count(std::int64_t actual, std::int64_t predicted) const;
     /// The fraction of the labels of a class that were predicted right; NaN without such labels (scikit-learn: 0).
     [[nodiscard]] double recall(std::int64_t actual) const;

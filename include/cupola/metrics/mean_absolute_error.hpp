@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metrics::MeanAbsoluteError: the mean over all elements of |output - target|, added in double in the order of the samples, so that
-// it has the same bits for any batch size. Its result is "mean_absolute_error"; NaN without elements.
+// metrics::MeanAbsoluteError: the mean over all elements of |output - target|, added in double in the order of the
+// samples, so that it has the same bits for any batch size. Its result is "mean_absolute_error"; NaN without elements.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The concept of a metric: a number, or several, of the outputs of a network and their targets, computed in evaluate() and in
-// the validations of fit() from the outputs that the loss is computed from:
+// The concept of a metric: a number, or several, of the outputs of a network and their targets, computed in evaluate()
+// and in the validations of fit() from the outputs that the loss is computed from:
 //
 //   struct LargestError {
 //       void begin(const MetricTask&) { largest = 0; }
@@ -14,9 +14,9 @@
 //       double largest = 0;
 //   };
 //
-// add() is called for each batch of the evaluation, in the order of the batches and by one thread at a time, for any number
-// of devices: a sum has the same bits for any of them. Outputs and targets are in host memory; on a GPU they are copied
-// there once per batch, for all metrics.
+// add() is called for each batch of the evaluation, in the order of the batches and by one thread at a time, for any
+// number of devices: a sum has the same bits for any of them. Outputs and targets are in host memory; on a GPU they are
+// copied there once per batch, for all metrics.
 #pragma once
 
 #include <concepts>
@@ -53,8 +53,8 @@ struct MetricTask {
     std::vector<MetricOutput> all_outputs{};
     Columns columns{};
 
-    /// The same with the output of this name, and the column of the other name as "target". Throws InvalidArgument if there
-    /// is no such output or column.
+    /// The same with the output of this name, and the column of the other name as "target". Throws InvalidArgument if
+    /// there is no such output or column.
     [[nodiscard]] MetricTask at(std::string_view output_name, std::string_view column) const;
 };
 
@@ -80,10 +80,11 @@ concept HasAdd = requires(M& metric, const MetricBatch& batch) { metric.add(batc
 template <class M>
 concept HasReport = requires(const M& metric, MetricResults& results) { metric.report(results); };
 
-/// begin() forgets what was added before. A metric may also have `static constexpr CompileTimeMessage diagnostic(const
-/// Shape& output, const ColumnSpec& target)`: why it is not for a network of this output with a loss that reads this
-/// column, or nothing. Of a network with several outputs a metric is of one, by metrics::At; one that reads them by name
-/// (`MetricBatch::all_outputs` or `at`) has `static constexpr bool reads_all_outputs = true`.
+/// begin() discards what was added before. A metric may also have `static constexpr CompileTimeMessage diagnostic(const
+/// Shape& output, const ColumnSpec& target)`: the error message for a network with this output and a loss that reads
+/// this column, empty if there is none. In a network with several outputs, metrics::At gives a metric one of them; a
+/// metric that reads them by name (`MetricBatch::all_outputs` or `at`) has
+/// `static constexpr bool reads_all_outputs = true`.
 template <class M>
 concept Metric = HasBegin<M> && HasAdd<M> && HasReport<M>;
 
@@ -168,7 +169,7 @@ public:
     void begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) const;
     void add(const MetricBatch& batch) const;
     [[nodiscard]] std::vector<MetricValue> values() const;
-    /// The values of no batches, for their names and which are better.
+    /// The values after no batch: for their names, and whether larger or smaller ones are better.
     [[nodiscard]] std::vector<MetricValue> begun_values(std::span<const LayerInfo> layers,
                                                         std::span<const RequiredColumn> columns) const;
 

@@ -4,12 +4,12 @@
 //
 //   1 - sum (t - x)^2 / sum (t - mean t)^2
 //
-// for outputs x and targets t. With several outputs the mean is that of each output, and both sums run over all of them:
-// scikit-learn's r2_score with multioutput="variance_weighted" and force_finite=False, where the targets of each output
-// differ. An output whose targets are all equal counts by its residuals, which r2_score leaves out. The means are updated sample by sample (Welford 1962), in
-// double, so the result has the same bits for any batch size. It is "r_squared"; NaN where no target differs from its mean,
-// of any outputs: no fraction of a variance of 0 can be explained (r2_score has 1 or 0 there by default).
-// Memory: 8 bytes per element of an output.
+// for outputs x and targets t. With several outputs the mean is that of each output, and both sums run over all of
+// them: scikit-learn's r2_score with multioutput="variance_weighted" and force_finite=False, where the targets of each
+// output differ. An output whose targets are all equal counts by its residuals, which r2_score leaves out. The means
+// are updated sample by sample (Welford 1962), in double, so the result has the same bits for any batch size. Its name
+// is "r_squared"; it is NaN if no target of any output differs from its mean: no fraction of a variance of 0 can be
+// explained (r2_score has 1 or 0 there by default). Memory: 8 bytes per element of an output.
 #pragma once
 
 #include <cstdint>

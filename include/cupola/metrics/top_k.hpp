@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metrics::TopK<k>: the fraction of the labels whose class has one of the k largest logits, of equal logits the first: exactly k
-// classes count, and TopK<1> is Accuracy. (scikit-learn's top_k_accuracy_score takes the last of equal logits, TensorFlow's
-// in_top_k all of them.) A row with a NaN counts as wrong. The outputs are rows of logits, one per label. Its result is
-// "top_5_accuracy" for TopK<5>; NaN without labels.
+// metrics::TopK<k>: the fraction of the labels whose class has one of the k largest logits, of equal logits the first:
+// exactly k classes count, and TopK<1> is Accuracy. (scikit-learn's top_k_accuracy_score takes the last of equal
+// logits, TensorFlow's in_top_k all of them.) A row with a NaN counts as wrong. The outputs are rows of logits, one per
+// label. Its result is "top_5_accuracy" for TopK<5>; NaN without labels.
 #pragma once
 
 #include <cstdint>

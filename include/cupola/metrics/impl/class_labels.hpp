@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// What is wrong with these targets for a metric that compares class labels with rows of logits, or nothing.
+/// The error in these targets for a metric that compares class labels with rows of logits; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage class_labels_diagnostic(std::string_view metric, const Shape& output,
                                                                    const ColumnSpec& target) {
     CompileTimeMessage message;
@@ -34,8 +34,8 @@ namespace impl {
     return message;
 }
 
-/// Calls visit(logits, label) for each label that is a class and not `ignored`. A label that is no class is one that the
-/// loss ignores: any other is an error of the loss.
+/// Calls visit(logits, label) for each label that is a class and not `ignored`. A label that is not a class is one that
+/// the loss ignores: the loss rejects any other.
 template <class Visit>
 void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>& ignored, Visit&& visit) {
     const auto classes = static_cast<std::size_t>(batch.output_shape[batch.output_shape.rank - 1]);
@@ -50,8 +50,8 @@ void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>&
 /// The class of the largest logit, the first of equal ones; the number of logits if one of them is NaN.
 [[nodiscard]] std::size_t largest_of(std::span<const float> logits);
 
-/// How many logits come before that of the label, from the largest on, the first of equal ones first; the number of logits
-/// if one of them is NaN.
+/// How many logits come before that of the label, from the largest on, the first of equal ones first; the number of
+/// logits if one of them is NaN.
 [[nodiscard]] std::int64_t rank_of(std::span<const float> logits, std::size_t label);
 
 }  // namespace impl

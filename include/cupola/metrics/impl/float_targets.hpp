@@ -18,7 +18,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// What is wrong with these targets for a metric that needs a float per element of the output, or nothing.
+/// The error in these targets for a metric that needs a float per element of the output; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage float_targets_diagnostic(std::string_view metric, const Shape& output,
                                                                     const ColumnSpec& target) {
     CompileTimeMessage message;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a metric says of the outputs and columns that it reads, compared with the network and its losses when it is compiled.
+// Compares the outputs and columns that a metric reads with the network and its losses, at compile time.
 #pragma once
 
 #include <concepts>
@@ -17,8 +17,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Sets `result` if loss k of the data reads `column`. (A function, and no lambda: nvcc takes no template member of a dependent
-/// type in a generic one.)
+/// Sets `result` if loss k of the data reads `column`. (A function, not a lambda: nvcc rejects a template member of a
+/// dependent type in a generic lambda.)
 template <class Data, std::size_t k>
 constexpr void look_for_target(const NetworkOutputs& outputs, std::string_view column, ColumnSpec& result) {
     using Loss = DataLossAt<Data, k>;
@@ -41,7 +41,8 @@ template <class Data, std::size_t... k>
     return result;
 }
 
-/// The column that the loss of the data reads, of several the one that reads `column` (none of extents if no loss does).
+/// The column that the loss of the data reads; if there are several losses, the column of the one that reads `column`,
+/// or a column without extents if none does.
 template <class Data>
 [[nodiscard]] consteval ColumnSpec target_of(std::span<const LayerInfo> layers, std::string_view column) {
     return look_for_target<Data>(NetworkOutputs(layers), column,
@@ -60,7 +61,7 @@ concept HasMetricDiagnostic = requires(const Shape& output, const ColumnSpec& ta
     { M::diagnostic(output, target) } -> std::same_as<CompileTimeMessage>;
 };
 
-/// What is wrong with the column that a metric of an output reads, or nothing.
+/// The error in the column that a metric of an output reads; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage column_diagnostic(std::span<const LayerInfo> layers,
                                                              std::span<const LossEntry> losses, std::string_view output,
                                                              std::string_view column) {
