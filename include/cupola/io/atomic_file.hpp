@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file that is written completely or not at all: it is written under a temporary name in the same folder, synced,
-// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays as it was. A file
-// system that does not sync, as some of clusters, writes the same files; a power failure may then take the newest of
-// them.
+// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays unchanged. On a file
+// system that does not sync, such as those of some clusters, the same files are written, and a power failure may lose
+// the newest of them.
 //
 // Every call is checked; a DataError names the path, the position and the system's reason ("No space left on device"),
 // and the temporary file is removed. A process that is killed leaves at most a temporary file
@@ -84,15 +84,15 @@ inline constexpr std::string_view temporary_mark = ".partial-";
 
 }  // namespace impl
 
-/// Syncs the names in a folder, so that they survive a power failure, where its file system does that. Throws
-/// DataError.
+/// Syncs the names in a folder, so that they survive a power failure, if its file system does that. Throws DataError.
 inline void sync_folder(const std::string& folder) {
     const int error = impl::sync_folder_if_supported(folder);
     require<DataError>(error == 0, "the folder ", folder,
                        " cannot be written: ", std::generic_category().message(error));
 }
 
-/// The name of the file that `AtomicFile` had not finished under this one; empty for any other name.
+/// If `name` is that of a temporary file of `AtomicFile`, the name of the file that it would have become; otherwise
+/// empty.
 [[nodiscard]] inline std::string_view name_of_temporary_file(std::string_view name) {
     const std::size_t mark = name.rfind(impl::temporary_mark);
     if (mark == std::string_view::npos) return {};
@@ -171,7 +171,7 @@ private:
         temporary_.clear();
     }
 
-    /// As it was given, for messages; and with links resolved.
+    /// The path as it was given, for messages; the path with links resolved; and that of the temporary file.
     std::string path_, target_, temporary_;
     int handle_ = -1;
     std::uint64_t size_ = 0;

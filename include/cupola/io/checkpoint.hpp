@@ -9,8 +9,8 @@
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
 //                                          there are others, cupola.frozen where parameters are, cupola.inputs of ids
 //                                          and bytes, cupola.loss_scale where it is dynamic, cupola.network (what the
-//                                          network computes: net/network_description.hpp), the checksum and the run's own
-//                                          texts (io/checkpoint_info.hpp)
+//                                          network computes: net/network_description.hpp), the checksum and the run's
+//                                          own texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
@@ -38,8 +38,8 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// Writes the state of a training of the network `Net::layers`. The file is written completely or not at all. Throws
-/// InvalidArgument for a state that is not finite, which could not be read again, and for one of another network or with other
-/// frozen parameters.
+/// InvalidArgument for a state that is not finite, which could not be read again, and for one of another network or
+/// with other frozen parameters.
 inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
     if (!state.tensors.empty()) impl::require_tensors_of(layers, state.tensors);
@@ -80,13 +80,14 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     file.commit();
 }
 
-/// Which parameters the training that wrote a checkpoint may have frozen (net/frozen.hpp): those that the network has frozen,
-/// as a training needs that continues from it; or any, as prediction and evaluation allow.
+/// Which parameters the training that wrote a checkpoint may have frozen (net/frozen.hpp): those that the network has
+/// frozen, as a training needs that continues from it; or any, as prediction and evaluation allow.
 enum class FrozenInFile : std::uint8_t { as_in_network, any };
 
 struct ReadOptions {
     FrozenInFile frozen = FrozenInFile::as_in_network;
-    /// Whether the network is compared by its description; with FrozenInFile::any by what counts in prediction.
+    /// Whether the network is compared by its description; with FrozenInFile::any, by the part that matters in
+    /// prediction.
     NetworkInFile network = NetworkInFile::equal;
     /// The beginning of the names in the file, such as "module." where PyTorch's DataParallel saved it, or "_orig_mod."
     /// of torch.compile.
@@ -96,9 +97,9 @@ struct ReadOptions {
     std::vector<std::string> ignored{};
 };
 
-/// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a running
-/// variance is below 0. With FrozenInFile::any the arenas have the layout of the training that wrote them, whose frozen
-/// parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`.
+/// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a
+/// running variance is below 0. With FrozenInFile::any the arenas have the layout of the training that wrote them,
+/// whose frozen parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`.
 [[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
                                                 const ReadOptions& options = {}) {
     Checkpoint checkpoint;
@@ -128,7 +129,7 @@ struct ReadOptions {
     for (impl::StoredArena& arena : arenas) arena.prefix += options.file_prefix;
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas, options.ignored, !checkpoint.resumable);
-    // After the tensors, whose names and extents say more.
+    // Checked after the tensors, because their names and extents tell more.
     if (options.network == NetworkInFile::equal)
         impl::require_network(file.path(), checkpoint.network, own_layers, in_prediction);
     std::vector<float> piece;

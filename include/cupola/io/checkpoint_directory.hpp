@@ -8,9 +8,9 @@
 //   directory.save_best(Net::layers, checkpoint, precision);   run1/model-best.safetensors, if it is the best so far
 //
 // A new file is complete and synced before an old one is removed, so a killed process or a full disk leaves all earlier
-// checkpoints. A best checkpoint of an earlier process is the one to be compared with: `require_best_of` throws for one
-// of another network, and `best_info()` describes its run. The lock (`flock` on the file `lock`) ends with the process
-// that holds it. On a file system without locks, or without syncs of a folder, there is a warning instead.
+// checkpoints. New checkpoints are compared with the best one of an earlier process too: `require_best_of` throws if
+// that is of another network, and `best_info()` describes its run. The lock (`flock` on the file `lock`) ends with the
+// process that holds it. On a file system without locks, or without syncs of a folder, there is a warning instead.
 #pragma once
 
 #include <cerrno>
@@ -113,7 +113,7 @@ public:
         require_best_of(layers);
         if (!best_ || metric > *best_) replace_best(layers, checkpoint, metric);
     }
-    /// Makes this checkpoint the best one in any case: for a training that compares for itself.
+    /// Makes this checkpoint the best one whatever its metric is: for a training that compares metrics itself.
     void replace_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
         Checkpoint best = checkpoint;
         best.info.set(metric_key, exact_text(metric));

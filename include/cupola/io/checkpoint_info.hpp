@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The information in a checkpoint about the run that wrote it, as names and texts in a fixed order: seed, schedule, optimiser,
-// batch size, processor. A run that resumes compares its own: `differences(checkpoint.info, mine)`.
+// The information in a checkpoint about the run that wrote it, as names and texts in a fixed order: seed, schedule,
+// optimiser, batch size, processor. A run that resumes compares its own: `differences(checkpoint.info, mine)`.
 //
 // A text may be a list, of one element per line (`list_text`), such as the names of the classes, `classes_key`. Of two
 // lists the first elements that differ are reported.

@@ -28,7 +28,7 @@ using Crc32cTables = std::array<std::array<std::uint32_t, 256>, 8>;
         for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? polynomial : 0);
         tables[0][i] = crc;
     }
-    // Table k answers for a byte that k more bytes follow.
+    // Table k is for a byte that is followed by k more bytes.
     for (std::size_t k = 1; k < tables.size(); ++k) {
         for (std::size_t i = 0; i < 256; ++i) {
             const std::uint32_t before = tables[k - 1][i];

@@ -19,7 +19,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// fingerprint() of every `step`-th sample, of which a larger one says so.
+/// fingerprint() of every `step`-th sample; for a step above 1, the text states it.
 template <Dataset Data>
 [[nodiscard]] std::string fingerprint_of_part(const Data& data, std::int64_t step) {
     std::uint32_t sum = 0;

@@ -70,7 +70,8 @@ private:
     /// Eight cells per doubling, ten doublings for a factor of 1024.
     static constexpr std::size_t resolved = 8 * 10;
 
-    /// Four sets of counters: neighbours are often in the same cell, and would wait for one another.
+    /// Four sets of counters, because neighbouring values are often in the same cell, where each increment waits for
+    /// the one before.
     void count(std::span<const float> values) {
         const auto add = [](auto& cells, float value) { ++cells[std::bit_cast<std::uint32_t>(value) >> shift]; };
         std::size_t i = 0;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads a part of a network's parameters and running statistics from a safetensors file, a checkpoint of Cupola or a file that
-// PyTorch saved, by patterns of their names (core/glob.hpp), and reports what was loaded and what was not:
+// Loads a part of a network's parameters and running statistics from a safetensors file, a checkpoint of Cupola or a
+// file that PyTorch saved, by patterns of their names (core/glob.hpp), and reports what was loaded and what was not:
 //
 //   const LoadReport report = load_parameters(training, "pretrained.safetensors", {.patterns = {"body.*"}});
 //   std::puts(to_string(report).c_str());
 //
-// The network may differ from the file's: what the file lacks, or has with other extents, keeps its values. Use it before the
-// first step: the step and the optimiser's state stay as they are. `restore` of a whole checkpoint continues a training.
+// The network may differ from the file's: what the file lacks, or has with other extents, keeps its values. Use it
+// before the first step: the step and the optimiser's state stay as they are. `restore` of a whole checkpoint continues
+// a training.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +50,8 @@ struct LoadReport {
     std::vector<std::string> loaded{};
     /// The file has no tensor of this name.
     std::vector<std::string> missing{};
-    /// The file's tensor has other extents: "head.weight is 10 x 64 here and 100 x 64 in the file", with a prefix "head.weight is
-    /// 10 x 64 here, and net.head.weight is 100 x 64 in the file".
+    /// The file's tensor has other extents: "head.weight is 10 x 64 here and 100 x 64 in the file", with a prefix
+    /// "head.weight is 10 x 64 here, and net.head.weight is 100 x 64 in the file".
     std::vector<std::string> other_extents{};
     /// No pattern matches these.
     std::vector<std::string> not_matched{};
@@ -61,7 +62,8 @@ struct LoadReport {
     [[nodiscard]] bool complete() const { return missing.empty() && other_extents.empty(); }
 };
 
-/// A line per kind that is not empty: "loaded 4: body.weight, body.bias, ...", with a prefix "loaded 4, each as net. and its name: ...".
+/// A line per kind that is not empty: "loaded 4: body.weight, body.bias, ...", with a prefix "loaded 4, each as net.
+/// and its name: ...".
 [[nodiscard]] inline std::string to_string(const LoadReport& report) {
     std::string result;
     const auto line = [&](const char* what, const std::vector<std::string>& names, bool has_prefix = false) {
@@ -93,8 +95,8 @@ inline void load_tensor(const SafetensorsFile& file, const SafeTensor& stored, c
     }
 }
 
-/// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error; what is missing by its name in
-/// the file.
+/// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error; what is missing by its
+/// name in the file.
 [[nodiscard]] inline std::string shown_lacks(const LoadReport& report) {
     std::string result;
     for (const std::string& other : report.other_extents) result += text(result.empty() ? "" : "; ", other);
@@ -121,10 +123,11 @@ inline void require_patterns(const LoadOptions& options, const StoredTensors& te
 
 }  // namespace impl
 
-/// Loads into the state of a training of the network `layers`: into the parameters of every replica, their moving averages,
-/// which then begin with them, and the running statistics. Throws InvalidArgument for a pattern that matches nothing; DataError,
-/// before anything is changed, where nothing could be loaded, with `require_all` where something could not, for moving averages
-/// that the file lacks, for elements that are no floats, and for numbers that are not finite.
+/// Loads into the state of a training of the network `layers`: into the parameters of every replica, their moving
+/// averages, which then begin with them, and the running statistics. Throws InvalidArgument for a pattern that matches
+/// nothing; DataError, before anything is changed, where nothing could be loaded, with `require_all` where something
+/// could not, for moving averages that the file lacks, for elements that are no floats, and for numbers that are not
+/// finite.
 inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const LayerInfo> layers, TrainingState& state,
                                   const LoadOptions& options = {}) {
     const impl::StoredTensors tensors = impl::stored_tensors(layers);

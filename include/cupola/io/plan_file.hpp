@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PlanFile: which algorithms of cuDNN and cuBLASLt a run has taken, kept in a file, so that another run takes the same and
-// has the same bits: `PlanFile plans("run1/cudnn-plans.txt"); ... CudaOptions{.plan_choices = plans.choices()} ... plans.write();`
+// PlanFile: keeps the algorithms of cuDNN and cuBLASLt that a run has used in a file, so that another run uses the same
+// ones and has the same bits: `PlanFile plans("run1/cudnn-plans.txt"); ... CudaOptions{.plan_choices = plans.choices()}
+// ... plans.write();`
 #pragma once
 
 #include <cerrno>
@@ -21,8 +22,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 class PlanFile {
 public:
-    /// Reads the file if it is there; with an empty path the choices are kept for the process alone. Throws DataError where it
-    /// cannot be read, InvalidArgument where it is not such a file. `writes` is false for a process that only reads it.
+    /// Reads the file if it is there; with an empty path the choices are kept for the process alone. Throws DataError
+    /// where it cannot be read, InvalidArgument where it is not such a file. `writes` is false for a process that only
+    /// reads it.
     [[gnu::cold]] explicit PlanFile(std::string path, bool writes = true) : path_(std::move(path)), writes_(writes) {
         if (!path_.empty()) written_ = contents_of(path_);
         choices_ = written_.empty() ? std::make_shared<PlanChoices>() : std::make_shared<PlanChoices>(written_, path_);
@@ -31,7 +33,7 @@ public:
     /// Never null.
     [[nodiscard]] const std::shared_ptr<PlanChoices>& choices() const { return choices_; }
 
-    /// Writes what has been chosen since. The file is there as a whole or not at all.
+    /// Writes the choices made since. The file is written completely or not at all.
     [[gnu::cold]] void write() {
         if (path_.empty() || !writes_) return;
         std::string now = choices_->to_text();

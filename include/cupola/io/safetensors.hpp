@@ -4,8 +4,8 @@
 //
 // The file is read as a whole and then checked: lengths, types, extents against bytes, every byte of the data in
 // exactly one tensor, no name twice, and Cupola's checksum (`crc32c` in `__metadata__`: CRC-32C of the file with these
-// eight digits as zeros) where there is one. Anything else throws DataError. Beside the file's own bytes,
-// less than 1 MiB is allocated, whatever the file contains. io/safetensors_writer.hpp writes.
+// eight digits as zeros) where there is one. Anything else throws DataError. In addition to the file's own bytes, less
+// than 1 MiB is allocated, whatever the file contains. io/safetensors_writer.hpp writes.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ namespace impl {
 inline constexpr std::string_view checksum_key = "crc32c";
 inline constexpr std::size_t checksum_digits = 8;
 
-/// What a file of another format is, which its first bytes tell, and what to do: "a Git LFS pointer and not the file
-/// itself, ...". Empty where they tell nothing.
+/// What a file of another format is, as its first bytes show, and what to do: "a Git LFS pointer and not the file
+/// itself, ...". Empty if they show no known format.
 [[nodiscard, gnu::cold]] inline std::string other_format(std::string_view bytes) {
     struct Format {
         std::string_view begin, what;
@@ -99,7 +99,7 @@ public:
     SafetensorsFile(std::string path, impl::FileBytes file) : path_(std::move(path)), file_(std::move(file)) {
         std::uint64_t length = 0;
         if (file_.size >= sizeof length) std::memcpy(&length, file_.bytes.get(), sizeof length);
-        // A header begins with a brace; the first eight bytes of another format are hardly its length.
+        // A header begins with a brace; the first eight bytes of another format are unlikely to be a valid length.
         if (length > file_.size - std::min(file_.size, sizeof length) ||
             (length > 0 && characters()[sizeof length] != '{')) {
             const std::string other = impl::other_format({characters(), file_.size});
@@ -175,7 +175,7 @@ private:
         }
     }
 
-    /// The texts as what they stand for, written over themselves: after the checksum, which is of the file as it was.
+    /// Replaces the texts by what they represent, in place: after the checksum, which covers the file as it was.
     void unescape_all() {
         const auto in_place = [&](std::string_view& written) {
             written = impl::unescape(characters() + (written.data() - characters()), written);

@@ -116,7 +116,7 @@ private:
 
     std::string path_;
     AtomicFile file_;
-    /// The bytes of the data, and from the header's end on those of the file.
+    /// First the bytes of the data; after the header is written, those of the whole file.
     std::uint64_t expected_ = 0;
     std::uint64_t digits_ = 0;
     std::uint32_t checksum_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StandardOutput prints the messages of a program: as lines for a reader, or each message as a JSON object for a machine.
-// `json_string` is a text as JSON has it, `append_as_json` puts it behind others.
+// StandardOutput prints the messages of a program: as lines for a reader, or each message as a JSON object for a
+// machine. `json_string` returns a text as a JSON string; `append_as_json` appends it to another text.
 //
 //   const StandardOutput output(json);
 //   output.print_message("2 replicas");  2 replicas, or {"message":"2 replicas"}
@@ -24,7 +24,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Appends a text between quotes, as JSON has it: a byte that is no UTF-8, as a file's name may have, becomes U+FFFD.
+/// Appends a text as a JSON string, with quotes. A byte that is not UTF-8, as a file's name may have, becomes U+FFFD.
 [[gnu::cold]] inline void append_as_json(std::string& json, std::string_view text) {
     json += '"';
     for (std::size_t i = 0; i < text.size();) {
@@ -48,8 +48,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// Writes the lines to the file at once; the errno if that fails, or else 0. A pipe that nobody reads and a limit on
-/// the size of files are such errors, and no signals.
+/// Writes the lines to the file at once. Returns 0, or the errno if that fails. A pipe without a reader and a limit on
+/// the size of files are reported as errors and raise no signals.
 [[nodiscard]] inline int write_error(std::FILE* file, std::string_view lines) {
     const WriteSignalsBlock no_signal;
     if (std::fwrite(lines.data(), 1, lines.size(), file) == lines.size() && std::fflush(file) == 0) return 0;

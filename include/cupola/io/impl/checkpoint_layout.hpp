@@ -3,8 +3,8 @@
 // The place of each tensor of a network in its arena, and in a file with PyTorch's layouts.
 //
 // The arena is channels last, PyTorch is channels first: convolution weights are OHWI here and OIHW there, and a linear
-// layer behind a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same exchange:
-// blocks of [places][channels] here are blocks of [channels][places] there.
+// layer behind a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same
+// transposition: blocks of [places][channels] here are blocks of [channels][places] there.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,8 @@ struct StoredTensors {
 
 [[nodiscard]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
     StoredTensors tensors;
-    // The extents of each value (see LayerInfo::reads) before a Flatten, as long as every feature has kept its place since.
+    // The extents of each value (see LayerInfo::reads) before a Flatten, as long as every feature has kept its place
+    // since.
     std::vector<Shape> unflattened(layers.size() + 1);
     for (std::size_t r = 0; r < layers.size(); ++r) {
         const LayerInfo& layer = layers[r];
@@ -88,7 +89,7 @@ struct StoredTensors {
     return tensors;
 }
 
-/// The tensor as the file has it; `to` has its size.
+/// The tensor as it is in the file; `to` has its size.
 inline void to_file(const StoredTensor& tensor, const float* arena, float* to) {
     const float* from = arena + tensor.offset;
     for (std::int64_t block = 0; block < tensor.blocks; ++block) {
@@ -100,7 +101,7 @@ inline void to_file(const StoredTensor& tensor, const float* arena, float* to) {
     }
 }
 
-/// The other way round.
+/// The inverse of to_file().
 inline void from_file(const StoredTensor& tensor, const float* from, float* arena) {
     float* to = arena + tensor.offset;
     for (std::int64_t block = 0; block < tensor.blocks; ++block) {

@@ -34,10 +34,10 @@ inline constexpr std::string_view checkpoint_version = "1";
 struct Checkpoint {
     TrainingState state{};
     CheckpointInfo info{};
-    /// Read from a file that a Cupola training wrote; without it only parameters and running statistics are there.
+    /// Whether a Cupola training wrote the file; if not, it has only parameters and running statistics.
     bool resumable = true;
-    /// The network that the file was written for (net/network_description.hpp); empty where it does not say it. Not
-    /// used when a checkpoint is written.
+    /// The network that the file was written for (net/network_description.hpp); empty if the file does not state it.
+    /// Not used when a checkpoint is written.
     std::string network{};
 };
 
@@ -152,7 +152,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return state;
 }
 
-/// The optimiser's states that the file has, by their names alone.
+/// The optimiser's states in the file, with their names alone.
 [[nodiscard]] inline std::vector<OptimizerState> named_states(const SafetensorsFile& file, std::string_view names) {
     std::vector<OptimizerState> result;
     while (!names.empty()) {
@@ -184,7 +184,7 @@ private:
     std::string names_;
 };
 
-/// Throws DataError unless the inputs of the network that the file is of have the types of those of `layers`.
+/// Throws DataError unless the inputs of the file's network have the types of those of `layers`.
 inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
     std::string_view there;
     for (const auto& [key, value] : file.metadata()) {
@@ -196,8 +196,8 @@ inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo>
                        shown(described(there)), ", and this network ", described(here));
 }
 
-/// Throws DataError unless `layers` is the network of a description, or predicts as it does. An empty one is not
-/// compared. `name` is the checkpoint's.
+/// Throws DataError unless `layers` is the network of the description `described`, or predicts as that one does. An
+/// empty description is not compared. `name` is the checkpoint's.
 inline void require_network(std::string_view name, std::string_view described, std::span<const LayerInfo> layers,
                             bool in_prediction) {
     if (described.empty()) return;
@@ -211,7 +211,7 @@ inline void require_network(std::string_view name, std::string_view described, s
                          "; NetworkInFile::of_same_parameters reads it all the same"));
 }
 
-/// The network in which the parameters are frozen that the file's training froze.
+/// `layers`, with those parameters frozen that the file's training froze.
 [[nodiscard]] inline std::vector<LayerInfo> frozen_as_in(const SafetensorsFile& file,
                                                          std::span<const LayerInfo> layers) {
     const FrozenInMetadata there(file);
@@ -224,8 +224,8 @@ inline void require_network(std::string_view name, std::string_view described, s
     return result;
 }
 
-/// Throws DataError unless the training that wrote the file froze the parameters that `layers` has frozen: its optimiser's
-/// state and its averages are those of the others.
+/// Throws DataError unless the training that wrote the file froze the parameters that `layers` has frozen: its
+/// optimiser's state and its averages are those of the others.
 inline void check_frozen(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
     const FrozenInMetadata there(file);
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -256,7 +256,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
         } else if (key == loss_scale_key) {
             checkpoint.state.loss_scale = parse_loss_scale(file, value);
         } else if (key == replicas_key) {
-            // Each has a tensor at least.
+            // Each replica has at least one tensor.
             const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
             const std::int64_t replicas = parse_number(file, value, "number of replicas", 1, most);
             checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));

@@ -34,11 +34,12 @@ struct StoredArena {
     std::int64_t elements = 0;
     Kind kind = Kind::parameters;
     std::size_t replica = 0;
-    /// Which of the optimiser's.
+    /// For an arena of the optimiser's state, its number.
     std::size_t number = 0;
 };
 
-/// The arenas of a checkpoint, in the file's order. `replicas` have parameters of their own each; 1 where they share them.
+/// The arenas of a checkpoint, in the file's order. `replicas` have parameters of their own each; 1 where they share
+/// them.
 [[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
                                                             std::span<const OptimizerState> optimizer,
                                                             std::size_t replicas) {
@@ -75,8 +76,8 @@ template <class State>
     throw DataError(text(path, " is a checkpoint of another network: ", difference));
 }
 
-/// Where the file has all of these tensors with one beginning before their names, as PyTorch's wrappers of networks
-/// save them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
+/// If the file has all of these tensors, but with a prefix before their names, as PyTorch's wrappers of networks save
+/// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
 [[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const SafetensorsFile& file,
                                                            std::span<const StoredTensor> tensors) {
     if (tensors.empty()) return {};
@@ -95,7 +96,7 @@ template <class State>
     return {};
 }
 
-/// Whether the file has all tensors of the arena as the network has them; says what is wrong if not.
+/// Throws DataError unless the file has all tensors of the arena as the network has them.
 inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena) {
     for (const StoredTensor& tensor : arena.tensors) {
         const std::string name = arena.prefix + tensor.name;
@@ -114,8 +115,9 @@ inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena)
     }
 }
 
-/// Refuses a tensor of the file that no arena has and no pattern of `ignored` matches, by the file's order; PyTorch
-/// counts batches beside the running statistics. With `may_ignore` the message says how to leave it out.
+/// Throws DataError for the first tensor of the file that no arena has and no pattern of `ignored` matches. PyTorch's
+/// counts of batches, which are stored with the running statistics, are allowed. With `may_ignore` the message says how
+/// to leave the tensor out.
 inline void check_no_more(const SafetensorsFile& file, std::span<const StoredArena> arenas,
                           std::span<const std::string> ignored, bool may_ignore) {
     std::vector<std::string> known;

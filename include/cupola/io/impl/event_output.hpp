@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file of records in TensorFlow's framing: the length, its masked CRC-32C, the data, its masked CRC-32C. A record
-// that could not be written whole is cut off again, so that the file stays readable; one without a record is removed.
+// that could not be written completely is cut off again, so that the file stays readable; a file without any record is
+// removed.
 #pragma once
 
 #include <cerrno>

@@ -29,7 +29,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return value;
 }
 
-/// The bytes of the UTF-8 sequence that `text` begins with, or 0: no sequence of UTF-8.
+/// The bytes of the UTF-8 sequence at the beginning of `text`; 0 if there is none.
 [[nodiscard]] inline std::size_t utf8_length(std::string_view text) {
     const auto byte = [&](std::size_t i) -> std::uint32_t {
         return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
@@ -64,7 +64,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return result;
 }
 
-/// Puts `point` in UTF-8 at `to`; returns the place behind it.
+/// Writes `point` in UTF-8 to `to`; returns the address after it.
 inline char* put_utf8(char* to, std::uint32_t point) {
     const auto put = [&](std::uint32_t byte) { *to++ = static_cast<char>(byte); };
     if (point < 0x80) {
@@ -85,7 +85,7 @@ inline char* put_utf8(char* to, std::uint32_t point) {
     return to;
 }
 
-/// Puts the characters that `written` stands for over it, at `to`, and returns them: they never take more bytes than
+/// Writes the characters that `written` represents over it, at `to`, and returns them: they never take more bytes than
 /// their escapes. `written` has been checked by `JsonText::string`.
 [[nodiscard]] inline std::string_view unescape(char* to, std::string_view written) {
     if (written.find('\\') == std::string_view::npos) return written;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the JSON of a safetensors header where it lies: objects, arrays, strings and natural numbers, which is all that
-// such a header has.
+// Reads the JSON of a safetensors header in place: objects, arrays, strings and natural numbers, which is all that such
+// a header has.
 //
-// It allocates nothing, so that no header can make it allocate: a general parser copies each string and each number
-// before anyone can say that it is too long. The grammar is fixed, so there is no recursion either. Whatever it accepts
-// is JSON in UTF-8, which the tests hold against nlohmann-json.
+// It allocates nothing, whatever the header contains: a general parser copies each string and each number before its
+// length can be checked. The grammar is fixed, so there is no recursion either. Whatever it accepts is JSON in UTF-8;
+// the tests compare it with nlohmann-json.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ public:
     /// `file` is for messages.
     JsonText(std::string_view content, const std::string& file) : text_(content), file_(file) {}
 
-    /// Takes the next character, white space apart, if it is `c`.
+    /// Takes the next character, after white space, if it is `c`.
     [[nodiscard]] bool accept(char c) {
         skip_space();
         const bool found = at_ < text_.size() && text_[at_] == c;
@@ -88,7 +88,7 @@ private:
         while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     }
 
-    /// The bytes of the escape at `at_`, or 0. A surrogate is good only as the first or second half of a pair.
+    /// The bytes of the escape at `at_`, or 0. A surrogate is valid only as the first or second half of a pair.
     [[nodiscard]] std::size_t escape_length() const {
         const char kind = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
         if (kind != 'u') return std::string_view("\"\\/bfnrt").find(kind) == std::string_view::npos ? 0 : 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Floating-point elements of a file as float: F32, and what others save a model in to make it smaller, F16 and BF16,
-// which are floats exactly, and F64, which is rounded to the nearest.
+// Floating-point elements of a file as float: F32; F16 and BF16, in which others save smaller models and which convert
+// exactly; and F64, which is rounded to the nearest.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return type == "F32" || type == "F16" || type == "BF16" || type == "F64";
 }
 
-/// Writes the elements in `bytes` to `to`. Nothing aligns a tensor in a file.
+/// Writes the elements in `bytes`, which need not be aligned, to `to`.
 inline void read_stored_floats(std::string_view type, std::span<const std::byte> bytes, float* to) {
     const auto each = [&]<class Stored>(Stored, auto convert) {
         for (std::size_t at = 0; at < bytes.size(); at += sizeof(Stored)) {
