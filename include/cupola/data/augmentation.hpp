@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From the bytes of an image to the floats of a sample: `write_augmented` cuts a piece out, flips it, and changes
-// brightness, contrast and scale by numbers that were drawn before. Who draws them is a transform: `CenterCrop` here, which
-// draws none, `TutorialAugmentation` in models/, or one of your own, which then works on `Cuda` too.
+// brightness, contrast and scale by numbers that a transform has drawn before: `CenterCrop` here, which draws none,
+// `TutorialAugmentation` in models/, or a user's own, which then works on `Cuda` too.
 //
 //   1. crop             height x width, from (y, x) on
 //   2. flip             left to right
@@ -10,9 +10,9 @@
 //   4. contrast         (v - mean_c) * factor + mean_c, mean_c of the channel in the crop
 //   5. standardization  (v - mean) / max(sqrt(variance), 1 / sqrt(n)) over all n values of the crop
 //
-// Images have 3 channels (red, green, blue) or 1 (grey). With 1, standardization takes the contrast out as well.
+// Images have 3 channels (red, green, blue) or 1 (grey). With 1, standardization cancels the contrast as well.
 //
-// Steps 3 to 5 are one multiply-add: standardization takes the brightness out exactly, and both contrast and
+// Steps 3 to 5 are one multiply-add: standardization cancels the brightness exactly, and both contrast and
 // standardization follow from each channel's sum and sum of squares, which are exact in integers.
 #pragma once
 
@@ -68,8 +68,8 @@ namespace impl {
 
 }  // namespace impl
 
-/// Cuts `height` x `width` x channels out of the image of extents `shape` and writes them as floats to `to`. The crop lies in
-/// the image (`cropped_shape`). It is taken in bands of rows that fit on the stack; most crops are one band.
+/// Cuts `height` x `width` x channels out of the image of extents `shape` and writes them as floats to `to`. The crop
+/// lies in the image (`cropped_shape`). It is taken in bands of rows that fit on the stack; most crops are one band.
 inline void write_augmented(std::span<const std::uint8_t> image, const Shape& shape, std::int64_t height,
                             std::int64_t width, const DrawnAugmentation& drawn, float* to) {
     alignas(64) std::uint8_t band[impl::band_bytes + impl::chunk_lanes];
@@ -98,8 +98,8 @@ inline void write_augmented(std::span<const std::uint8_t> image, const Shape& sh
     }
 }
 
-/// The extents of a crop of `height` x `width` from images of extents `input`. Throws InvalidArgument where it does not fit into
-/// them.
+/// The extents of a crop of `height` x `width` from images of extents `input`. Throws InvalidArgument where it does not
+/// fit into them.
 [[nodiscard]] inline Shape cropped_shape(const Shape& input, std::int64_t height, std::int64_t width) {
     require(input.rank == 3 && (input.channels() == 1 || input.channels() == 3),
             "images are height x width x 1 (grey) or 3 (red, green, blue), not ", to_string(input));
@@ -115,7 +115,7 @@ struct CenterCrop {
     std::int64_t height = 24, width = 24;
     bool standardize = true;
 
-    /// For what compares two runs.
+    /// The text by which two runs are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return text("CenterCrop ", height, " x ", width, standardize ? "" : ", not standardized");
     }

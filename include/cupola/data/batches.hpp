@@ -4,7 +4,8 @@
 //
 // Step s (from 0) of R replicas with batches of B takes the positions [s*R*B, (s+1)*R*B) of the shuffled stream
 // (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on the steps that were requested before, so a run
-// is resumed by requesting its next step. Another order of the samples, by weights, is WeightedOrder (data/weighted_order.hpp).
+// is resumed by requesting its next step. Another order of the samples, by weights, is WeightedOrder
+// (data/weighted_order.hpp).
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ concept SampleTransform = HasTransformOutput<T> && (Transforms<T, Data> || Trans
 
 /// Leaves a sample as it is; bytes become floats of the same value.
 struct IdentityTransform {
-    /// As that of AsStored, which makes the same samples.
+    /// The same as that of AsStored, which makes the same samples.
     static constexpr std::string_view description() { return "none"; }
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     template <class T>
@@ -131,7 +132,7 @@ struct BatchOptions {
 
 namespace impl {
 
-/// Throws InvalidArgument where the number of samples of all replicas is beyond the positions of a stream.
+/// Throws InvalidArgument if the number of samples of all replicas exceeds the positions of a stream.
 inline void require_global_batch(const BatchOptions& options) {
     constexpr std::int64_t most = 0xFFFF'FFFF;
     require(options.batch_size <= most / options.replicas, "the global batch (", options.replicas,
@@ -141,15 +142,16 @@ inline void require_global_batch(const BatchOptions& options) {
 
 }  // namespace impl
 
-/// An endless stream of samples: finds the samples at some positions, by a pure function that any number of threads may call.
+/// An endless stream of samples: finds the samples at some positions, by a pure function that any number of threads may
+/// call.
 template <class T>
 concept SampleOrder = requires(const T& order, std::int64_t first, std::span<SampleOfEpoch> places) {
     { order.size() } -> std::convertible_to<std::int64_t>;
     { order.samples_at(first, places) };
 };
 
-/// The batches of a training run over `data`, which has to outlive them: each sample once per epoch, shuffled by the seed, or
-/// in the order that is given.
+/// The batches of a training run over `data`, which has to outlive them: each sample once per epoch, shuffled by the
+/// seed, or in the order that is given.
 template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order = ShuffledOrder>
 class TrainingBatches {
 public:
@@ -169,7 +171,7 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
     [[nodiscard]] const Transform& transform() const { return transform_; }
     [[nodiscard]] const Order& order() const { return order_; }
-    /// That of the random numbers of the transform.
+    /// The seed of the transform's random numbers.
     [[nodiscard]] std::uint64_t seed() const { return options_.seed; }
     [[nodiscard]] std::int64_t class_count() const
         requires HasLabels<Data>

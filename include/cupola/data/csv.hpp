@@ -4,18 +4,19 @@
 //
 //   const Table flowers = read_csv("iris.csv", {.label = "species"});          every other column is an input
 //   const Table houses = read_csv("houses.csv", {.inputs = {"area", "rooms"}, .targets = {"price"}});
-//   const Table test = read_csv("test.csv", houses);                           the same columns and classes, or no targets
-//   const Table seeds = read_csv("seeds.csv", {.label = "8", .header = false});    columns "1", "2" and on
+//   const Table test = read_csv("test.csv", houses);     the same columns and classes, or no targets
+//   const Table seeds = read_csv("seeds.csv", {.label = "8", .header = false});    columns "1", "2" and so on
 //
 // The inputs of a row are the column "input" of a batch: floats of extents {their number}. The column "target" is the
-// class, int32 of extents {1}, or the numbers of `targets`, floats of extents {their number}. Classes are numbered from 0
-// in their order: by value where all of them are whole numbers, and by their bytes otherwise. Whole numbers are compared by
-// value: 1, 01 and +1 are one class, named by the shortest. All other classes are compared as they are written; those that
-// differ by blanks at their ends alone (which quotes keep), and equal numbers in a column of numbers (1 and 1.0), are an error.
+// class, int32 of extents {1}, or the numbers of `targets`, floats of extents {their number}. Classes are numbered from
+// 0 in their order: by value where all of them are whole numbers, and by their bytes otherwise. Whole numbers are
+// compared by value: 1, 01 and +1 are one class, named by the shortest. All other classes are compared as they are
+// written; those that differ by blanks at their ends alone (which quotes keep), and equal numbers in a column of
+// numbers (1 and 1.0), are an error.
 //
 // The syntax is RFC 4180's (data/impl/csv_records.hpp). A field of a column that is used must have a value; a number is
-// finite and has decimal digits and a point: 12, -0.5, 1e-3. Columns that are not used may contain anything. Memory is that
-// of the numbers, at most three times as much while they are read, and the longest record's.
+// finite and has decimal digits and a point: 12, -0.5, 1e-3. Columns that are not used may contain anything. Memory is
+// that of the numbers, at most three times as much while they are read, and the longest record's.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ struct CsvOptions {
     std::vector<CsvTarget> named_targets{};
     /// The character between fields; not a quote or a line end.
     char separator = ',';
-    /// Whether the first line names the columns. With false it is a row, and the columns are "1", "2" and on. If not
+    /// Whether the first line names the columns. With false it is a row, and the columns are "1", "2" and so on. If not
     /// set, it names them, and a line that seems to be a row is an error.
     std::optional<bool> header{};
     /// Columns that are not inputs where `inputs` is empty: an index, a text. "" is every column without a name.
@@ -84,12 +85,12 @@ public:
         return targets_[c].numbers.data() + row * options_.named_targets[c].columns.size();
     }
 
-    /// The names of all columns of the file, "1", "2" and on without a header.
+    /// The names of all columns of the file; "1", "2" and so on without a header.
     [[nodiscard]] const std::vector<std::string>& header() const { return header_.names(); }
     /// The options of the table, with every input by its name and every target in `named_targets`.
     [[nodiscard]] const CsvOptions& options() const { return options_; }
-    /// The texts of the classes of a target: class k is the k-th. Empty for numbers. Throws InvalidArgument for a name that
-    /// no target has.
+    /// The texts of the classes of a target: element k is class k. Empty for numbers. Throws InvalidArgument for a name
+    /// that no target has.
     [[nodiscard]] const std::vector<std::string>& classes(std::string_view target = "target") const {
         const auto found = std::ranges::find(options_.named_targets, target, &CsvTarget::name);
         require(found != options_.named_targets.end(), "the table of ", path_, " has no target ",
@@ -129,7 +130,7 @@ private:
     std::vector<Target> targets_;  ///< one per element of options_.named_targets
 };
 
-/// Reads a table. Throws InvalidArgument for options that contradict themselves; DataError with the file, the line and
+/// Reads a table. Throws InvalidArgument for options that contradict each other; DataError with the file, the line and
 /// the column for a file that is in UTF-16, is empty, has no rows or no such column, a column twice, an input without a
 /// name (.ignored), a first line that seems to be a row (.header), a row with another number of fields than the first
 /// line, a field that has no value or no number where one is needed, or classes that cannot be told apart.
@@ -137,9 +138,9 @@ private:
     return {path, options, nullptr};
 }
 
-/// Reads a table for the evaluation of what was trained on another: inputs, targets and the numbers of the classes are
-/// that one's. A file without any of the targets' columns has inputs alone (`has_targets()`), for a Predictor. Throws
-/// DataError also where the columns are others, in any order, or a class is unknown.
+/// Reads a table with the inputs, the targets and the numbers of the classes of another one, to evaluate what was
+/// trained on that. A file without any of the targets' columns has inputs alone (`has_targets()`), for a Predictor.
+/// Throws DataError also if the columns differ, other than in their order, or a class is unknown.
 [[nodiscard]] inline Table read_csv(const std::string& path, const Table& training) {
     return {path, training.options(), &training};
 }
@@ -216,7 +217,7 @@ inline std::size_t Table::place_of(const std::string& column) const {
     return place;
 }
 
-/// Ignored columns may be there or not, and the targets all or none. Without a header a column that is missing is
+/// Ignored columns may be missing, and so may the targets, if all of them are. Without a header a missing column is
 /// always the last one, so it must be a target.
 inline void Table::require_columns_of(const Table& training) {
     const auto is_here = [this](const std::string& name) { return header_.find(name) != impl::CsvHeader::none; };
@@ -233,7 +234,7 @@ inline void Table::require_columns_of(const Table& training) {
     }
     for (const std::string& name : header()) {
         if (training.header_.find(name) != impl::CsvHeader::none || ignores(name)) continue;
-        // What was read without targets may be followed by a file that has them.
+        // A table that was read without targets may be followed by one that has them.
         if (std::ranges::find(targets, name) != targets.end()) continue;
         throw DataError(
             text(path_, " has a column ", impl::in_quotes(name), ", which ", training.path_, " does not have"));
@@ -290,7 +291,7 @@ inline bool Table::first_line_may_be_row() const {
     return numbers;
 }
 
-/// Numbers can be names: the pixels 0 to 783, years. They are whole and ascend then, unlike those of a row.
+/// Names may be numbers: the pixels 0 to 783, years. They are then whole and ascending, unlike those of a row.
 inline void Table::require_names() const {
     if (!first_line_may_be_row()) return;
     std::vector<bool> used(header().size());

@@ -172,7 +172,7 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return samples_.shape(); }
     /// Allows batches to be requested from this many threads. Must not be called while one is requested.
     void provide_slots(int threads) { samples_.provide_slots(threads); }
-    /// How many batches there are, the smaller one included.
+    /// The number of batches, including the smaller one.
     [[nodiscard]] std::int64_t count() const { return (images_->size() + batch_size_ - 1) / batch_size_; }
     /// Samples of batch `index`.
     [[nodiscard]] std::int64_t size_of(std::int64_t index) const {

@@ -39,8 +39,8 @@ concept HasSamples = requires(const D& data, std::int64_t i) {
     requires std::is_arithmetic_v<std::remove_cvref_t<decltype(*data.sample(i).data())>>;
 };
 
-/// The type of its samples is known at run time only: stored_sample(i) points to the elements of sample i. Then sample(i)
-/// throws unless they are floats.
+/// The type of its samples is known at run time only: stored_sample(i) points to the elements of sample i. Then
+/// sample(i) throws unless they are floats.
 template <class D>
 concept HasStoredSamples = requires(const D& data, std::int64_t i) {
     { data.sample_type() } -> std::same_as<ElementType>;
@@ -62,8 +62,9 @@ concept HasTargets = requires(const D& data, std::int64_t i, std::size_t c) {
     { data.target(i, c) } -> std::convertible_to<const void*>;
 };
 
-/// A data set: samples that any number of threads may read at once. What a network reads is `sample(i)`; what the losses read
-/// is `label(i)`, the column "target" of class labels, or the columns of `target(i, c)`, which are used if there are both.
+/// A data set: samples that any number of threads may read at once. What a network reads is `sample(i)`; what the
+/// losses read is `label(i)`, the column "target" of class labels, or the columns of `target(i, c)`, which are used if
+/// there are both.
 template <class D>
 concept Dataset = HasSampleCount<D> && HasSamples<D> && (HasLabels<D> || HasTargets<D>);
 

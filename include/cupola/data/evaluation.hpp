@@ -40,7 +40,7 @@ public:
     void provide_slots(int threads) {
         while (slot_count() < threads) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
     }
-    /// How many batches there are, the smaller one included.
+    /// The number of batches, including the smaller one.
     [[nodiscard]] std::int64_t count() const {
         const std::int64_t size = data_->size();
         return size / batch_size_ + (size % batch_size_ == 0 ? 0 : 1);

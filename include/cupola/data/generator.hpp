@@ -12,9 +12,9 @@
 //   Prefetch batches(Generator(columns, product, {.batch_size = 64, .seed = 1}), {.workers = 1});
 //   FirstBatches test(Generator(columns, product, {.batch_size = 64, .seed = 2}), 10);
 //
-// The stream is endless: position p is the sample of index p, made once. With `samples_per_epoch` = n it consists of the
-// samples 0 to n - 1 again and again, in another order in each epoch (data/shuffle.hpp). Sample i is a pure function of
-// (seed, i), so a batch is one of the seed, the step and the replica, for any number of workers.
+// The stream is endless: position p is the sample of index p, made once. With `samples_per_epoch` = n it consists of
+// the samples 0 to n - 1 again and again, in another order in each epoch (data/shuffle.hpp). Sample i is a pure
+// function of (seed, i), and a batch of the seed, the step and the replica, for any number of workers.
 #pragma once
 
 #include <algorithm>
@@ -41,9 +41,9 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Writes sample `index` to the columns of `sample`, a batch of one; what it does not write is a NaN, or the lowest int32,
-/// which losses reject. Several threads call it at the same time, so it may only
-/// read what it refers to; its random numbers are `random`, which belongs to the sample.
+/// Writes sample `index` to the columns of `sample`, a batch of one; what it does not write is a NaN, or the lowest
+/// int32, which losses reject. Several threads call it at the same time, so it may only read what it refers to; its
+/// random numbers are `random`, which belongs to the sample.
 template <class F>
 concept SampleFunction = requires(const F& function, std::int64_t index, const RandomStream& random,
                                   const BatchSpan& sample) { function(index, random, sample); };
@@ -51,8 +51,9 @@ concept SampleFunction = requires(const F& function, std::int64_t index, const R
 template <SampleFunction Function>
 class Generator {
 public:
-    /// Throws InvalidArgument for columns without "input" or without values, a batch without samples, or a global batch that is larger than an
-    /// epoch or than 2^32 - 1. The names of the columns are not copied. `samples_per_epoch` is 0 for an endless stream.
+    /// Throws InvalidArgument for columns without "input" or without values, a batch without samples, or a global batch
+    /// that is larger than an epoch or than 2^32 - 1. The names of the columns are not copied. `samples_per_epoch` is 0
+    /// for an endless stream.
     Generator(const Columns& columns, Function function, BatchOptions options, std::int64_t samples_per_epoch = 0)
         : columns_(columns), function_(std::move(function)), options_(options) {
         require(columns_.find(input_column) != nullptr, "a generator has no column \"", input_column,
@@ -80,8 +81,8 @@ public:
     /// 0 for an endless stream: then `fit` counts steps and not epochs.
     [[nodiscard]] std::int64_t samples_per_epoch() const { return order_ ? order_->size() : 0; }
 
-    /// Calls add(key, text) for what identifies the data of a run (train/training_run.hpp): a function cannot be
-    /// compared, so the name of its type, where it has one, the columns and the number of samples.
+    /// Calls add(key, text) for what identifies the data of a run (train/training_run.hpp): the name of the function's
+    /// type, if it has one, because a function cannot be compared; the columns; and the number of samples.
     template <class Add>
     [[gnu::cold]] void describe(const Add& add) const {
         constexpr std::string_view name = short_type_name<Function>();
@@ -113,7 +114,7 @@ public:
     }
 
 private:
-    /// Else what the function does not write would be that of another batch.
+    /// Without this, values that the function does not write would be those of an earlier batch.
     static void poison(const ColumnSpec& column, std::byte* to) {
         const auto count = static_cast<std::size_t>(column.shape.size());
         if (column.type == ElementType::float32) {
@@ -137,8 +138,8 @@ private:
     std::optional<ShuffledOrder> order_;
 };
 
-/// The first `count` batches of a source, those of replica 0, for `evaluate`: the same in every evaluation. A generator with
-/// another seed than the training's has samples that the training has not seen.
+/// The first `count` batches of a source, those of replica 0, for `evaluate`: the same in every evaluation. A generator
+/// with another seed than the training's has samples that the training has not seen.
 template <BatchSource Source>
 class FirstBatches {
 public:

@@ -5,10 +5,10 @@
 //   const ImageData digits = read_mnist("mnist");
 //   const ImageSet letters = read_idx("letters-images-idx3-ubyte", "letters-labels-idx1-ubyte", {.classes = names});
 //
-// A file of images begins with the bytes 0 0 8 3, the number of images, their height and their width, one of labels with
-// 0 0 8 1 and the number of labels; numbers have 32 bits, the highest byte first. Then one byte follows per pixel, row by
-// row, or per label. Files that are packed must be unpacked first: `gzip -d`. Source: LeCun, Cortes, Burges, "The MNIST
-// database of handwritten digits".
+// A file of images begins with the bytes 0 0 8 3, the number of images, their height and their width, one of labels
+// with 0 0 8 1 and the number of labels; numbers have 32 bits, the highest byte first. Then one byte follows per pixel,
+// row by row, or per label. Files that are packed must be unpacked first: `gzip -d`. Source: LeCun, Cortes, Burges,
+// "The MNIST database of handwritten digits".
 #pragma once
 
 #include <algorithm>
@@ -97,9 +97,9 @@ struct IdxFile {
 
 }  // namespace impl
 
-/// Reads the images of one file and the labels of the other as grey images. Throws DataError with the file and the numbers for
-/// files that are no idx files of these kinds, are truncated or too long, have different numbers of images and labels, or a
-/// label without a class.
+/// Reads the images of one file and the labels of the other as grey images. Throws DataError with the file and the
+/// numbers for files that are not idx files of these kinds, are truncated or too long, have different numbers of images
+/// and labels, or a label without a class.
 [[nodiscard]] inline ImageSet read_idx(const std::string& images, const std::string& labels,
                                        const IdxOptions& options = {}) {
     impl::IdxFile<3> image_file(images, "images");
@@ -122,8 +122,8 @@ struct IdxFile {
 }
 
 /// Reads MNIST's four files, or those of a data set with the same names (Fashion-MNIST, KMNIST), from a folder:
-/// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Throws DataError as
-/// read_idx does, for a file that is not there, and for test images of other extents.
+/// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Throws
+/// DataError as read_idx does, for a file that is not there, and for test images of other extents.
 [[nodiscard]] inline ImageData read_mnist(const std::string& folder, const IdxOptions& options = {}) {
     require<DataError>(impl::path_kind_of(folder) != impl::PathKind::missing, folder, " does not exist");
     const auto split = [&](std::string_view part) {

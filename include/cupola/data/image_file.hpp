@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One photograph for a network that was trained: the pixels of a JPEG or PNG file, upright as its EXIF says, and the
-// part of them that has the extents of the images the network knows. `fitted(read_image("cat.jpg"), 32, 32)`
+// One photograph for a trained network: the pixels of a JPEG or PNG file, upright according to its EXIF data, and the
+// part of them that has the extents of the network's images. `fitted(read_image("cat.jpg"), 32, 32)`
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ template <class Value>
 struct BasicImage {
     std::int64_t height = 0, width = 0, channels = 3;
     std::vector<Value> pixels{};
-    /// Of one value in the file: 16 where the values are 0 to 65535, otherwise 8.
+    /// The bits of a value in the file: 16 where the values are 0 to 65535, otherwise 8.
     int bits = 8;
     [[nodiscard]] Shape shape() const { return {height, width, channels}; }
 };
@@ -57,9 +57,9 @@ template <class Value = std::uint8_t>
     return image;
 }
 
-/// The largest part in the middle with the proportions of `height` to `width`, made so large: each pixel is the mean of
-/// those that it covers, or the one it lies in where the image is smaller. Throws InvalidArgument for an image without
-/// pixels, or with another number of them than its extents say.
+/// The largest part in the middle with the proportions of `height` to `width`, scaled to that size: each pixel is the
+/// mean of those that it covers, or, if the image is smaller, the one in which it lies. Throws InvalidArgument for an
+/// image without pixels, or with another number of them than its extents say.
 template <class Value>
 [[nodiscard]] BasicImage<Value> fitted(const BasicImage<Value>& image, std::int64_t height, std::int64_t width) {
     constexpr std::int64_t most = 65'535;

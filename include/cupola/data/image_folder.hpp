@@ -6,10 +6,10 @@
 //
 //   const ImageData pets = read_image_folder("pets", 4, {.split = {.validation = 0.2, .seed = 1, .stratified = true}});
 //
-// Classes are numbered in the order of their names and images lie in the order of their names, so a folder and an
-// archive of it are the same data set. All images have one size, upright as their EXIF says. Every image is decoded
-// once, by a fixed number of threads, and the result does not depend on that number. Needs libarchive, libjpeg-turbo
-// and libpng (CMake: cupola::data).
+// Classes are numbered in the order of their names and images are in the order of their names, so a folder and an
+// archive of it are the same data set. All images have one size, upright according to their EXIF data. Every image is
+// decoded once, by a fixed number of threads, and the result does not depend on that number. Needs libarchive,
+// libjpeg-turbo and libpng (CMake: cupola::data).
 #pragma once
 
 #include <algorithm>
@@ -90,7 +90,7 @@ struct Flaws {
     const char* flaw = nullptr;
 };
 
-/// `like` is what the first file of all says.
+/// `like` has the properties of the first file of all.
 template <class Value>
 [[nodiscard]] BasicImageSet<Value> decode_split(const ImageList& list, std::size_t s, const ImageInfo& like,
                                                 int workers, const ImageFolderOptions& options, Flaws& flaws) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training on numbers that the caller has in memory: samples of floats, ids or bytes, one after another, and their targets.
+// Training on numbers that the caller has in memory: samples of floats, ids or bytes, one after another, and their
+// targets.
 #pragma once
 
 #include <array>
@@ -41,8 +42,8 @@ concept RangeOfOthers = requires { typename RangeElement<R>; } && !(RangeOf<R, A
 
 }  // namespace impl
 
-/// The samples in the caller's memory: a vector, a span or another contiguous range of floats, of ids (int32) or of bytes
-/// (uint8). A temporary that owns its values does not compile.
+/// The samples in the caller's memory: a vector, a span or another contiguous range of floats, of ids (int32) or of
+/// bytes (uint8). A temporary that owns its values does not compile.
 struct SampleValues {
     /// Does not compile.
     template <impl::RangeOfOthers<float, std::int32_t, std::uint8_t> Range>
@@ -102,12 +103,12 @@ public:
     /// [0, class_count).
     InMemory(const Shape& sample_shape, const SampleValues& samples, BorrowedSpan<std::int32_t> labels,
              std::int64_t class_count, BorrowedString name = "in memory");
-    /// Samples with the column "target" of floats. Throws DataError if there are no samples, or not one target per sample, or
-    /// a target is a NaN or an infinity.
+    /// Samples with the column "target" of floats. Throws DataError if there are no samples, or not one target per
+    /// sample, or a target is a NaN or an infinity.
     InMemory(const Shape& sample_shape, const SampleValues& samples, const Shape& target_shape,
              BorrowedSpan<float> targets, BorrowedString name = "in memory");
-    /// Samples with any columns of targets, each by its name. Throws as the others; labels of these columns are checked by
-    /// the losses that read them.
+    /// Samples with any columns of targets, each by its name. Throws as the others; labels of these columns are checked
+    /// by the losses that read them.
     InMemory(const Shape& sample_shape, const SampleValues& samples, std::initializer_list<TargetValues> targets,
              BorrowedString name = "in memory");
     /// These do not compile.

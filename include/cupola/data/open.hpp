@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens an image data set by its path alone: CIFAR-10's binary files, MNIST's idx files, or an ImageFolder, a folder or an archive.
+// Opens an image data set by its path alone: CIFAR-10's binary files, MNIST's idx files, or an ImageFolder, a folder or
+// an archive.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The data set at `path`; `workers` threads decode. Throws DataError if `path` holds none of them, with what was expected.
+/// The data set at `path`; `workers` threads decode. Throws DataError if `path` holds none of them, with what was
+/// expected.
 [[nodiscard]] inline ImageData open_image_data(const std::string& path, int workers = 1) {
     const impl::PathKind kind = impl::path_kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");

@@ -60,8 +60,8 @@ struct PinnedUploaderOptions {
     double timeout_seconds = 600;
 };
 
-/// `Source` is a BatchSource, whose batches are made in the pinned memory itself by the thread of the requesting device, or
-/// a type that returns batches. It must outlive this object.
+/// `Source` is a BatchSource, whose batches are made in the pinned memory itself by the thread of the requesting
+/// device, or a type that returns batches. It must outlive this object.
 template <class Source>
     requires BatchSource<Source> || GivesBatches<Source>
 class PinnedUploader {
@@ -141,7 +141,7 @@ private:
         return batch_in(pinned.memory.data(), columns_, batch_size_);
     }
 
-    /// Answers how many samples there are.
+    /// Returns the number of samples.
     std::int64_t fill(const Pinned& pinned, std::int64_t step, int replica) {
         if constexpr (BatchSource<Source>) {
             source_->fill(step, replica, std::int64_t{0}, batch_size_, in(pinned));

@@ -31,8 +31,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 struct PrefetchOptions {
     /// Threads that prepare batches. They need processors: where the devices use all of them, choose 0.
     int workers = 0;
-    /// The replicas whose batches are asked for, [first_replica, first_replica + replicas): those of this process, where other
-    /// processes have the rest. 0 replicas for all from the first on.
+    /// The replicas whose batches are requested, [first_replica, first_replica + replicas): those of this process, if
+    /// other processes have the rest. With 0 replicas, all from first_replica on.
     int first_replica = 0, replicas = 0;
 };
 

@@ -59,7 +59,7 @@ struct RandomCropFlip {
     std::int64_t padding = 4;
     bool crop = true, flip = true;
 
-    /// For what compares two runs.
+    /// The text by which two runs are compared.
     [[nodiscard, gnu::cold]] std::string description() const {
         return text("RandomCropFlip, padding ", padding, crop ? "" : ", no crop", flip ? "" : ", no flip");
     }

@@ -40,7 +40,7 @@ public:
 
     [[nodiscard]] std::int64_t size() const { return size_; }
     [[nodiscard]] std::uint64_t seed() const { return seed_; }
-    /// For what compares two runs, beside the seed.
+    /// The text by which two runs are compared, in addition to the seed.
     static constexpr std::string_view description() { return "shuffled"; }
 
     /// The samples at the places [first, first + places.size()).

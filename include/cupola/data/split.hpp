@@ -4,8 +4,8 @@
 //
 //   const auto [training, validation] = split(data, {.validation = 0.2, .seed = 1});
 //
-// Which samples are in which part is a pure function of the seed and of the number of samples (and of the classes, where
-// the split is stratified). Both parts are views: nothing is copied, and the data set has to outlive them.
+// Which samples are in which part is a pure function of the seed and of the number of samples (and of the classes,
+// where the split is stratified). Both parts are views: nothing is copied, and the data set has to outlive them.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 template <Dataset Data>
 class Subset {
 public:
-    /// Throws InvalidArgument if there are no indices, or one is not a sample of the data set. `name` is its name in errors.
+    /// Throws InvalidArgument if there are no indices, or one is not a sample of the data set. `name` is its name in
+    /// errors.
     Subset(const Data& data, std::vector<std::uint32_t> indices, std::string name)
         : data_(&data), indices_(std::move(indices)), name_(std::move(name)) {
         require(!indices_.empty(), name_, " has no samples");
@@ -105,14 +106,14 @@ struct Split {
 
 namespace impl {
 
-/// Samples that are split by themselves; the random numbers depend on `number`.
+/// Samples that are split separately from others; the random numbers depend on `number`.
 struct SplitGroup {
     std::uint32_t number = 0;
     std::vector<std::uint32_t> samples{};
 };
 
-/// The samples of `groups`, one after another, with those for validation first in each group: `counts` has their numbers.
-/// Throws InvalidArgument for a fraction or a number of samples that leaves a part empty.
+/// The samples of `groups`, one after another, with those for validation first in each group: `counts` has their
+/// numbers. Throws InvalidArgument for a fraction or a number of samples that leaves a part empty.
 [[nodiscard]] inline std::vector<std::size_t> split_groups(std::span<SplitGroup> groups, const SplitOptions& options,
                                                            std::string_view name) {
     require(impl::is_finite(options.validation) && options.validation > 0 && options.validation < 1,
@@ -146,9 +147,9 @@ struct SplitGroup {
 
 }  // namespace impl
 
-/// Splits a data set. Throws InvalidArgument for a fraction that is not between 0 and 1, for fewer than two samples, and for
-/// a stratified split of data without classes; DataError where such a split finds a label that is below 0 or no class of the
-/// data set.
+/// Splits a data set. Throws InvalidArgument for a fraction that is not between 0 and 1, for fewer than two samples,
+/// and for a stratified split of data without classes; DataError where such a split finds a label that is below 0 or no
+/// class of the data set.
 template <Dataset Data>
 [[nodiscard]] Split<Data> split(const Data& data, const SplitOptions& options = {}) {
     constexpr std::int64_t max_size = 0xFFFF'FFFF;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Standardisation: y = (x - mean) / deviation, with constants per column of a table or per channel of an image, computed once
-// from the training data and used for all other data.
+// Standardisation: y = (x - mean) / deviation, with constants per column of a table or per channel of an image,
+// computed once from the training data and used for all other data.
 //
 //   const Standardization constants = Standardization::of(training);
 //   TrainingBatches batches(training, constants, options);       the constants are the transform of both
@@ -9,9 +9,9 @@
 //   constants.store_in(run.info());                              each checkpoint contains them
 //   const auto same = Standardization::stored_in(checkpoint.info, path);
 //
-// The deviation is the square root of the mean of (x - mean)^2 over all samples. A column that has one value in all samples
-// has the deviation 0: it is divided by 1, so that it becomes 0 there, and its difference from that value elsewhere. Per
-// sample standardisation is a matter of the augmentation (data/augmentation.hpp).
+// The deviation is the square root of the mean of (x - mean)^2 over all samples. A column that has one value in all
+// samples has the deviation 0 and is divided by 1: it becomes 0 in these samples, and in others the difference from
+// that value. Standardisation per sample is a part of the augmentation (data/augmentation.hpp).
 #pragma once
 
 #include <cmath>
@@ -37,8 +37,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 class Standardization {
 public:
-    /// One mean and one deviation per position of the last extent of a sample. Throws InvalidArgument unless they are as
-    /// many, at least one, finite, and the deviations 0 or large enough to divide by.
+    /// One mean and one deviation per position of the last extent of a sample. Throws InvalidArgument unless their
+    /// numbers are equal and at least one, they are finite, and the deviations are 0 or large enough to divide by.
     Standardization(std::vector<double> means, std::vector<double> deviations)
         : means_(std::move(means)), deviations_(std::move(deviations)) {
         require(!means_.empty() && means_.size() == deviations_.size(), "a standardization has ", means_.size(),
@@ -54,8 +54,8 @@ public:
         }
     }
 
-    /// The constants of all samples of `data`, computed in double in two passes. Throws DataError for a sample that is not
-    /// finite or has another number of values than the others, and for data without samples.
+    /// The constants of all samples of `data`, computed in double in two passes. Throws DataError for a sample that is
+    /// not finite or has another number of values than the others, and for data without samples.
     template <Dataset Data>
     [[nodiscard]] static Standardization of(const Data& data);
     /// The same of a column of targets, which must be floats (data/standardized_targets.hpp).
@@ -66,7 +66,7 @@ public:
     [[nodiscard]] const std::vector<double>& means() const { return means_; }
     [[nodiscard]] const std::vector<double>& deviations() const { return deviations_; }
 
-    /// The extents of a sample remain. Throws InvalidArgument if the last one is not the number of constants.
+    /// Returns the extents of the sample. Throws InvalidArgument if the last one is not the number of constants.
     [[nodiscard]] Shape output(const Shape& input) const {
         require(input.rank >= 1 && input.channels() == static_cast<std::int64_t>(means_.size()), "samples of ",
                 to_string(input), " cannot be standardized with ", means_.size(),
@@ -77,7 +77,8 @@ public:
     void operator()(std::span<const T> sample, const Shape&, const RandomStream&, float* to) const {
         write(sample.data(), sample.size(), to);
     }
-    /// Standardizes samples in place, one after another, as Predictor takes them. Throws InvalidArgument if they are not whole.
+    /// Standardizes samples in place, one after another, as Predictor takes them. Throws InvalidArgument if they are
+    /// not whole.
     void apply(std::span<float> samples) const {
         require(samples.size() % means_.size() == 0, samples.size(), " values cannot be standardized with ",
                 means_.size(), " means");
@@ -92,15 +93,15 @@ public:
             values[i] = static_cast<float>(static_cast<double>(values[i]) / scales_[i % columns] + means_[i % columns]);
     }
 
-    /// Adds the constants to the description of a run (io/checkpoint_info.hpp), exactly: a run that is resumed with others
-    /// is rejected with both. `column` is what they are of.
+    /// Adds the constants to the description of a run (io/checkpoint_info.hpp), exactly: resuming the run with other
+    /// constants is rejected, with both in the message. `column` is the column that they are for.
     template <class Info>
     void store_in(Info& info, std::string_view column = input_column) const {
         info.set(text("standardization.", column, ".means"), listed(means_));
         info.set(text("standardization.", column, ".deviations"), listed(deviations_));
     }
-    /// The constants of a column in the description of a run; `path` is the checkpoint's name in errors. Throws DataError if
-    /// it has none, or no valid ones.
+    /// The constants of a column in the description of a run; `path` is the checkpoint's name in errors. Throws
+    /// DataError if it has none, or no valid ones.
     template <class Info>
     [[nodiscard]] static Standardization stored_in(const Info& info, std::string_view path,
                                                    std::string_view column = input_column) {
@@ -116,7 +117,7 @@ public:
         }
     }
 
-    /// For what compares two runs, with a hash of the constants.
+    /// The text by which two runs are compared, with a hash of the constants.
     [[nodiscard, gnu::cold]] std::string description() const {
         impl::SequenceHash hash;
         for (const auto* const list : {&means_, &deviations_}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Targets in units of their deviation, so that a loss of numbers such as 400,000 is of the size that learning rates are made
-// for:
+// Targets in units of their deviation, so that a loss of numbers such as 400,000 is of the size that learning rates are
+// made for:
 //
 //   const Standardization prices = Standardization::of_targets(training);
 //   const StandardizedTargets part(training, prices), held_back(validation, prices);      data sets, in place of both
@@ -24,8 +24,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// A data set whose column `column` is standardized; all else is that of `data`, which has to outlive it. The targets are
-/// copied, the samples are not.
+/// A data set whose column `column` is standardized; all else is that of `data`, which has to outlive it. The targets
+/// are copied, the samples are not.
 template <Dataset Data>
     requires HasTargets<Data>
 class StandardizedTargets {

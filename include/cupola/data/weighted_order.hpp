@@ -6,8 +6,8 @@
 //   const WeightedOrder order(balanced_weights(data), 1);                every class equally often; 1 is the seed
 //   TrainingBatches batches(data, transform, {.batch_size = 50, .seed = 1}, order);
 //
-// The sample of a position is a pure function of the weights, the seed and the position, so a batch is one of the seed, the
-// step and the replica. A sample of weight 0 never comes. Source: Vose 1991, "A linear algorithm for generating random
+// The sample of a position is a pure function of the weights, the seed and the position, and a batch of the seed, the
+// step and the replica. A sample of weight 0 never occurs. Source: Vose 1991, "A linear algorithm for generating random
 // numbers with a given distribution": one look-up per position, whatever the weights are.
 #pragma once
 
@@ -51,7 +51,8 @@ public:
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
     [[nodiscard]] std::uint64_t seed() const { return seed_; }
-    /// For what compares two runs, beside the seed: "by weights, hash 9e3779b97f4a7c15", of their table.
+    /// The text by which two runs are compared, in addition to the seed: "by weights, hash 9e3779b97f4a7c15", of their
+    /// table.
     [[nodiscard, gnu::cold]] std::string description() const {
         impl::SequenceHash hash;
         for (const Place& place : places_) {
@@ -61,8 +62,8 @@ public:
         return "by weights, hash " + hash.text();
     }
 
-    /// The samples at the positions [first, first + places.size()). `epoch` counts the positions modulo 2^32, so that a sample
-    /// that comes twice has different augmentations.
+    /// The samples at the positions [first, first + places.size()). `epoch` counts the positions modulo 2^32, so that a
+    /// sample that occurs twice has different augmentations.
     void samples_at(std::int64_t first, std::span<SampleOfEpoch> places) const {
         require(
             first >= 0 && first <= std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(places.size()),
@@ -81,7 +82,7 @@ public:
     }
 
 private:
-    /// Sample i with this probability, or else another.
+    /// Sample i with this probability, and otherwise another one.
     struct Place {
         double probability = 0;
         std::uint32_t other = 0;
@@ -107,7 +108,8 @@ private:
                 small.push_back(giver);
             }
         }
-        // What is left is 1 but for rounding: the sum of what is left is their number. So none of them has the weight 0.
+        // The remaining probabilities are 1 except for rounding: their sum is their number. So none of them has the
+        // weight 0.
         for (const auto* list : {&small, &large}) {
             for (const std::uint32_t i : *list) places_[i].probability = 1;
         }
@@ -117,9 +119,9 @@ private:
     std::vector<Place> places_;
 };
 
-/// The weight of each sample from those of the classes: `class_weights(data, std::vector{1.0, 5.0})`. Throws InvalidArgument
-/// for data without classes or with a class that has no weight, and for a weight that is negative or not finite; DataError for
-/// a label that is below 0 or no class of the data set.
+/// The weight of each sample from those of the classes: `class_weights(data, std::vector{1.0, 5.0})`. Throws
+/// InvalidArgument for data without classes or with a class that has no weight, and for a weight that is negative or
+/// not finite; DataError for a label that is below 0 or no class of the data set.
 template <Dataset Data>
 [[nodiscard]] std::vector<double> class_weights(const Data& data, std::span<const double> weights) {
     const impl::ClassLabels<Data> labels(data, "a weight per class");
@@ -137,7 +139,7 @@ template <Dataset Data>
     return result;
 }
 
-/// Weights with which every class that has samples comes equally often: 1 / the number of samples of its class. Throws
+/// Weights with which every class that has samples occurs equally often: 1 / the number of samples of its class. Throws
 /// InvalidArgument for data without classes, and DataError for a label that is below 0 or no class of the data set.
 template <Dataset Data>
 [[nodiscard]] std::vector<double> balanced_weights(const Data& data) {

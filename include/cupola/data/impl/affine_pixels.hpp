@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two passes over an image that all augmentations of pixel values come down to: sums in integers over the bytes, and
-// one multiply-add a pixel, y = scale * x + shift[channel].
+// The two passes over an image to which all augmentations of pixel values reduce: sums in integers over the bytes, and
+// one multiply-add per pixel, y = scale * x + shift[channel].
 //
 // Both walk a row of bytes in chunks of 48: whole pixels (3 channels) and whole vectors (16 lanes) at once, so lane j
 // of every chunk has channel j % 3 and both loops turn into plain vector code without a shuffle. An image of 1 channel
@@ -22,7 +22,7 @@ inline constexpr std::int64_t chunk_lanes = 48;
 inline constexpr std::int64_t band_chunks = 256;
 inline constexpr std::int64_t band_bytes = band_chunks * chunk_lanes;
 
-/// The sums of the values and of their squares, a channel each. (Plain arrays: kernels cannot reach std::array's
+/// The sums of the values and of their squares, one per channel. (Plain arrays: kernels cannot access std::array's
 /// elements.)
 struct PixelSums {
     std::int64_t values[3]{}, squares[3]{};
@@ -89,7 +89,8 @@ inline void copy_row(const std::uint8_t* row, std::int64_t width, std::int64_t c
         std::reverse_copy(row, row + width, to);
         return;
     }
-    // Four bytes per pixel: the fourth is overwritten by the next pixel. The first may end the image, so it takes three.
+    // Four bytes per pixel: the fourth is overwritten by the next pixel. The first may end the image, so it takes
+    // three.
     std::memcpy(to, row + 3 * (width - 1), 3);
     for (std::int64_t x = 1; x < width; ++x) std::memcpy(to + 3 * x, row + 3 * (width - 1 - x), 4);
 }

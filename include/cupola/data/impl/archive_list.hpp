@@ -58,7 +58,7 @@ struct ArchivePath {
     return result;
 }
 
-/// The name of an entry. Throws DataError for one that a message cannot have.
+/// The name of an entry. Throws DataError for a name that a message cannot show.
 [[nodiscard]] inline std::string path_of(const ImageList& list, archive_entry* entry) {
     const char* raw = archive_entry_pathname(entry);
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
@@ -129,8 +129,8 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     split.files.push_back(read_entry(list, opened, path, {at.class_name, at.file, 0, 0}, limits));
 }
 
-/// The entries of an archive whose images are split by an option. Where its class folders are is known at its end: in a
-/// folder that may have any name, or none.
+/// The entries of an archive whose images are split by an option. The place of its class folders is known only at its
+/// end: they may be in a folder of any name, or in none.
 class UnsplitEntries {
 public:
     void add(ImageList& list, const OpenArchive& opened, archive_entry* entry, const ImageFolderOptions& limits) {
@@ -182,7 +182,7 @@ public:
     }
 
 private:
-    /// A folder may be that of a class, also of one without images, which is an error as where nothing is packed.
+    /// A folder may be that of a class; a class without images is an error, as it is in a folder that is not packed.
     void add_folder(const ImageList& list, const std::vector<std::string>& parts, const ImageFolderOptions& limits) {
         if (parts.empty()) return;
         std::string root;
@@ -193,10 +193,10 @@ private:
 
     std::string root_;                                          ///< of the class folders
     std::vector<std::pair<std::string, std::string>> folders_,  ///< where, and the name
-        others_;                                                ///< what is no image: where, and its path
+        others_;                                                ///< files that are not images: where, and the path
 };
 
-/// A tar that is not packed has nothing to show that its end is missing but the two blocks of zeros that end it.
+/// A tar that is not packed shows only by the two blocks of zeros at its end that it is complete.
 inline void check_end_of_tar(const std::string& path, const OpenArchive& opened) {
     if (opened.file == nullptr || opened.packed) return;
     InputFile file(path);
@@ -211,9 +211,10 @@ inline void check_end_of_tar(const std::string& path, const OpenArchive& opened)
     require<DataError>(ended, path, " is truncated: the end-of-archive marker of the tar file is missing");
 }
 
-/// While it lives, the calling thread's characters are UTF-8. libarchive converts names to the thread's character set
-/// and gives none where that has no such character: in the locale "C", in which every program starts, a zip's name with
-/// an umlaut. Only the calling thread is affected, not the process. Where the system has no UTF-8 locale nothing changes.
+/// While it exists, the calling thread's characters are UTF-8. libarchive converts names to the thread's character set
+/// and returns none where that lacks a character: in the locale "C", in which every program starts, for a zip's name
+/// with an umlaut. Only the calling thread is affected, not the process. Where the system has no UTF-8 locale nothing
+/// changes.
 class Utf8Names {
 public:
     Utf8Names() : utf8_(newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{})) {

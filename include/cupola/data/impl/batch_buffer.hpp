@@ -19,7 +19,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Samples handed to a thread at once: small enough for an even share, large enough to make a look-up cheap.
+/// Samples that a thread takes at a time: few enough for an even distribution, enough to make a look-up cheap.
 inline constexpr std::int64_t samples_per_piece = 8;
 
 /// The memory of one batch.
@@ -50,7 +50,7 @@ private:
 };
 
 /// Calls fill(begin, end) for the pieces of [0, size) on the team of the context. An exception must not leave a thread
-/// of the team, so the first piece's that failed is kept and thrown here.
+/// of the team, so that of the first piece that failed is kept and thrown here.
 template <class Context, class Fill>
 void fill_with_team(Context& context, std::int64_t size, const Fill& fill) {
     std::mutex mutex;

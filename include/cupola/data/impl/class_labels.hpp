@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The class of each sample of a data set, whichever way the data set states it: label(i), or the column "target" of class
-// labels.
+// The class of each sample of a data set, whichever way the data set states it: label(i), or the column "target" of
+// class labels.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ public:
         }
     }
 
-    /// Throws DataError for a label below 0, and where the data set states the number of its classes, for one that is none of
-    /// them.
+    /// Throws DataError for a label below 0, and where the data set states the number of its classes, for one that is
+    /// none of them.
     [[nodiscard]] std::size_t operator[](std::int64_t i) const {
         std::int32_t label = 0;
         if constexpr (HasTargets<Data>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fields of a CSV file as numbers and classes, with one message per mistake: file, line, column and text.
+// The fields of a CSV file as numbers and classes, with one message per error: file, line, column and text.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return result;
 }
 
-/// The places of columns by name: a file may have so many that a search in their order would take long.
+/// The indices of columns by name: a file may have so many that a search in their order would take long.
 class CsvHeader {
 public:
     CsvHeader() = default;
@@ -102,7 +102,8 @@ private:
     return skip_digits() > 0 && text.empty();
 }
 
-/// The numbers of classes: of a training's table where there is one, and otherwise by order of appearance until finish().
+/// The numbers of classes: of a training's table where there is one, and otherwise by order of appearance until
+/// finish().
 class ClassNumbers {
 public:
     static constexpr std::size_t most = 100'000;
@@ -121,7 +122,7 @@ public:
         if (!whole) values_.clear();
     }
 
-    /// -1 for a class that is not known, or one too many.
+    /// -1 for a class that is not known, or if there would be too many.
     [[nodiscard]] std::int32_t of(std::string_view name) {
         const auto found = numbers_.find(name);
         if (found != numbers_.end()) return found->second;
@@ -136,9 +137,9 @@ public:
     /// The known classes; null where classes are numbered here.
     [[nodiscard]] const std::vector<std::string>* known() const { return known_; }
 
-    /// Renumbers `labels` by the order of the classes, which it returns: each as it is written, or in the shortest of the ways
-    /// in which a whole number is written. Throws DataError, which begins with `where`, for classes that differ by blanks alone
-    /// and for numbers that are equal and not whole.
+    /// Renumbers `labels` by the order of the classes, which it returns: each as it is written, or in the shortest of
+    /// the ways in which a whole number is written. Throws DataError, which begins with `where`, for classes that
+    /// differ by blanks alone and for numbers that are equal and not whole.
     [[nodiscard]] std::vector<std::string> finish(std::vector<std::int32_t>& labels, std::string_view where) const {
         if (known_ != nullptr) return *known_;
         struct Class {

@@ -2,9 +2,9 @@
 //
 // The records of a CSV file, one after another, through a buffer that holds the longest of them and not the file.
 //
-// RFC 4180: fields are parted by the separator, records by a line feed (with or without a carriage return before it); a
-// field in quotes may contain both, and two quotes stand for one. A byte order mark is skipped, the last line needs no
-// end, and blanks around a field without quotes are not part of it.
+// RFC 4180: fields are separated by the separator, records by a line feed (with or without a carriage return before
+// it); a field in quotes may contain both, and two quotes stand for one. A byte order mark is skipped, the last line
+// needs no end, and blanks around a field without quotes are not part of it.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ public:
         if (held().starts_with(byte_order_mark)) begin_ += byte_order_mark.size();
     }
 
-    /// Goes to the next record; false behind the last. Lines at the end of the file that are empty are no records.
+    /// Moves to the next record; false after the last. Empty lines at the end of the file are not records.
     [[nodiscard]] bool next() {
         std::int64_t empty_line = 0;
         while (true) {
@@ -87,7 +87,7 @@ private:
         throw DataError(text(path_, ", line ", line, what));
     }
 
-    /// Reads what follows; the record that is not complete moves to the buffer's begin.
+    /// Reads more of the file; the incomplete record moves to the beginning of the buffer.
     void read_more() {
         if (begin_ > 0) {
             std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -106,7 +106,7 @@ private:
         end_ += count;
     }
 
-    /// Finds the fields of the record at `begin_` and goes behind it; false if its end is not in the buffer yet.
+    /// Finds the fields of the record at `begin_` and moves past it; false if its end is not in the buffer yet.
     [[nodiscard]] bool split() {
         const char* const data = buffer_.data();
         const bool last = unread_ == 0;
@@ -145,8 +145,8 @@ private:
         }
     }
 
-    /// From an opening quote to what ends the field; false if no closing quote is in the buffer. What is found at the buffer's
-    /// end may change with what follows: split() reads on then.
+    /// From an opening quote to what ends the field; false if no closing quote is in the buffer. What is found at the
+    /// buffer's end may change with what follows: split() reads on then.
     [[nodiscard]] bool skip_quoted(Field& field, std::size_t& i, std::int64_t& lines) const {
         const char* const data = buffer_.data();
         field.begin = ++i;
@@ -170,7 +170,7 @@ private:
         return true;
     }
 
-    /// Takes away blanks, and the carriage return of a line that ends.
+    /// Removes blanks, and the carriage return at the end of a line.
     void trim(Field& field, bool ends) const {
         const char* const data = buffer_.data();
         const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };

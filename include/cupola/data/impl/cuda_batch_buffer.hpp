@@ -15,7 +15,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// One batch: the next one overwrites it, in the stream's order, once what was queued before has read it.
 class CudaBatchBuffer {
 public:
-    /// Makes room for the context's device, unless there is.
+    /// Allocates the memory on the context's device, unless it is there already.
     void provide(const CudaContext& context, std::int64_t batch_size, const Columns& columns) {
         if (place_ == context.place()) return;
         const auto scope = context.team();

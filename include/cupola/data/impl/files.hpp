@@ -60,7 +60,7 @@ public:
 
     [[nodiscard]] std::size_t size() const { return size_; }
     void skip(std::size_t count) { lseek(handle_, static_cast<off_t>(count), SEEK_CUR); }
-    /// Reads exactly `count` bytes, or throws: the file got shorter while it was read.
+    /// Reads exactly `count` bytes, or throws: the file became shorter while it was read.
     void read(std::uint8_t* to, std::size_t count) {
         while (count > 0) {
             const ssize_t got = ::read(handle_, to, count);

@@ -20,9 +20,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     });
 }
 
-/// Lists `path`/train and `path`/test, or where they are split by an option the one folder that has the classes. Hidden
-/// files and files beside the class folders are no part of the data set; a file in a class folder that is not an image
-/// by its name is an error, since leaving it out would be silent.
+/// Lists `path`/train and `path`/test, or, if an option splits the images, the one folder that has the classes. Hidden
+/// files and files beside the class folders are not part of the data set; a file in a class folder that is not an image
+/// by its name is an error, since it would otherwise be left out silently.
 [[nodiscard]] inline ImageList list_folder(const std::string& path, const ImageFolderOptions& limits) {
     ImageList list;
     list.path = path;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formats of image files that are read: an ImageFormat each, and a row of image_endings per ending of names. A file's format is
-// what its first bytes say.
+// The formats of image files that are read: one ImageFormat per format, and one row of image_endings per ending of
+// names. The first bytes of a file determine its format.
 #pragma once
 
 #include <algorithm>
@@ -72,8 +72,8 @@ inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, Imag
     return nullptr;
 }
 
-/// The format whose signature the file has; if there is none, the one of the name's ending, for its error message. Throws
-/// DataError for an empty file.
+/// The format whose signature the file has; if there is none, the one of the name's ending, for its error message.
+/// Throws DataError for an empty file.
 [[nodiscard]] inline const ImageFormat& format_of(const std::string& name, std::span<const std::uint8_t> bytes) {
     require<DataError>(!bytes.empty(), name, " is empty");
     for (const ImageEnding& each : image_endings) {
@@ -109,7 +109,7 @@ ImageInfo decode_image(const std::string& name, std::span<const std::uint8_t> by
     }
 }
 
-/// Says on standard error that `count` images, if any, break their format's rules and were read all the same.
+/// Says on standard error that `count` images, if any, break their format's rules and were read nevertheless.
 [[gnu::cold]] inline void warn_of_flaws(std::size_t count, const std::string& first, const char* flaw) {
     if (count == 0) return;
     const std::string others =

@@ -21,8 +21,8 @@ struct ImageInfo {
     ImageSize size{};
     /// Samples have 16 bits: decode() rejects them, decode_wide() reads them.
     bool wide = false;
-    /// The file breaks its format's rules in a way that leaves the pixels certain; null for none, or what it is, for a
-    /// warning.
+    /// For a warning, how the file breaks its format's rules in a way that does not affect the pixels; null if it does
+    /// not.
     const char* flaw = nullptr;
 };
 

@@ -4,8 +4,8 @@
 //
 // The library reports an error by a call that must not return; its own exits the process. Ours jumps back (a C++
 // exception must not cross the library's C frames), so the functions that set the jump hold nothing with a destructor.
-// Warnings are errors here: the library fills what is missing of a cut image with grey and only warns. Three are no
-// errors, since the pixels are whole (JpegReader::flaw_of).
+// Warnings are errors here: the library fills the missing part of a truncated image with grey and only warns. Three
+// warnings are not errors, since the pixels are complete (JpegReader::flaw_of).
 #pragma once
 
 #include <csetjmp>
@@ -46,7 +46,7 @@ public:
     [[nodiscard]] ImageInfo info() const { return {upright_size(stored(), orientation_), false, flaw_}; }
     /// Writes the upright pixels, of 1 or 3 channels.
     void read(int channels, std::uint8_t* to) {
-        // Of four components the library makes no colours, so they are cyan, magenta, yellow and black until here.
+        // The library does not convert four components to colours: up to here they are cyan, magenta, yellow and black.
         const bool printed = state_.num_components == 4;
         const std::size_t components = printed ? 4 : static_cast<std::size_t>(channels);
         const J_COLOR_SPACE space = printed ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
@@ -79,7 +79,7 @@ private:
         if (flaw == nullptr) fail(state);
         if (reader_of(state).flaw_ == nullptr) reader_of(state).flaw_ = flaw;
     }
-    /// The warnings after which the pixels are certain; null for any other.
+    /// The text for a warning after which the pixels are complete; null for any other warning.
     static const char* flaw_of(const jpeg_error_mgr& errors) {
         switch (errors.msg_code) {
             // Between two segments these bytes may be what is left of a damaged one: then they are an error.
@@ -136,7 +136,8 @@ private:
     [[nodiscard]] ImageSize stored() const {
         return {static_cast<std::int64_t>(state_.image_height), static_cast<std::int64_t>(state_.image_width)};
     }
-    /// Red, green and blue of what Adobe's programs write, and with them all others: 255 is no ink. Bytes are Pillow's.
+    /// Converts the inks as Adobe's programs, and so all others, write them, with 255 for no ink; the bytes are
+    /// Pillow's.
     static void colours_of_inverted_cmyk(const std::uint8_t* ink, std::uint8_t* colour) {
         const std::uint32_t black = ink[3];
         for (int c = 0; c < 3; ++c) {

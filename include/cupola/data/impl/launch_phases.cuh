@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a kernel is queued whose blocks work in phases: between two of them all threads of a block wait for each other,
-// and what they hand on lies in memory that they share.
+// Queues a kernel whose blocks work in phases: between two phases all threads of a block wait for each other, and they
+// pass on data in the block's shared memory.
 //
-// A work says how many `threads` its blocks have and how many `phases`, what is `Shared`, and what a thread does:
-//     template <int phase> CUPOLA_HOST_DEVICE void run(std::int64_t block, int thread, Shared& shared) const
-// So the host can run it too, a thread after another.
+// A work has the number of `threads` of its blocks, the number of `phases`, the type `Shared` of its shared memory, and
+// the computation of a thread:
+//      template <int phase> CUPOLA_HOST_DEVICE void run(std::int64_t block, int thread, Shared& shared) const
+// So the host can run it too, one thread after another.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,7 @@ inline void check_dictionary(const std::string& path, int filter, const ImageFol
                        limits.dictionary_bytes, " are accepted");
 }
 
-/// A file unpacked, as a stream of bytes that are counted.
+/// A packed file as a stream of its unpacked bytes, which are counted.
 class UnpackedFile {
 public:
     UnpackedFile(const std::string& path, int filter, const ImageFolderOptions& limits)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Cameras store the pixels as the sensor has them and note in EXIF how the image is turned: JPEG in a segment APP1, PNG
-// in the chunk eXIf. Here the note is read, and the pixels are copied so that they are upright.
+// in the chunk eXIf. These functions read that note, and copy the pixels so that they are upright.
 //
-// EXIF is a TIFF file without an image. It comes from anywhere, so each offset is checked. A broken one is no reason to
-// reject the image: as in Pillow, its entries count up to the first that cannot be read.
+// EXIF is a TIFF file without an image. It may contain anything, so each offset is checked. An image with invalid EXIF
+// data is not rejected: as in Pillow, its entries count up to the first that cannot be read.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ inline constexpr std::string_view exif_mark{"Exif\0\0", 6};
     if (begins_with(exif, exif_mark)) exif = exif.subspan(exif_mark.size());
     if (exif.size() < 8) return 1;
     const bool big_endian = exif[0] == 'M';
-    // Both orders of the 42 behind the letters: some programs write it wrong.
+    // Accepts the 42 after the letters in either byte order: some programs write it wrong.
     const bool is_tiff = (exif[0] == 'M' || exif[0] == 'I') && exif[1] == exif[0] &&
                          ((exif[2] == 0 && exif[3] == 42) || (exif[2] == 42 && exif[3] == 0));
     if (!is_tiff) return 1;
@@ -123,8 +123,8 @@ void for_each_upright(const ImageSize& stored, int orientation, const Copy& copy
     }
 }
 
-/// Grey of a colour, rounded, with the weights that a JPEG has (ITU-R BT.601): 0.299, 0.587 and 0.114 of 65,536. Equal
-/// parts stay what they are.
+/// Grey of a colour, rounded, with the weights that a JPEG has (ITU-R BT.601): 0.299, 0.587 and 0.114 of 65,536. Three
+/// equal values remain unchanged.
 [[nodiscard]] inline std::uint8_t grey_of(std::uint32_t red, std::uint32_t green, std::uint32_t blue) {
     return static_cast<std::uint8_t>((19595U * red + 38470U * green + 7471U * blue + 32768U) >> 16U);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Decodes a PNG in memory to upright bytes of grey, or of red, green and blue, or to floats where it has 16 bits, by
-// libpng. Values are those of the file: what it says of gamma and colour profiles is for screens. Palettes are looked
-// up, 1, 2 and 4 bits become 8, transparency is left out.
+// libpng. Values are those of the file: its gamma and colour profiles, which are for screens, are ignored. Palettes are
+// looked up, 1, 2 and 4 bits become 8, transparency is left out.
 //
 // The library reports an error by a call that must not return, so the functions that set the jump hold nothing with a
 // destructor (as in jpeg_decoder.hpp).
@@ -97,7 +97,7 @@ private:
         std::snprintf(reader.message_, sizeof reader.message_, "%s", message);
         std::longjmp(reader.on_error_, 1);
     }
-    /// Warnings are about what the pixels do not need.
+    /// Warnings concern data that the pixels do not need.
     static void ignore(png_structp, png_const_charp) {}
     static void take(png_structp state, png_bytep to, png_size_t count) {
         auto& reader = *static_cast<PngReader*>(png_get_io_ptr(state));

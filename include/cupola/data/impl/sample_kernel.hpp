@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel does to make samples of images: a block of 192 threads makes one sample. The first thread draws the
-// random numbers that the host's pipeline draws; each thread then takes every 192nd byte of the piece, twice where the
-// pixels depend on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. As 192 is a
-// multiple of 3, a thread has one channel throughout; with 1 channel the three sums and shifts are as affine_pixels.hpp says.
+// The kernel that makes samples of images: a block of 192 threads makes one sample. The first thread draws the random
+// numbers that the host's pipeline draws; each thread then takes every 192nd byte of the piece, twice where the pixels
+// depend on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. As 192 is a
+// multiple of 3, a thread has one channel throughout; affine_pixels.hpp describes the three sums and shifts of an image
+// with 1 channel.
 #pragma once
 
 #include <concepts>
@@ -136,7 +137,7 @@ private:
             skipped_bytes_ = threads % row_bytes_;
         }
         [[nodiscard]] CUPOLA_HOST_DEVICE bool ended() const { return row_ >= rows_; }
-        /// Whether the image is there.
+        /// Whether the current byte is inside the image.
         [[nodiscard]] CUPOLA_HOST_DEVICE bool inside() const {
             return static_cast<unsigned>(row_ + top_) < static_cast<unsigned>(image_rows_) &&
                    static_cast<unsigned>(column()) < static_cast<unsigned>(image_row_bytes_);

@@ -40,7 +40,7 @@ private:
     static constexpr std::array<std::uint8_t, 6> magic{0xFD, '7', 'z', 'X', 'Z', 0};
     static constexpr std::size_t checksum = 4, stream_footer = 12;
 
-    /// The next byte, or 0 at the file's end, which `ended_` then says.
+    /// The next byte, or 0 at the file's end, where `ended_` is set.
     std::uint8_t byte() {
         std::uint8_t value = 0;
         if (at_ < file_.size()) {
