@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 3: a user-defined layer, Softsign: y = x / (1 + |x|), with its backward pass, checked against finite differences
-// and then used in a network that learns whether a point is in a ring.
+// Lesson 3: a user-defined layer, Softsign: y = x / (1 + |x|), with its backward pass, checked against finite
+// differences and then used in a network that learns whether a point is in a ring.
 // Prints the report of the check, the loss every 200 steps, and the accuracy at the end.
 #include <cmath>
 #include <cstdio>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An autoencoder: a network that reproduces its input, here discs and squares of 16 x 16 pixels that this file draws, from
-// a code of 32 numbers in its middle.
-// Prints the loss every 200 steps and after each of four epochs, with the fraction of the pixels of other images that are
-// reproduced, and three of these images beside what became of them.
+// An autoencoder: a network that reproduces its input, here discs and squares of 16 x 16 pixels that this file draws,
+// from a code of 32 numbers in its middle.
+// Prints the loss every 200 steps and after each of four epochs, with the fraction of the pixels of other images that
+// are reproduced, and three of these images next to their reproductions.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -38,7 +38,8 @@ constexpr const char* archive_name = "cifar-10-binary.tar.gz";
 /// The part of the archive that was downloaded. The lock ends with the process that holds it, however that ends.
 class PartFile {
 public:
-    /// With `waits`, the constructor returns when the other process that has the file has ended its download, in whatever way.
+    /// With `waits`, the constructor returns when the other process that has the file has ended its download, in
+    /// whatever way.
     PartFile(const std::string& path, bool waits)
         : path_(path), handle_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
         require<DataError>(handle_ >= 0, path, " cannot be written: ", std::strerror(errno));
@@ -142,8 +143,8 @@ std::string counted(const ImageData& data) {
     return text(data.train.size(), " training and ", data.test.size(), " test images");
 }
 
-/// Unpacks the archive into `folder` and returns a message about its contents. An archive that was `downloaded` and is not
-/// the data set is removed: otherwise the next download would continue it and fail in the same way.
+/// Unpacks the archive into `folder` and returns a message about its contents. An archive that was `downloaded` and is
+/// not the data set is removed: otherwise the next download would continue it and fail in the same way.
 std::string unpacked(const std::string& archive, const std::string& folder, bool downloaded) {
     try {
         unpack(archive, folder_name, folder);

@@ -100,8 +100,8 @@ void transfer(const std::string& url, const std::string& path, int handle, const
     set(curl, CURLOPT_XFERINFOFUNCTION, &tell_progress);
     set(curl, CURLOPT_XFERINFODATA, &state);
 
-    // The number of tries without a byte beyond the largest size so far: a server without ranges sends the same bytes each
-    // time.
+    // The number of tries without a byte beyond the largest size so far: a server without ranges sends the same bytes
+    // each time.
     constexpr int max_tries = 5;
     std::uint64_t furthest = 0;
     bool takes_ranges = true;

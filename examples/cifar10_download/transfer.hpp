@@ -13,9 +13,9 @@ namespace cifar10 {
 using TransferProgress = std::function<void(std::uint64_t there, std::uint64_t whole)>;
 
 /// Appends to the open file `handle`, called `path` in errors, the missing part of the file at `url` (http, https or
-/// file). A broken connection is made again as long as bytes arrive. A server that does not support ranges sends the whole
-/// file again. Throws cupola::DataError; the received bytes are kept if the next transfer can continue from them, and the
-/// file is emptied otherwise.
+/// file). A broken connection is restored as long as bytes arrive. A server that does not support ranges sends the
+/// whole file again. Throws cupola::DataError; the received bytes are kept if the next transfer can continue from them,
+/// and the file is emptied otherwise.
 void transfer(const std::string& url, const std::string& path, int handle, const TransferProgress& progress);
 
 }  // namespace cifar10

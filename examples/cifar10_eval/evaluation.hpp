@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of cifar10_eval: its options (main.cpp has the flags), the networks of --model (networks.cpp), and the result of
-// an evaluation with its output formats (outcome.cpp): lines, a confusion table, a file of predictions.
+// The parts of cifar10_eval: its options (main.cpp has the flags), the networks of --model (networks.cpp), and the
+// result of an evaluation with its output formats (outcome.cpp): lines, a confusion table, a file of predictions.
 #pragma once
 
 #include <cstdint>
@@ -77,9 +77,9 @@ struct Outcome {
     [[nodiscard]] double precision() const { return static_cast<double>(correct) / static_cast<double>(counted); }
 };
 
-/// Counts the images whose largest logit is that of the label's class. With `tutorial_count`, batches of 128 are filled up
-/// with the first images again, as in the tutorial's evaluation: 79 batches, 10,112 of 10,000 images. Throws DataError if a
-/// logit is not finite, since the precision is undefined then.
+/// Counts the images whose largest logit is that of the label's class. With `tutorial_count`, batches of 128 are filled
+/// up with the first images again, as in the tutorial's evaluation: 79 batches, 10,112 of 10,000 images. Throws
+/// DataError if a logit is not finite, since the precision is undefined then.
 Outcome count_correct(const Logits& logits, const ImageSet& images, bool tutorial_count);
 
 /// The names of the classes of the network, which may have more classes than the data set.
@@ -93,7 +93,8 @@ std::string confusion_table(const Confusion& confusion, const std::vector<std::s
 /// Writes index,label,prediction,logit0,... for every image. The file is complete as soon as it exists.
 void write_predictions(const std::string& path, const Outcome& outcome, const Logits& logits, const ImageSet& images);
 
-/// "2026-11-21 03:16:29.123456: precision @ 1 = 0.860", and a second line with the data and the checkpoint that it refers to.
+/// "2026-11-21 03:16:29.123456: precision @ 1 = 0.860", and a second line with the data and the checkpoint that it
+/// refers to.
 std::string lines_of(const Outcome& outcome, const ImageSet& images);
 /// One JSON object, with the confusion table if there is one.
 std::string json_of(const Outcome& outcome, const ImageSet& images, const Confusion& confusion);

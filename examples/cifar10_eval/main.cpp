@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evaluates from the command line of cifar10_eval: reads the images, then evaluates the newest checkpoint, once or whenever
-// there is a newer one.
+// Evaluates from the command line of cifar10_eval: reads the images, then evaluates the newest checkpoint, once or
+// whenever there is a newer one.
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -29,8 +29,8 @@
 
 namespace cifar10 { namespace {
 
-/// Distinguishes two files with the same name: a training that was resumed from a damaged checkpoint writes the file
-/// again.
+/// Distinguishes two files with the same name: a training that was resumed from a damaged checkpoint writes the same
+/// file again.
 std::string identity_of(const std::string& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) return path;
@@ -141,8 +141,8 @@ private:
     }
 
     void write_event(const Outcome& outcome) {
-        // A training that was resumed from a damaged checkpoint reaches the same steps again: TensorBoard then omits the
-        // events of the first time.
+        // A training that was resumed from a damaged checkpoint reaches the same steps again: TensorBoard then omits
+        // the events of the first time.
         if (outcome.step <= last_step_ || last_step_ < 0) events_->start(outcome.step);
         last_step_ = outcome.step;
         StepSummary summary;

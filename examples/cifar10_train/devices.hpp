@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --device: the parts of a run that depend on the device, for this machine's processors and for the GPUs that this process
-// sees (by nvcc). Both have the same members.
+// --device: the parts of a run that depend on the device, for this machine's processors and for the GPUs that this
+// process sees (by nvcc). Both have the same members.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,8 @@ public:
     [[nodiscard]] int prefetch_workers() const { return prefetch_workers_; }
     [[nodiscard]] HostOptions device_options() const { return {.threads = threads_, .convolution = convolution_}; }
 
-    /// The source of the batches, made before the training; and the batches, made after it, since the workers begin at once.
+    /// The source of the batches, made before the training; and the batches, made after it, since the workers begin at
+    /// once.
     template <class Augment>
     [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
         return TrainingBatches(images, Augment{}, options);
@@ -182,7 +183,8 @@ public:
                                                  : text(", in each of ", options_->process_count, " processes"));
     }
 
-    /// After the first step all plans of the training are chosen; in the third all of its work has been captured or not.
+    /// After the first step all plans of the training are chosen; in the third, all work that can be captured has been
+    /// captured.
     template <class Training>
     struct Callback {
         Side* side;

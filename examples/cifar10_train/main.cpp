@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line of cifar10_train: each flag with its values, the option that it sets, its help text, and the flags that it
-// excludes.
+// The command line of cifar10_train: each flag with its values, the option that it sets, its help text, and the flags
+// that it excludes.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -202,10 +202,10 @@ struct Flags {
             ->capture_default_str()
             ->check(rate());
         check([this] { only_on("cuda", o.plan_seconds != TrainOptions{}.plan_seconds, "--plan-seconds"); });
-        app.add_option(
-               "--bn-stats", o.bn_stats,
-               "Replicas whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which\n"
-               "also normalises over all replicas, on the host)")
+        app.add_option("--bn-stats", o.bn_stats,
+                       "Replicas whose batch-normalisation statistics are kept: first, last, all, merged "
+                       "or synchronized (which\n"
+                       "also normalises over all replicas, on the host)")
             ->capture_default_str();
         check([this] {
             one_of("--bn-stats", o.bn_stats, {"first", "last", "all", "merged", "synchronized"});
@@ -242,8 +242,10 @@ struct Flags {
             ->check(whole_number(1, max_replicas));
         app.add_option(
                "--num-devices", o.num_devices,
-               "Devices of the host (groups of threads), or GPUs, that run the replicas of a process: 1 to their number.\n"
-               "With concat-mean the result does not depend on it. Default, or 0: one per replica, at most one per processor\n"
+               "Devices of the host (groups of threads), or GPUs, that run the replicas of a process: 1 to "
+               "their number.\n"
+               "With concat-mean the result does not depend on it. Default, or 0: one per replica, at most one per "
+               "processor\n"
                "or GPU")
             ->check(whole_number(0, max_threads));
         check([this] {
@@ -293,9 +295,9 @@ struct Flags {
         check([this] {
             require(o.gradient_compression == "none" || o.gradient_compression == "bfloat16",
                     "--gradient-compression must be none or bfloat16, not ", o.gradient_compression);
-            require(
-                o.gradient_compression == "none" || o.averaging != "concat-mean",
-                "--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean nothing moves");
+            require(o.gradient_compression == "none" || o.averaging != "concat-mean",
+                    "--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean "
+                    "nothing moves");
         });
         app.add_option(
                "--deadline", o.deadline,
@@ -420,7 +422,8 @@ int main(int argc, char** argv) {
     TrainOptions options;
     CLI::App app{
         "Trains the network of TensorFlow's CIFAR-10 tutorial, or a ResNet, by several replicas whose gradients are\n"
-        "averaged, and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a sample of\n"
+        "averaged, and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a "
+        "sample of\n"
         "5,000 training and 1,000 test images.",
         "cifar10_train"};
     Flags flags(app, options);

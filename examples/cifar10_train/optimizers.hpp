@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The optimisers that the command line can name, as one type: a training is instantiated once and not once per optimiser.
+// The optimisers that the command line can name, as one type: a training is instantiated once and not once per
+// optimiser.
 #pragma once
 
 #include <string>

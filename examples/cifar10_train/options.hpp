@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of the command line of cifar10_train (main.cpp has the flags), and the functions that use them. Settings that
-// the library has are in its own types.
+// The options of the command line of cifar10_train (main.cpp has the flags), and the functions that use them. Settings
+// that the library has are in its own types.
 #pragma once
 
 #include <algorithm>
@@ -48,20 +48,20 @@ struct TrainOptions {
     int threads_per_device = 0;
     int prefetch_workers = -1;
     std::string averaging = "concat-mean", gradient_compression = "none";
-    /// Of --averaging nccl; 0 processes are those that a launcher has started.
+    /// For --averaging nccl; with 0 processes, those that a launcher has started.
     int processes = 0;
     int process = -1;
     std::string id_file, address;
     double deadline = 60;
     bool survive = false;
-    /// The processes, those on this machine (of MPI), and the number of this one.
+    /// The number of processes, the number of those on this machine (with MPI), and the number of this one.
     int process_count = 1, processes_here = 1, process_number = 0;
     /// What has been read, the first line of the header.
     std::string data_description;
-    /// Whether these processes are left of more, and go on.
+    /// Whether these processes are the survivors of more, and continue their training.
     bool goes_on = false;
 #ifdef CUPOLA_EXAMPLE_MPI
-    /// Of --averaging mpi-...
+    /// For --averaging mpi-...
     const MpiEnvironment* mpi = nullptr;
 #endif
 

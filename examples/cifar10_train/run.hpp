@@ -21,7 +21,8 @@
 
 namespace cifar10 {
 
-/// The parts of a model's training: its network, its loss, the transforms of its training images and of its test images.
+/// The parts of a model's training: its network, its loss, the transforms of its training images and of its test
+/// images.
 template <Model model>
 struct Parts {
     using Net = Cifar10Net;
@@ -57,8 +58,8 @@ struct NetworkIn<Net, Precision::float16> {
     using Type = InFloat16<Net>;
 };
 
-/// The policy that --bn-stats names, chosen at run time, so that all policies are one training for the compiler. Not
-/// Synchronized, whose forward and backward passes differ.
+/// The policy that --bn-stats names, chosen at run time, so that the compiler instantiates one training for all
+/// policies. Not for Synchronized, whose forward and backward passes differ.
 struct NamedStatistics {
     static constexpr std::string_view name = "as --bn-stats says";
     static constexpr bool synchronized = false;
@@ -75,7 +76,7 @@ struct NamedStatistics {
     }
 };
 
-/// Throws InvalidArgument for an unknown name. `synchronized` is a training of its own and is not handled here.
+/// Throws InvalidArgument for an unknown name. `synchronized` is a separate training and is not handled here.
 inline NamedStatistics statistics_of(const TrainOptions& options) {
     const std::string& name = options.bn_stats;
     if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();
@@ -132,7 +133,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
         }
     }
     run.info().set("model", options.model);
-    // Reads every image: only for a run that is stored, or whose processes have to have the same.
+    // Reads every image, so only for a run that is stored, or whose processes must have the same images.
     if (run.has_folder() || options.process_count > 1) run.info().set("data", fingerprint(images.train));
     run.describe(training);
     run.info().set("precision", options.precision);  // the flag's value

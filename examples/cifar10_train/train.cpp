@@ -47,8 +47,8 @@ RunNetwork* network_on(const TrainOptions& options) {
                     : &run_network<Model::resnet, Precision::bfloat16, place>;
 }
 
-/// Throws InvalidArgument if this program was built without CUDA, or without the policy of --averaging, and DeviceError if
-/// this machine has no driver or too few GPUs.
+/// Throws InvalidArgument if this program was built without CUDA, or without the policy of --averaging, and DeviceError
+/// if this machine has no driver or too few GPUs.
 #ifdef CUPOLA_EXAMPLE_CUDA
 RunNetwork* network_on_cuda(const TrainOptions& options) {
 #ifndef CUPOLA_EXAMPLE_NCCL
@@ -109,7 +109,7 @@ void find_processes_of_nccl(TrainOptions& options) {
 }
 
 #ifdef CUPOLA_EXAMPLE_MPI
-/// Keeps the devices, threads and workers that each process chooses at the start: threads are among what the bits depend on.
+/// Keeps the devices, threads and workers that each process chooses at the start: the bits depend on the threads.
 void keep_devices(TrainOptions& options) {
     const Side<Place::host> side(options);
     options.num_devices = side.devices();
@@ -117,7 +117,7 @@ void keep_devices(TrainOptions& options) {
     options.prefetch_workers = side.prefetch_workers();
 }
 
-/// The options of a process of those that are left, after a loss or before any.
+/// The options for a process that survives, after a loss or before any.
 TrainOptions options_of_survivor(TrainOptions options, const MpiEnvironment& mpi) {
     options.goes_on = !mpi.lost().empty();
     options.process_count = mpi.count();

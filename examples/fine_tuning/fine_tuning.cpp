@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fine-tuning: a network learns to tell eight directions of stripes from 4,000 images. Its body is loaded by pattern into a
-// network with a new head for another task with only 60 images: whether stripes of two directions cross at a right angle. The
-// body is frozen: it has no gradients and no optimiser state, and backward ends at the head. `fine_tuning FILE` writes the
-// pretrained network to FILE.
+// Fine-tuning: a network learns to tell eight directions of stripes from 4,000 images. Its body is loaded by pattern
+// into a network with a new head for another task with only 60 images: whether stripes of two directions cross at a
+// right angle. The body is frozen: it has no gradients and no optimiser state, and backward ends at the head.
+// `fine_tuning FILE` writes the pretrained network to FILE.
 // Prints the report of the load, the network, the loss every 200 steps, and the accuracies.
 #include <cmath>
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Images {
     std::vector<float> pixels;
     std::vector<std::int32_t> labels;
 
-    /// Stripes of one direction of eight, which is the label; or of two directions, labelled by whether they cross at a right angle.
+    /// Stripes of one of eight directions, the label; or of two, labelled by whether they cross at a right angle.
     Images(std::uint64_t seed, std::uint64_t count, bool two) {
         for (std::uint64_t i = 0; i < count; ++i) {
             const RandomStream random(seed, RngDomain::user, 0, i);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LeNet-5 (LeCun et al. 1998; with ReLU and max pooling) on the digits of MNIST: `lenet_digits FOLDER` reads
-// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte from FOLDER. A tenth of
-// the training images is for validation, the same fraction of each digit.
-// Prints what was read, the loss every 100 steps, that on the validation images after each of five epochs, and the accuracy
-// on the test images.
+// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte from FOLDER. A
+// tenth of the training images is for validation, the same fraction of each digit.
+// Prints what was read, the loss every 100 steps, that on the validation images after each of five epochs, and the
+// accuracy on the test images.
 #include <cstdio>
 #include <exception>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A table from a CSV file: Fisher's iris flowers (1936), three species by four lengths in centimetres. `tabular_csv FOLDER
-// [FILE]` trains on FILE (without it, on examples/data/iris.csv) and stores checkpoints in FOLDER; the mean and the deviation
-// of each column, which standardise the inputs, are in the checkpoints too. Called again, it resumes.
-// Prints what was read, the loss every 100 steps, the accuracy on a fifth of the flowers, and the species of one flower that
-// is predicted from the checkpoint alone.
+// A table from a CSV file: Fisher's iris flowers (1936), three species by four lengths in centimetres. `tabular_csv
+// FOLDER [FILE]` trains on FILE (without it, on examples/data/iris.csv) and stores checkpoints in FOLDER; the mean and
+// the deviation of each column, which standardise the inputs, are in the checkpoints too. Called again, it resumes.
+// Prints what was read, the loss every 100 steps, the accuracy on a fifth of the flowers, and the species of one flower
+// that is predicted from the checkpoint alone.
 #include <algorithm>
 #include <array>
 #include <cstdio>

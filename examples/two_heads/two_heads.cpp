@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network with two heads on shapes that the program draws: one classifies the shape (square, disc or cross), the other
-// finds its centre and half its width. It is trained by two replicas.
+// A network with two heads on shapes that the program draws: one classifies the shape (square, disc or cross), the
+// other finds its centre and half its width. It is trained by two replicas.
 // Prints each head's loss every 100 steps, and its figures on 1024 shapes that the training has not seen.
 #include <algorithm>
 #include <array>
