@@ -44,6 +44,15 @@ $wrong
 int more = \"errors\";
 #endif"
 
+# Cases of one name would be one case; the files are named.
+for name in first second; do printf '// case: %s\nint n;\n// case: other\n' "$name" >"$folder/$name.txt"; done
+if "$(dirname "$check")/split.sh" "$folder/split" "$folder/first.txt" "$folder/second.txt" >"$folder/output" 2>&1 ||
+    ! grep -q 'second.txt: two cases are named other' "$folder/output"; then
+    echo "two cases of one name pass"
+    exit 1
+fi
+[ "$(tail -n 1 "$folder/split/first.cpp")" = "int n;" ] || { echo "a case is not what its file says"; exit 1; }
+
 # Twins together: two that use the same name compile, and a broken one is named at any position.
 printf '%s\n' "struct Net {};" "$wrong" >"$folder/first.cpp"
 printf '%s\n' "struct Net { int n; };" "$wrong" >"$folder/second.cpp"

@@ -3,7 +3,7 @@
 // A network says what it takes.
 //
 // expect: a Sequential must have exactly one Input; this one has 0
-// alone: the message is that of empty_list.cpp, and one unit says it once
+// alone: the message is that of empty_list in cases/layers.cpp, and one unit says it once
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>

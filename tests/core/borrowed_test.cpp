@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is kept beyond a call refers to what lasts. tests/compile_fail/temporary_that_is_kept.cpp has the temporaries.
+// What is kept beyond a call refers to what lasts. temporary_that_is_kept in tests/compile_fail/cases/data.cpp has the temporaries.
 #include <cupola/core/borrowed.hpp>
 
 #include <doctest/doctest.h>

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// case: device_without_copies
+// A device without a way to bring numbers to it.
+// expect: Bare is not a device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+#ifdef WITH_ERROR
+struct Bare : Host {
+    static void copy_from_host() = delete;
+};
+#else
+using Bare = Host;
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Bare> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: device_without_operations
+// A device without operations: one that is like Host but is not Host.
+// expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Other
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+#ifdef WITH_ERROR
+struct Other : Host {
+    static constexpr std::string_view name = "Other";
+    using Kernels = Other;
+};
+#else
+using Other = Host;
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Other> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: gradients_checked_in_bfloat16
+// A gradient check of a network that is computed in bfloat16.
+// expect: gradients are checked in float32, and Narrow is computed in bfloat16: name the network without InPrecision
+#include <cupola/net/check_gradients.hpp>
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+struct Narrow : InPrecision<MixedBFloat16, Net> {};
+
+bool run() {
+#ifdef WITH_ERROR
+    return check_gradients<Narrow, CrossEntropy<3>, Host>().operator bool();
+#else
+    return check_gradients<Net, CrossEntropy<3>, Host>().operator bool();
+#endif
+}
+
+// case: half_on_host
+// Host computes nothing in IEEE's half, which is Cuda's.
+// expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Host in float16
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+#ifdef WITH_ERROR
+struct Computed : InPrecision<MixedFloat16, Net> {};
+#else
+struct Computed : InPrecision<MixedBFloat16, Net> {};
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Computed, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: half_predicted_on_host
+// A network in IEEE's half, trained on Cuda, is run on Host as it is: there the float one reads its checkpoints.
+// expect: layer 1 (Linear<6>) has no `static auto operation(const BuildContext&)` for Host in float16
+// errors-at-most: 3
+#include <cupola/predict.hpp>
+
+struct Net : Sequential<Input<4>, Linear<6>, ReLU, Linear<3>> {};
+#ifdef WITH_ERROR
+struct Narrow : InPrecision<MixedFloat16, Net> {};
+#else
+struct Narrow : Net {};
+#endif
+
+void run(const std::string& path, std::span<const float> sample, std::span<float> logits) {
+    const Predictor<Narrow> predictor(path);
+    predictor.predict(sample, logits);
+}
+
+// case: no_device
+// A type in place of the device that is not a device.
+// expect: HostContext is not a device: it lacks `static constexpr std::string_view name`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+#ifdef WITH_ERROR
+using D = HostContext;
+#else
+using D = Host;
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, D> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: offloaded_batch_norm
+// Batch normalisation on a device of its own: replicas could not exchange its statistics.
+// expect: keeps statistics of its batch, so OnDevice cannot place it on another device; its input is 4 x 4 x 3 from layer 1 (ReLU)
+#ifdef WITH_ERROR
+struct Net : Sequential<Input<4, 4, 3>, ReLU, OnDevice<Host, BatchNorm2d<>>> {};
+#else
+struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, ReLU>, BatchNorm2d<>> {};
+#endif
+
+// case: offloaded_block
+// A residual block on a device of its own, which places single layers.
+// expect: OnDevice takes a single layer: put it inside the block, not around it
+#ifdef WITH_ERROR
+struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, Residual<Identity, ReLU>>> {};
+#else
+struct Net : Sequential<Input<4, 4, 3>, Residual<Identity, OnDevice<Host, ReLU>>> {};
+#endif
+
+// case: offloaded_embedding
+// Ids are not copied to another device.
+// expect: reads an input of the network, of int32, and OnDevice cannot place it on another device
+#ifdef WITH_ERROR
+struct Net : Sequential<Input<3>, OnDevice<Host, Embedding<10, 4>>, Flatten, ReLU> {};
+#else
+struct Net : Sequential<Input<3>, Embedding<10, 4>, Flatten, OnDevice<Host, ReLU>> {};
+#endif
+
+// case: offloaded_named_value
+// A named value inside a list on a device of its own, which places single layers.
+// expect: OnDevice takes single layers: put Keep and the modules that read a named value outside it
+#ifdef WITH_ERROR
+struct Net : Sequential<Input<8, 8, 3>, OnDevice<Host, ReLU, Keep<"skip">, ReLU>, AddFrom<"skip">> {};
+#else
+struct Net : Sequential<Input<8, 8, 3>, ReLU, Keep<"skip">, OnDevice<Host, ReLU>, AddFrom<"skip">> {};
+#endif

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// case: huber_without_delta
+// A Huber loss that is nowhere quadratic.
+// expect: the delta of Huber must be positive and finite
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
+
+#ifdef WITH_ERROR
+using Loss = Huber<0>;
+#else
+using Loss = Huber<0.5>;
+#endif
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: loss_at_missing_output
+// A loss at an output that the network does not have.
+// expect: Losses has a loss at the output boxes, but the outputs of the network are: kind, box
+struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
+                        Output<"box">> {};
+
+#ifdef WITH_ERROR
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"boxes", MeanSquaredError>>;
+#else
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#endif
+
+void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }
+
+// case: loss_formula_of_fewer_members
+// An own loss with a constant too many for its formula.
+// expect: QuantileFormula cannot be made of the 2 constants of its ElementwiseLoss: they are its members, as floats, in their order
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct QuantileFormula {
+    float q;
+    CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return math::select(t > x, q, q - 1.0F) * (t - x); }
+    CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return math::select(t > x, -q, 1.0F - q); }
+};
+#ifdef WITH_ERROR
+struct Quantile : ElementwiseLoss<QuantileFormula, 0.9, 0.1> {
+#else
+struct Quantile : ElementwiseLoss<QuantileFormula, 0.9> {
+#endif
+    static constexpr std::string_view name = "quantile";
+};
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Quantile, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: loss_formula_without_constant
+// An own loss whose formula has a member that no constant gives a value.
+// expect: QuantileFormula has a member without a value: its ElementwiseLoss has 0 constants, and each member needs one or an initialiser, as in ElementwiseLoss<QuantileFormula, 0.5>
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct QuantileFormula {
+    float q;
+    CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return math::select(t > x, q, q - 1.0F) * (t - x); }
+    CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return math::select(t > x, -q, 1.0F - q); }
+};
+#ifdef WITH_ERROR
+struct Quantile : ElementwiseLoss<QuantileFormula> {
+#else
+struct Quantile : ElementwiseLoss<QuantileFormula, 0.9> {
+#endif
+    static constexpr std::string_view name = "quantile";
+};
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Quantile, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: loss_formula_without_derivative
+// An own loss whose formula has no derivative.
+// expect: CubeFormula is not the formula of a loss: it lacks `float derivative(float output, float target) const`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct CubeFormula {
+    CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return (x - t) * (x - t) * math::abs(x - t); }
+#ifndef WITH_ERROR
+    CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return 3.0F * (x - t) * math::abs(x - t); }
+#endif
+};
+struct Cube : ElementwiseLoss<CubeFormula> {
+    static constexpr std::string_view name = "cube";
+};
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Cube, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: loss_name_with_space
+// Lists of losses by name, in checkpoints and logs, separate the names by spaces.
+// expect: the name cross entropy contains a space, but lists of losses separate their names by spaces
+struct Net : Sequential<Input<4>, Linear<3>> {};
+
+struct Entropy : CrossEntropy<3> {
+#ifdef WITH_ERROR
+    static constexpr std::string_view name = "cross entropy";
+#else
+    static constexpr std::string_view name = "entropy";
+#endif
+};
+
+DataParallel<Net, Entropy, Sgd, ConcatMean, Host> training({.batch_size = 8});
+
+// case: loss_of_other_classes
+// A loss for ten classes on a network that tells three apart.
+// expect: CrossEntropy<10> expects an output of 10, or of 10 channels at each position, but the network's is 3
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+#ifdef WITH_ERROR
+using Loss = CrossEntropy<10>;
+#else
+using Loss = CrossEntropy<3>;
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: loss_of_other_classes_at_output
+// A loss of other classes than its output has.
+// expect: CrossEntropy<4> expects an output of 4
+struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
+                        Output<"box">> {};
+
+#ifdef WITH_ERROR
+using Loss = Losses<At<"kind", CrossEntropy<4>>, At<"box", MeanSquaredError>>;
+#else
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#endif
+
+void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }
+
+// case: loss_without_diagnostic
+// A loss that does not state which outputs it accepts.
+// expect: Hinge is not a loss on Host: it lacks `static constexpr CompileTimeMessage diagnostic(const Shape& output)`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+    static constexpr std::string_view name = "hinge";
+#ifndef WITH_ERROR
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+#endif
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: loss_without_name
+// A loss whose part of the total could not be reported.
+// expect: Hinge is not a loss on Host: it lacks `static constexpr std::string_view name`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+#ifndef WITH_ERROR
+    static constexpr std::string_view name = "hinge";
+#endif
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: loss_without_operation
+// A loss that computes nothing.
+// expect: Hinge is not a loss on Host: it lacks `operation<Device>(const Shape& output)` with `LossResult forward(Context&, const float* outputs, const Target* targets, std::int64_t batch, float* gradient)`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+    static constexpr std::string_view name = "hinge";
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+#ifndef WITH_ERROR
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+#endif
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: loss_without_target
+// A loss that does not say what it reads.
+// expect: Hinge is not a loss on Host: it lacks `using Target = float` or `std::int32_t` and `static constexpr Shape target(const Shape& output)`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+    static constexpr std::string_view name = "hinge";
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+#ifndef WITH_ERROR
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
+#endif
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
+
+// case: metric_of_other_targets
+// A metric of numbers in the validations of a network that is trained with class labels.
+// expect: metrics::MeanAbsoluteError compares the output with targets (float32) of its extents; the output is 3, and the loss reads int32 1
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    EvaluationBatches test(data, IdentityTransform{}, 8);
+#ifdef WITH_ERROR
+    fit(training, batches, {.epochs = 2, .validation = test, .metrics = {metrics::MeanAbsoluteError{}}});
+#else
+    fit(training, batches, {.epochs = 2, .validation = test, .metrics = {metrics::Accuracy{}}});
+#endif
+}
+
+// case: metric_without_report
+// A metric that does not say its result.
+// expect: Count is not a metric: it lacks `void report(MetricResults&) const`
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Count {
+    std::int64_t count = 0;
+    void begin(const MetricTask&) { count = 0; }
+    void add(const MetricBatch& batch) { count += batch.size; }
+#ifdef WITH_ERROR
+    double report() const { return static_cast<double>(count); }
+#else
+    void report(MetricResults& results) const { results.add("count", static_cast<double>(count), Better::larger); }
+#endif
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    evaluate(training, EvaluationBatches(data, IdentityTransform{}, 8), Count{});
+}
+
+// case: one_class
+// A cross-entropy whose loss is always 0.
+// expect: CrossEntropy<1> has too few classes
+struct Net : Sequential<Input<4>, Linear<1>> {};
+
+#ifdef WITH_ERROR
+using Loss = CrossEntropy<1>;
+#else
+using Loss = MeanSquaredError;
+#endif
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: output_without_loss
+// An output that no loss reads.
+// expect: Losses has no loss at the output box
+struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
+                        Output<"box">> {};
+
+#ifdef WITH_ERROR
+using Loss = Losses<At<"kind", CrossEntropy<3>>>;
+#else
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#endif
+
+void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }
+
+// case: two_losses_at_one_output
+// Two losses at one output.
+// expect: Losses has two losses at the output kind
+struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
+                        Output<"box">> {};
+
+#ifdef WITH_ERROR
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"kind", CrossEntropy<3>>>;
+#else
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#endif
+
+void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }
+
+// case: weighted_by_nothing
+// A loss that counts with a factor of 0.
+// expect: the factor of a Weighted loss must be finite and more than 0; that of huber is not
+struct Net : Sequential<Input<4>, Linear<2>> {};
+
+#ifdef WITH_ERROR
+using Loss = Weighted<0, Huber<>>;
+#else
+using Loss = Weighted<0.5, Huber<>>;
+#endif
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: weighted_loss_of_other_classes
+// Weights of nine classes at positions of which each has four channels.
+// expect: WeightedCrossEntropy<9> expects an output of 9, or of 9 channels at each position, but the network's is 6 x 6 x 4
+struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>> {};
+
+#ifdef WITH_ERROR
+using Loss = WeightedCrossEntropy<9>;
+#else
+using Loss = WeightedCrossEntropy<4>;
+#endif
+
+void run(const BatchView& batch) {
+    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8});
+    training.step(std::span(&batch, 1));
+}
+
+// case: weights_in_several_losses
+// A loss with weights beside another.
+// expect: Losses has a loss that counts samples by weights (kind)
+struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
+                        Output<"box">> {};
+
+#ifdef WITH_ERROR
+using Loss = Losses<At<"kind", WeightedCrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#else
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#endif
+
+void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }
