@@ -14,7 +14,6 @@ pending="parallel/agreement.hpp>processes/processes.hpp
     parallel/agreement/collective_agreement.hpp>processes/processes.hpp
     parallel/compressed.hpp>processes/processes.hpp
     parallel/data_parallel.hpp>processes/processes.hpp
-    parallel/data_parallel.hpp>processes/watch/launcher_variables.hpp
     parallel/impl/training_diagnostic.hpp>processes/processes.hpp
     parallel/nccl_all_reduce.hpp>processes/nccl_environment.hpp
     parallel/nccl_all_reduce.hpp>processes/watch/launcher_variables.hpp

@@ -36,6 +36,7 @@
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
+#include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/run_policy.hpp>
@@ -43,7 +44,6 @@
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/processes/processes.hpp>
-#include <cupola/processes/watch/launcher_variables.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
 #include <cupola/tensor/require_batch.hpp>

@@ -32,10 +32,10 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/launched_processes.hpp>
 #include <cupola/processes/mpi/mpi_calls.hpp>
 #include <cupola/processes/processes.hpp>
 #include <cupola/processes/watch/exchange_watchdog.hpp>
-#include <cupola/processes/watch/launcher_variables.hpp>
 #include <cupola/processes/watch/life_signs.hpp>
 #include <cupola/processes/watch/shared_memory.hpp>
 

@@ -43,24 +43,6 @@ TEST_CASE("without a launcher a process is alone, also in the script of a SLURM 
     }
 }
 
-TEST_CASE("the first of several processes that train alone says so") {
-    const auto warning = [](const Variables& variables) { return impl::warning_of_lone_processes(reader(variables)); };
-    for (const auto& [count, number] :
-         {std::pair{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, std::pair{"PMI_SIZE", "PMI_RANK"},
-          std::pair{"MPI_LOCALNRANKS", "MPI_LOCALRANKID"}, std::pair{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-          std::pair{"WORLD_SIZE", "RANK"}}) {
-        const std::string expected = std::string("warning: the launcher has started 2 processes (") + count +
-                                     "), and each of them trains alone: ";
-        CHECK(warning({{count, "2"}, {number, "0"}}).starts_with(expected));
-        CHECK(warning({{count, "2"}}).starts_with(expected));  // which one this is cannot be known
-        CHECK(warning({{count, "2"}, {number, "1"}}).empty());
-        CHECK(warning({{count, "1"}, {number, "0"}}).empty());
-    }
-    CHECK(warning({}).empty());
-    // The script of a SLURM job is one process.
-    CHECK(warning({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).empty());
-}
-
 TEST_CASE("torchrun, Open MPI, PMIx, PMI and SLURM say number, count and the number on the machine") {
     const auto check = [](const Variables& variables, const std::string& description, int local) {
         const impl::LaunchedProcess process = launched(variables);
