@@ -3,7 +3,8 @@
 // A training whose replicas are divided between processes has the bits of one process, whatever their number; here the
 // processes are threads that exchange through a hub.
 //
-// Covers: cupola/processes/processes.hpp, cupola/processes/agreement/exchange.hpp, cupola/processes/agreement/process_rows_agreement.hpp
+// Covers: cupola/parallel/process_number.hpp, cupola/processes/processes.hpp
+// Covers: cupola/processes/agreement/exchange.hpp, cupola/processes/agreement/process_rows_agreement.hpp
 #include <cupola/processes/processes.hpp>
 
 #include <algorithm>

@@ -25,9 +25,13 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/processes/processes.hpp>
+#include <cupola/parallel/process_number.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
+
+/// Of processes/processes.hpp: what joins processes, and an engine that also moves gradients. A training of one process has none.
+class ProcessGroup;
+class Processes;
 
 /// One step, as a collective sees it on one device.
 struct StepShape {

@@ -40,7 +40,6 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

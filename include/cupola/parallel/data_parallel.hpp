@@ -39,11 +39,11 @@
 #include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
-#include <cupola/processes/processes.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
 #include <cupola/tensor/require_batch.hpp>

@@ -10,25 +10,13 @@
 #include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/function_ref.hpp>
+#include <cupola/parallel/process_number.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// The number of a training's processes, and that of this one among them, from 0.
-struct ProcessNumber {
-    int count = 1, number = 0;
-};
-
-/// What is exchanged, for the message about a process that does not respond: "the records of the replicas" of step 12. A
-/// step below 0 means no step.
-struct ExchangeName {
-    std::string_view operation;
-    std::int64_t step = -1;
-};
 
 /// Settings that processes compare: names and values.
 using RunSettings = std::vector<std::pair<std::string, std::string>>;

@@ -46,7 +46,6 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/parallel/training_state.hpp>
-#include <cupola/processes/processes.hpp>
 #include <cupola/processes/watch/launcher_variables.hpp>
 #include <cupola/processes/watch/life_signs.hpp>
 #include <cupola/processes/watch/socket.hpp>

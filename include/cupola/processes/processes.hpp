@@ -11,13 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/run_policy.hpp>
+#include <cupola/parallel/process_number.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

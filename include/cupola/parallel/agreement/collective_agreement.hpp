@@ -20,7 +20,6 @@
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/rows_of_sum.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
-#include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -19,12 +19,12 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
-#include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -32,7 +32,6 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/processes/nccl_environment.hpp>
-#include <cupola/processes/processes.hpp>
 #include <cupola/processes/watch/heartbeats.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

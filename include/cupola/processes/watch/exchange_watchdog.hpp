@@ -34,7 +34,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/core/thread.hpp>
-#include <cupola/processes/processes.hpp>
+#include <cupola/parallel/process_number.hpp>
 #include <cupola/processes/watch/process_id.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
