@@ -43,7 +43,7 @@ public:
     bool reached() { return done(mark_); }
     cupola::BatchView take(int replica, const cupola::BatchView& batch) {
         const auto r = static_cast<std::size_t>(replica);
-        queue([this, batch, r, healthy = cupola::impl::StatusBlock::healthy(status())] {
+        queue([this, batch, r, healthy = &cupola::impl::step_status(status())->healthy] {
             if (*healthy == 0) return;
             for (std::size_t c = 0; c < columns_.size(); ++c) {
                 const cupola::ColumnSpec& column = columns_[c];

@@ -94,7 +94,7 @@ public:
             StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
             if (set_.weighted()) {
                 if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.constant_loss_scale()); });
-                shape.weight_here = StatusBlock::divisor(state.queue->status());
+                shape.weight_here = &step_status(state.queue->status())->divisor;
             }
             collective_->begin(device, *state.queue, set_.context(device), shape);
             const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();
@@ -117,7 +117,7 @@ public:
         else
             ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
                                        static_cast<std::int64_t>(average.size()));
-        ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, StatusBlock::healthy(block),
+        ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, &step_status(block)->healthy,
                                          set_.rows_of_mean(device), set_.scale_on_device(device));
     }
 

@@ -46,7 +46,7 @@ public:
     /// The gradient of each replica's update is its device's average.
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
     /// The divisor of the average of a device, in its memory.
-    [[nodiscard]] const float* divisor_of(int, std::byte* block) const { return StatusBlock::divisor(block); }
+    [[nodiscard]] const float* divisor_of(int, std::byte* block) const { return &step_status(block)->divisor; }
     void after_update(int, std::int64_t) {}
     /// Returns when no queued work runs any more, whether it succeeded or not; on the device's thread.
     void end(int device);
@@ -138,7 +138,7 @@ void AgreementInProcess<D, T>::queue_divisor(int device, std::int64_t samples) {
     for (const double each : weights_) weight += each;
     // As weigh() of a single device computes it.
     const double divisor = set_.constant_loss_scale() / static_cast<double>(samples) * weight;
-    queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(divisor));
+    queue.write(&step_status(queue.status())->divisor, static_cast<float>(divisor));
 }
 
 template <class D, class T>
@@ -152,7 +152,7 @@ template <class D, class T>
 void AgreementInProcess<D, T>::update_only_if_all_finite(int device) {
     if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
     typename D::Queue& queue = *set_.at(device).queue;
-    queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+    queue.write(&step_status(queue.status())->healthy, std::int32_t{0});
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

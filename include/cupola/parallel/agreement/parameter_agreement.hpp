@@ -47,7 +47,7 @@ public:
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
                 queue.queue([this, device, r, block = queue.status(), to = finite, here = samples.of_replica(step, r)] {
                     const std::span<float> row(set_.row(r), set_.elements());
-                    float divisor = *StatusBlock::divisor(block);
+                    float divisor = step_status(block)->divisor;
                     if (set_.weighted()) {
                         const double weight = weight_of(device, r);
                         divisor = static_cast<float>(set_.constant_loss_scale() * weight / static_cast<double>(here));
@@ -66,7 +66,7 @@ public:
             // Each row has a divisor of its own; that of the step tells whether any sample counts.
             double weight = 0;
             for (int r = 0; r < set_.replicas(); ++r) weight += weight_of(set_.device_of(r), r);
-            queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(weight));
+            queue.write(&step_status(queue.status())->divisor, static_cast<float>(weight));
         }
         return true;
     }
@@ -81,7 +81,7 @@ public:
         if (!set_.arrive_and_wait(device)) return;
         if (device == 0) {
             state.attempt([&] {
-                if (*StatusBlock::healthy(state.queue->status()) == 0) return;
+                if (step_status(state.queue->status())->healthy == 0) return;
                 policy_.agree(set_.context(0), {.rows = rows_, .columns = set_.network().trained_elements});
             });
         }

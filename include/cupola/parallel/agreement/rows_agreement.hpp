@@ -109,13 +109,13 @@ template <class A, class D, class T>
 void RowsAgreement<A, D, T>::reduce(int device, std::byte* block) {
     if (D::host_memory && set_.device_count() > 1) return;  // each device has reduced its slice
     const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-    mean(device, block, set_.average_span(device), StatusBlock::healthy(block), 0);
+    mean(device, block, set_.average_span(device), &step_status(block)->healthy, 0);
 }
 
 template <class A, class D, class T>
 void RowsAgreement<A, D, T>::mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite,
                                   std::int64_t begin) {
-    ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::divisor(block), part, finite,
+    ops::TrainingStep<Kernels>::mean(set_.context(device), part, &step_status(block)->divisor, part, finite,
                                      set_.rows_of_mean(device, begin, D::host_memory), set_.scale_on_device(device));
 }
 

@@ -165,7 +165,7 @@ public:
     template <class T>
     BatchView take(int replica, const BatchView& batch, T* rounded) {
         const BatchSpan kept = place_of(replica);
-        impl::queue_take_batch(context_, batch, kept, impl::StatusBlock::healthy(status()), rounded);
+        impl::queue_take_batch(context_, batch, kept, &impl::step_status(status())->healthy, rounded);
         return kept.view(batch.size);
     }
     BatchView bring(const BatchView& batch) {
@@ -360,8 +360,8 @@ private:
     [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slot_count; }
 
     void set_step_scalars(impl::StepConstants* constants) {
-        context_.set_step_scalars({.healthy = impl::StatusBlock::healthy(status()),
-                                   .step = impl::StatusBlock::step(status()),
+        context_.set_step_scalars({.healthy = &impl::step_status(status())->healthy,
+                                   .step = &impl::step_status(status())->step,
                                    .constants = constants});
     }
     [[nodiscard]] BatchSpan place_of(int replica) {

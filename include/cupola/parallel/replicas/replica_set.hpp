@@ -104,14 +104,14 @@ public:
     /// The loss scale of the step in the device's memory; null if it is constant.
     [[nodiscard]] const float* scale_on_device(int device) {
         if (!setup_.loss_scale.dynamic) return nullptr;
-        return &StatusBlock::loss_scale(at(device).queue->status())->scale;
+        return &step_status(at(device).queue->status())->loss_scale.scale;
     }
     [[nodiscard]] bool skips_without_weight() const { return setup_.skips_without_weight; }
     /// Whether the devices may skip a step.
     [[nodiscard]] bool may_skip() const { return setup_.loss_scale.dynamic || setup_.skips_without_weight; }
     /// Whether a step of a device has failed, where that is not the same as not healthy; null otherwise.
     [[nodiscard]] const std::int32_t* failed(int device) {
-        return may_skip() ? StatusBlock::failed(at(device).queue->status()) : nullptr;
+        return may_skip() ? &step_status(at(device).queue->status())->failed : nullptr;
     }
     /// The end of a device's step that it may skip. `divisor` is that of the mean.
     [[nodiscard]] ops::LossScaleUpdate loss_scale_update(int device, const float* divisor);
@@ -126,7 +126,7 @@ public:
     /// Inside queued work, where the loss has weights: the divisor of the device becomes `scale` times the weight of its samples.
     void weigh(int device, double scale) {
         if (!weighted()) return;
-        float* const divisor = StatusBlock::divisor(at(device).queue->status());
+        float* const divisor = &step_status(at(device).queue->status())->divisor;
         ops::TrainingStep<Kernels>::weigh(context(device), reports_of(device), scale, divisor);
     }
     /// The other processes that have replicas of the training; null in a training of one process, and where a collective has no
@@ -178,7 +178,7 @@ public:
 
     /// The columns that a batch must have.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return setup_.required; }
-    [[nodiscard]] const StatusBlock& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
+    [[nodiscard]] const StatusLayout& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
     [[nodiscard]] DeviceThreads& threads() { return threads_; }
     [[nodiscard]] State& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
     [[nodiscard]] std::span<State> devices() { return devices_; }
@@ -284,7 +284,7 @@ private:
     Setup setup_;
     ReplicaGradients<Kernels> gradients_;
     MemoryReport memory_;
-    FixedArray<StatusBlock> status_;
+    FixedArray<StatusLayout> status_;
     DeviceThreads threads_;
     FixedArray<State> devices_;
     OtherProcesses* others_ = nullptr;
@@ -315,13 +315,13 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
     for (int device = 0; device < setup.devices; ++device) {
         const auto batches = static_cast<std::size_t>(replicas_of(device) * setup.gradient_accumulation_steps);
         status_[static_cast<std::size_t>(device)] =
-            StatusBlock(setup.regularized, static_cast<std::size_t>(setup.replicas), batches, setup.losses,
-                        network.buffer_elements);
+            StatusLayout(setup.regularized, static_cast<std::size_t>(setup.replicas), batches, setup.losses,
+                         network.buffer_elements);
     }
     if (gathers_blocks()) {
         std::size_t largest = 0;
-        for (const StatusBlock& each : status_) largest = std::max(largest, each.own_bytes());
-        for (StatusBlock& each : status_)
+        for (const StatusLayout& each : status_) largest = std::max(largest, each.own_bytes());
+        for (StatusLayout& each : status_)
             each.gather(status_.size() * static_cast<std::size_t>(process_count()), largest);
     }
     threads_.run([&](int device) { make_plans(device); });
@@ -411,8 +411,8 @@ void ReplicaSet<D, T>::allocate(int device) {
                            .batch_size = setup_.batch_size};
     state.queue = std::make_unique<typename D::Queue>(context(device), sizes);
     std::byte* const block = state.queue->status();
-    state.queue->write(StatusBlock::healthy(block), std::int32_t{1});
-    state.queue->write(StatusBlock::divisor(block), static_cast<float>(constant_loss_scale()));
+    state.queue->write(&step_status(block)->healthy, std::int32_t{1});
+    state.queue->write(&step_status(block)->divisor, static_cast<float>(constant_loss_scale()));
 }
 
 template <class D, class T>
@@ -423,9 +423,9 @@ ops::LossScaleUpdate ReplicaSet<D, T>::loss_scale_update(int device, const float
                                  [](const RequiredColumn& each) { return each.ids > 0; });
     return {.rule = setup_.loss_scale,
             .skips_without_weight = setup_.skips_without_weight,
-            .state = StatusBlock::loss_scale(block),
-            .healthy = StatusBlock::healthy(block),
-            .failed = StatusBlock::failed(block),
+            .state = &step_status(block)->loss_scale,
+            .healthy = &step_status(block)->healthy,
+            .failed = &step_status(block)->failed,
             .divisor = divisor,
             .reports = status(device).report(block, 0),
             .report_count = batches * static_cast<std::int64_t>(1 + setup_.losses),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StatusBlock: the layout of one device's report of one step, in the device's memory. The host reads a copy of it when
-// the step is complete.
+// StepStatus and StatusLayout: the numbers that one step of a device reports, in the device's memory. The host reads a
+// copy of them when the step is complete.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <cupola/core/abi.hpp>
 #include <cupola/core/loss_scale.hpp>
@@ -16,17 +17,48 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The device scalars of a step, the sums of squares of the regularised parameters, where the replicas' gradients are not
-/// finite, and of each of the device's batches the samples, a `LossReport`, an `IdReport` and the statistics. What is of the
-/// batches is the device's own block; where a collective joins several processes, the blocks of all their devices follow.
-class StatusBlock {
+/// The numbers that a step of a device has once, whatever the network. Kernels write most of them.
+struct StepStatus {
+    /// 0 once a gradient was not finite: no later update of the device changes parameters. It is 1 again at the end of
+    /// a step that is skipped.
+    std::int32_t healthy;
+    /// The step of the random numbers' key.
+    std::uint32_t step;
+    /// The divisor of an average that is already the mean over the samples: the constant loss scale; where the loss has
+    /// weights, times the step's weight per sample. For a collective, the weight of the device's samples times the loss
+    /// scale.
+    float divisor;
+    /// Whether the parameters were finite at the last check, and their hash.
+    std::int32_t parameters_finite;
+    std::uint64_t hash;
+    /// The state of the loss scale after the step.
+    LossScaleState loss_scale;
+    /// Where steps may be skipped: whether this or an earlier step has failed, in contrast to those that were skipped.
+    std::int32_t failed;
+};
+// The host and the device agree on the bytes, and a copy of them is a copy of the struct.
+static_assert(std::is_trivially_copyable_v<StepStatus> && std::is_standard_layout_v<StepStatus>);
+static_assert(offsetof(StepStatus, healthy) == 0 && offsetof(StepStatus, step) == 4 &&
+              offsetof(StepStatus, divisor) == 8 && offsetof(StepStatus, parameters_finite) == 12 &&
+              offsetof(StepStatus, hash) == 16 && offsetof(StepStatus, loss_scale) == 24 &&
+              offsetof(StepStatus, failed) == 40);
+
+/// The status that a block begins with: of the device's block an address in its memory, of a copy one that the host
+/// reads.
+[[nodiscard]] inline StepStatus* step_status(std::byte* block) { return reinterpret_cast<StepStatus*>(block); }
+
+/// Where the parts of a block are: a StepStatus, the sums of squares of the regularised parameters, where the replicas'
+/// gradients are not finite, and for each of the device's batches the number of samples, a `LossReport`, an `IdReport`
+/// and the statistics. The part about the batches is the device's own block; where a collective joins several
+/// processes, the blocks of all their devices follow.
+class StatusLayout {
 public:
-    StatusBlock() = default;
+    StatusLayout() = default;
     /// `replicas` are those of all devices, `batches` those of the device's replicas in one step, each with `buffers`
     /// statistics.
     /// `losses` is the number of reports of each batch beside that of their sum.
-    StatusBlock(std::size_t regularized, std::size_t replicas, std::size_t batches, std::size_t losses,
-                std::int64_t buffers)
+    StatusLayout(std::size_t regularized, std::size_t replicas, std::size_t batches, std::size_t losses,
+                 std::int64_t buffers)
         : buffers_(static_cast<std::size_t>(buffers)),
           batches_(batches),
           losses_(losses),
@@ -40,7 +72,7 @@ public:
 
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-    /// The bytes of what is of the batches, before gather() is called.
+    /// The bytes of the part about the batches, before gather() is called.
     [[nodiscard]] std::size_t own_bytes() const { return bytes_ - told_; }
     /// Makes room for the blocks of all `ranks`, of `own_bytes` bytes each: the largest of any device.
     void gather(std::size_t ranks, std::size_t own_bytes) {
@@ -57,28 +89,9 @@ public:
         return block + static_cast<std::size_t>(1 + rank) * own_bytes_;
     }
 
-    /// 0 once a gradient was not finite: no later update of the device changes parameters. It is 1 again at the end
-    /// of a step that is skipped.
-    [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
-    /// The step of the random numbers' key.
-    [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
-    /// The divisor of an average that is already the mean over the samples: the constant loss scale; where the loss has weights, times
-    /// the step's weight per sample. For a collective, the weight of the device's samples times the loss scale.
-    [[nodiscard]] static float* divisor(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
-    /// Whether the parameters were finite at the last check.
-    [[nodiscard]] static std::int32_t* parameters_finite(std::byte* block) {
-        return reinterpret_cast<std::int32_t*>(block + 12);
-    }
-    [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
-    /// The state of the loss scale after the step; and, where steps may be skipped, whether this or an earlier step has
-    /// failed, in contrast to those that were skipped.
-    [[nodiscard]] static LossScaleState* loss_scale(std::byte* block) {
-        return reinterpret_cast<LossScaleState*>(block + 24);
-    }
-    [[nodiscard]] static std::int32_t* failed(std::byte* block) { return reinterpret_cast<std::int32_t*>(block + 40); }
     [[nodiscard]] static double* regularization(std::byte* block) { return reinterpret_cast<double*>(block + scalars); }
-    /// For each replica of which this device reads the gradient: 1 + the last element that is not finite, 0 without one. It is
-    /// written only in a step that is not healthy, and stays until the steps are given up.
+    /// For each replica of which this device reads the gradient: 1 + the last element that is not finite, 0 without
+    /// one. It is written only in a step that is not healthy, and stays until the steps are given up.
     [[nodiscard]] unsigned long long* not_finite(std::byte* block, int replica) const {
         return reinterpret_cast<unsigned long long*>(block + not_finite_) + replica;
     }
@@ -105,7 +118,9 @@ public:
     }
 
 private:
+    /// The bytes before the sums of squares.
     static constexpr std::size_t scalars = 64;
+    static_assert(sizeof(StepStatus) <= scalars);
     std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, told_ = 0, samples_ = 0, reports_ = 0,
                 ids_ = 0, statistics_ = 0, bytes_ = 0, own_bytes_ = 0;
 };

@@ -121,7 +121,7 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     const bool accumulates = counts_.of_replica(step, replica) > 0;
     counts_.of(step, part, replica) = given.size;
     const RngKey key = key_of(step, part, replica);
-    state.queue->write(StatusBlock::step(block), key.step);
+    state.queue->write(&step_status(block)->step, key.step);
     of(replica) = {take(*state.queue, set_.local(replica), given, *plan), key,
                    set_.status(device).statistics(block, number)};
     const bool last = replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
@@ -131,7 +131,7 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
 template <class D, class T>
 void TakenBatches<D, T>::clear_reports(int device, std::size_t number) {
     typename D::Queue& queue = *set_.at(device).queue;
-    const StatusBlock& status = set_.status(device);
+    const StatusLayout& status = set_.status(device);
     for (std::size_t k = 0; k < set_.losses(); ++k)
         queue.write(status.reports_of_losses(queue.status(), number) + k, no_loss);
     queue.write(status.bad_id(queue.status(), number), no_bad_id);

@@ -33,8 +33,8 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
     // All copies of the parameters on the device, which are contiguous.
     const std::span<const float> parameters(worker.parameters(),
                                             set.all_elements() * static_cast<std::size_t>(set.copies(device)));
-    ops::TrainingStep<Kernels>::hash(worker.context(), parameters, StatusBlock::hash(block));
-    ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, StatusBlock::parameters_finite(block));
+    ops::TrainingStep<Kernels>::hash(worker.context(), parameters, &step_status(block)->hash);
+    ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, &step_status(block)->parameters_finite);
 }
 
 [[noreturn, gnu::cold]] void throw_update_diverged(std::int64_t step, const std::string& found);
@@ -50,7 +50,7 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
 /// The first device whose parameters after a step with queue_check() differ from those of the process's first device, or -1.
 template <class D, class T>
 [[nodiscard, gnu::cold]] int device_that_differs(ReplicaSet<D, T>& set, std::int64_t step) {
-    const auto hash = [&](int device) { return *StatusBlock::hash(set.at(device).queue->landed(step)); };
+    const auto hash = [&](int device) { return step_status(set.at(device).queue->landed(step))->hash; };
     for (int device = 1; device < set.device_count(); ++device) {
         if (hash(device) != hash(0)) return device;
     }
@@ -62,7 +62,7 @@ template <class D, class T>
 template <class D, class T>
 [[gnu::cold]] void require_finite_parameters(ReplicaSet<D, T>& set, std::int64_t step, std::span<const float> running) {
     for (int device = 0; device < set.device_count(); ++device) {
-        if (*StatusBlock::parameters_finite(set.at(device).queue->landed(step)) != 0) continue;
+        if (step_status(set.at(device).queue->landed(step))->parameters_finite != 0) continue;
         // The slow search: padding that is not finite is ignored.
         for (int copy = 0; copy < set.copies(device); ++copy) {
             const std::vector<float> values = set.copied(set.network().parameter_elements, device,
@@ -88,7 +88,7 @@ template <class D, class T>
         } catch (const DivergedError&) {
             error = std::current_exception();
         }
-        const ComparedHashes hashes{.parameters = *StatusBlock::hash(set.at(0).queue->landed(step)),
+        const ComparedHashes hashes{.parameters = step_status(set.at(0).queue->landed(step))->hash,
                                     .running = hash_of_bits(running),
                                     .differs = device_that_differs(set, step)};
         return others->compare(step, hashes, error);

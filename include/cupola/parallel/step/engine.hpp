@@ -437,7 +437,7 @@ void StepEngine<D, T, A>::read_step(std::int64_t step) {
     if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
     set_.read_samples_of_others(step, counts_);
     const bool finite = reports_.read(step);
-    const LossScaleState before = loss_scale_, after = *StatusBlock::loss_scale(set_.at(0).queue->landed(step));
+    const LossScaleState before = loss_scale_, after = step_status(set_.at(0).queue->landed(step))->loss_scale;
     const bool skipped = after.skipped_steps != before.skipped_steps;
     if (skipped ? !reports_.healthy(step) || !valid_input(step) : !finite) roll_back(step);
     reports_.finish(step, options_.learning_rate_at(step - before.skipped_steps), before, after);
@@ -560,9 +560,9 @@ void StepEngine<D, T, A>::forget_steps() {
     if (OtherProcesses* const others = set_.others()) others->forget();
     set_.threads().run([&](int device) {
         Queue& queue = *set_.at(device).queue;
-        queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});
-        queue.write(StatusBlock::failed(queue.status()), std::int32_t{0});
-        queue.write(StatusBlock::loss_scale(queue.status()), loss_scale_);
+        queue.write(&step_status(queue.status())->healthy, std::int32_t{1});
+        queue.write(&step_status(queue.status())->failed, std::int32_t{0});
+        queue.write(&step_status(queue.status())->loss_scale, loss_scale_);
         for (int r = 0; r < set_.replicas(); ++r) queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);
     });
 }

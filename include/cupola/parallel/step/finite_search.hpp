@@ -148,7 +148,7 @@ std::string FiniteSearch<D, T>::search(int replica, const SearchedReplica& each)
         if (device != set_.device_of(replica)) return;
         auto& state = set_.at(device);
         const auto team = state.worker.context().team();
-        state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
+        state.queue->write(&step_status(state.queue->status())->step, each.key.step);
         where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
                                  state.worker.parameters(set_.copy_of(replica)), each.batch, each.key);
     });

@@ -58,7 +58,7 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
     auto& queue = *state.queue;
     auto& context = state.worker.context();
     std::vector<std::int32_t> flag;
-    if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
+    if (queue.on_host(context, &step_status(queue.status())->healthy, 1, flag)[0] == 0) return;
     BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
     samples_ = shown;
     statistics_ = set_.synchronized() ? batch.statistics : nullptr;
@@ -89,7 +89,7 @@ void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, vo
                                     typename Inspection<Kernels>::VisitOutput visit) {
     if (view.size == 0) return;
     auto& state = set_.at(0);
-    state.queue->write(StatusBlock::step(state.queue->status()), key.step);
+    state.queue->write(&step_status(state.queue->status())->step, key.step);
     state.worker.inspect(set_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
                          [&](std::size_t layer, std::span<const float> values) {
                              std::vector<float> copy;

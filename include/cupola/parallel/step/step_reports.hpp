@@ -92,7 +92,7 @@ bool StepReports<D, T>::read(std::int64_t step) {
 template <class D, class T>
 bool StepReports<D, T>::healthy(std::int64_t step) {
     bool all = true;
-    for (auto& state : set_.devices()) all = all && *StatusBlock::healthy(state.queue->landed(step)) != 0;
+    for (auto& state : set_.devices()) all = all && step_status(state.queue->landed(step))->healthy != 0;
     return all;
 }
 
@@ -145,7 +145,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
     // Every process has the same parameters.
     std::byte* const block = set_.at(set_.is_here(replica) ? set_.device_of(replica) : 0).queue->landed(step);
     for (std::size_t i = 0; i < regularized_.size(); ++i)
-        regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
+        regularization_[i] = 0.5 * regularized_[i].coefficient * StatusLayout::regularization(block)[i];
     const std::int64_t samples = counts_.of_replica(step, replica);
     if (samples > 0) builder(step).complete(replica, samples, regularization_);
     return finite && is_finite(report.total) && !is_nan(report.weight) && report.weight >= 0;

@@ -95,7 +95,7 @@ private:
     /// host reads, and otherwise as far as the host knows.
     [[nodiscard]] std::int64_t number_of_update(int device, std::int64_t step) {
         if constexpr (D::host_memory) {
-            return step - StatusBlock::loss_scale(set_.at(device).queue->status())->skipped_steps;
+            return step - step_status(set_.at(device).queue->status())->loss_scale.skipped_steps;
         } else {
             return step - skipped_;
         }
@@ -159,7 +159,7 @@ void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
     if (!options_.repeats_update) return;
     Queue& queue = *set_.at(device).queue;
     const ConstantsVersions versions{
-        .counter = &StatusBlock::loss_scale(queue.status())->skipped_steps, .base = skipped_, .count = 1 + in_flight_};
+        .counter = &step_status(queue.status())->loss_scale.skipped_steps, .base = skipped_, .count = 1 + in_flight_};
     queue.set_constants(step, versions, [&](auto& to, int version) {
         const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) { to.write(type, bytes); };
         ConstantsWriter writer(write);
@@ -178,7 +178,7 @@ template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
     Queue& queue = *set_.at(device).queue;
     std::byte* const block = queue.status();
-    queue.update(StatusBlock::healthy(block), [&] { update_copies(device, number_of_update(device, step)); });
+    queue.update(&step_status(block)->healthy, [&] { update_copies(device, number_of_update(device, step)); });
 }
 
 template <class D, class T, class Agreement>
@@ -198,7 +198,7 @@ void StepUpdate<D, T, Agreement>::reduce(int device) {
         const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
                                              static_cast<std::size_t>(regularized_[i].size));
         ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
-                                                   StatusBlock::regularization(block) + i);
+                                                   StatusLayout::regularization(block) + i);
     }
 }
 

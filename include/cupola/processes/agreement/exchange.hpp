@@ -111,7 +111,7 @@ protected:
     Processes& processes_;
 
 private:
-    /// As in StatusBlock::not_finite. A vote is a StepOfProcess, whether the average is finite, and the end of each replica.
+    /// As in StatusLayout::not_finite. A vote is a StepOfProcess, whether the average is finite, and the end of each replica.
     using Ends = unsigned long long;
 
     void exchange_records(SampleCounts& samples, std::int64_t step);
@@ -230,7 +230,7 @@ void ProcessAgreement<D, T>::queue_divisor(int device, const SampleCounts& sampl
     // As weigh() of a single device computes it.
     const double scale = set_.constant_loss_scale() / static_cast<double>(samples.of_step(step));
     typename D::Queue& queue = *set_.at(device).queue;
-    queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(scale * weight));
+    queue.write(&step_status(queue.status())->divisor, static_cast<float>(scale * weight));
 }
 
 template <class D, class T>
@@ -243,7 +243,7 @@ void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, Row
         set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
     auto& context = set_.context(device);
-    const auto scale = static_cast<double>(*StatusBlock::divisor(set_.at(device).queue->status()));
+    const auto scale = static_cast<double>(step_status(set_.at(device).queue->status())->divisor);
     const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
     using Step = ops::TrainingStep<Kernels>;
     Step::mean(context, part, &divisor, part, &finite_[index], {}, set_.scale_on_device(device));
@@ -266,7 +266,7 @@ bool ProcessAgreement<D, T>::vote(int device, std::int64_t step) {
     if (!in_all(device, [&] { exchange_votes(step); })) return false;
     if (voted_finite_) return true;
     std::byte* const block = set_.at(device).queue->status();
-    set_.at(device).queue->write(StatusBlock::healthy(block), std::int32_t{0});
+    set_.at(device).queue->write(&step_status(block)->healthy, std::int32_t{0});
     for (int r = 0; r < set_.replicas(); ++r) {
         Ends* const end = set_.status(device).not_finite(block, r);
         for (const auto& each : ends_) *end = std::max(*end, each[static_cast<std::size_t>(r)]);

@@ -106,7 +106,7 @@ bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
     if constexpr (!std::same_as<MessageElement<A>, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            const float divisor = *StatusBlock::divisor(state.queue->status());
+            const float divisor = step_status(state.queue->status())->divisor;
             const float* const scale = set_.scale_on_device(device);
             messages_.unpack_average(set_, device, scale == nullptr ? divisor : divisor * *scale);
         }

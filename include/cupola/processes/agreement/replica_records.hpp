@@ -72,7 +72,7 @@ struct HashesOfProcess {
 
 class ReplicaRecords {
 public:
-    /// `parts`, `losses` and `buffers` are as in StatusBlock.
+    /// `parts`, `losses` and `buffers` are as in StatusLayout.
     [[gnu::cold]] ReplicaRecords(Processes& processes, const ReplicaPlacement& placement, int parts, std::size_t losses,
                                  std::int64_t buffers)
         : placement_(placement),
