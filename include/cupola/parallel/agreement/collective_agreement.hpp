@@ -17,6 +17,8 @@
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/gathered_peers.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/rows_of_sum.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -61,19 +63,28 @@ public:
                                     .elements = set.network().trained_elements,
                                     .loss_scale = static_cast<float>(set.constant_loss_scale())});
         set.threads().run([&](int device) {
-            collective_->join(device, *set_.at(device).queue, set_.context(device), set_.rank_blocks(device));
+            collective_->join(device, *set_.at(device).queue, set_.context(device), rank_blocks(set_, device));
             rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
         });
-        if constexpr (GathersOnHost<Collective, D>) {
-            if (set.process_count() == 1) return;
+        if (set.process_count() == 1) {
+            peers_ = std::make_shared<Peers>();
+        } else if constexpr (GathersOnHost<Collective, D>) {
             std::vector<int> lost;
             if constexpr (requires { Collective::lost(policy); }) lost = Collective::lost(policy);
-            processes_ = std::make_shared<CollectiveProcesses<Collective, D, T>>(set, *collective_, std::move(lost));
+            const auto all =
+                std::make_shared<CollectiveProcesses<Collective, D, T>>(set, *collective_, std::move(lost));
+            processes_ = all;
+            peers_ = std::shared_ptr<Peers>(all, &all->peers());
+        } else {
+            peers_ = std::make_shared<GatheredPeers<D, T>>(set);
         }
     }
 
     /// Null in a training of one process, and where the collective has no gather().
     [[nodiscard]] ProcessGroup* processes() const { return processes_.get(); }
+
+    /// The other processes of the training.
+    [[nodiscard]] Peers& peers() { return *peers_; }
 
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
     void begin_step(const SampleCounts&, std::int64_t) {}
@@ -131,6 +142,7 @@ private:
     ReplicaSet<D, T>& set_;
     std::unique_ptr<Collective> collective_;
     std::shared_ptr<ProcessGroup> processes_;
+    std::shared_ptr<Peers> peers_;
     std::vector<Sums> sums_;
     std::vector<RowsOfSum> rows_;
 };

@@ -17,6 +17,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -40,6 +41,8 @@ public:
         : set_(set), finite_(static_cast<std::size_t>(set.device_count())), weights_(finite_.size()) {}
 
     [[nodiscard]] bool healthy() const { return true; }
+    /// The other processes of the training.
+    [[nodiscard]] Peers& peers() { return none_; }
     /// Called before the passes of a step are queued.
     void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int, std::int64_t, const std::string&) {}
@@ -78,6 +81,7 @@ private:
     FixedArray<std::int32_t> finite_;
     /// The weight of each device's samples.
     FixedArray<double> weights_;
+    Peers none_;
 };
 
 template <class D, class T>

@@ -26,7 +26,6 @@
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/replicas/device_state.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
-#include <cupola/parallel/replicas/other_processes.hpp>
 #include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -129,53 +128,9 @@ public:
         float* const divisor = &step_status(at(device).queue->status())->divisor;
         ops::TrainingStep<Kernels>::weigh(context(device), reports_of(device), scale, divisor);
     }
-    /// The other processes that have replicas of the training; null in a training of one process, and where a collective has no
-    /// gather().
-    [[nodiscard]] OtherProcesses* others() const { return others_; }
-    [[gnu::cold]] void join(OtherProcesses& others) { others_ = &others; }
-    /// Their replicas; null unless the policy spans processes.
-    [[nodiscard]] OtherReplicas* other_replicas() const { return other_replicas_; }
-    [[gnu::cold]] void join(OtherReplicas& others) { other_replicas_ = &others; }
     [[nodiscard]] Processes* processes() const { return setup_.processes; }
     /// Whether a collective gathers the blocks of all devices of all processes.
     [[nodiscard]] bool gathers_blocks() const { return process_count() > 1 && setup_.processes == nullptr; }
-    /// What the collective gathers on a device.
-    [[nodiscard]] RankBlocks rank_blocks(int device) {
-        if (!gathers_blocks()) return {};
-        std::byte* const block = at(device).queue->status();
-        return {.mine = status(device).own_block(block), .all = status(device).blocks_of_ranks(block)};
-    }
-    /// Of a step that is complete: the numbers of samples of the other processes' batches, where blocks are gathered.
-    void read_samples_of_others(std::int64_t step, SampleCounts& counts);
-
-    // Where blocks are gathered: bits of each process that the steps carry to all.
-
-    /// For the steps that are queued from now on.
-    void tell(int bits) { told_ = bits; }
-    /// Called while a step is queued on a device.
-    void queue_told(int device) {
-        if (!gathers_blocks()) return;
-        typename D::Queue& queue = *at(device).queue;
-        queue.write(status(device).told(queue.status()), told_);
-    }
-    /// The bits of all processes in the last step that this was called for, which is complete.
-    void read_told(std::int64_t step);
-    [[nodiscard]] int told() const { return told_by_all_; }
-
-    /// Whether all processes read the report of a step after they have queued the same steps, so that they can make calls of a
-    /// collective where it is read.
-    [[nodiscard]] bool reads_together() const { return !gathers_blocks() || reads_together_; }
-    void read_together(bool on) { reads_together_ = on; }
-
-    // The results of a replica's batch in a step that is complete on every device and, of another process's replica where
-    // an engine exchanges records, in the step whose rows were averaged last.
-
-    [[nodiscard]] const LossReport& report_of(std::int64_t step, int replica, int part);
-    [[nodiscard]] const LossReport* reports_of_losses(std::int64_t step, int replica, int part);
-    /// Where the network reads ids.
-    [[nodiscard]] const IdReport& bad_id_of(std::int64_t step, int replica, int part);
-    [[nodiscard]] const float* statistics_of(std::int64_t step, int replica, int part);
-
     /// The columns that a batch must have.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return setup_.required; }
     [[nodiscard]] const StatusLayout& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
@@ -271,10 +226,6 @@ public:
     }
 
 private:
-    /// The copy of the status in which a replica's results are.
-    [[nodiscard]] std::byte* landed(std::int64_t step, int replica);
-    /// Whether a replica's results are in the records that processes exchange.
-    [[nodiscard]] bool is_in_records(int replica) const { return other_replicas_ != nullptr && !is_here(replica); }
     [[nodiscard, gnu::cold]] MemoryReport memory_needed() const;
     [[nodiscard, gnu::cold]] const MemoryReport& required(const MemoryReport& memory) const;
     [[gnu::cold]] void make_plans(int device);
@@ -287,12 +238,6 @@ private:
     FixedArray<StatusLayout> status_;
     DeviceThreads threads_;
     FixedArray<State> devices_;
-    OtherProcesses* others_ = nullptr;
-    OtherReplicas* other_replicas_ = nullptr;
-    /// What the steps that are queued carry to all processes, where blocks are gathered.
-    std::int64_t told_ = 0;
-    int told_by_all_ = 0;
-    bool reads_together_ = false;
     bool shares_rows_ = false;
 };
 
@@ -451,57 +396,6 @@ auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_
             .count = last - first,
             .first_column = begin,
             .ends = status(device).not_finite(at(device).queue->status(), first)};
-}
-
-template <class D, class T>
-std::byte* ReplicaSet<D, T>::landed(std::int64_t step, int replica) {
-    if (is_here(replica)) return at(device_of(replica)).queue->landed(step);
-    const int rank = process_of(replica) * device_count() + device_of(replica);
-    return status(0).of_rank(at(0).queue->landed(step), rank);
-}
-
-template <class D, class T>
-void ReplicaSet<D, T>::read_samples_of_others(std::int64_t step, SampleCounts& counts) {
-    if (!gathers_blocks()) return;
-    for (int r = 0; r < replicas(); ++r) {
-        if (is_here(r)) continue;
-        for (int part = 0; part < setup_.gradient_accumulation_steps; ++part)
-            counts.of(step, part, r) = *status(device_of(r)).samples(landed(step, r), batch_number(r, part));
-    }
-}
-
-template <class D, class T>
-void ReplicaSet<D, T>::read_told(std::int64_t step) {
-    if (!gathers_blocks()) return;
-    std::int64_t all = 0;
-    std::byte* const block = at(0).queue->landed(step);
-    for (int rank = 0; rank < process_count() * device_count(); ++rank)
-        all |= *status(0).told(status(0).of_rank(block, rank));
-    told_by_all_ = static_cast<int>(all);
-}
-
-template <class D, class T>
-const LossReport& ReplicaSet<D, T>::report_of(std::int64_t step, int replica, int part) {
-    if (is_in_records(replica)) return other_replicas_->report_of(replica, part);
-    return *status(device_of(replica)).report(landed(step, replica), batch_number(replica, part));
-}
-
-template <class D, class T>
-const LossReport* ReplicaSet<D, T>::reports_of_losses(std::int64_t step, int replica, int part) {
-    if (is_in_records(replica)) return other_replicas_->reports_of_losses(replica, part);
-    return status(device_of(replica)).reports_of_losses(landed(step, replica), batch_number(replica, part));
-}
-
-template <class D, class T>
-const IdReport& ReplicaSet<D, T>::bad_id_of(std::int64_t step, int replica, int part) {
-    if (is_in_records(replica)) return other_replicas_->bad_id_of(replica, part);
-    return *status(device_of(replica)).bad_id(landed(step, replica), batch_number(replica, part));
-}
-
-template <class D, class T>
-const float* ReplicaSet<D, T>::statistics_of(std::int64_t step, int replica, int part) {
-    if (is_in_records(replica)) return other_replicas_->statistics_of(replica, part);
-    return status(device_of(replica)).statistics(landed(step, replica), batch_number(replica, part));
 }
 
 template <class D, class T>

@@ -47,6 +47,15 @@ static_assert(offsetof(StepStatus, healthy) == 0 && offsetof(StepStatus, step) =
 /// reads.
 [[nodiscard]] inline StepStatus* step_status(std::byte* block) { return reinterpret_cast<StepStatus*>(block); }
 
+/// The results of a replica's batch in a step: its report, those of the losses where there are several, that of its ids
+/// where the network reads ids, and its statistics.
+struct BatchResult {
+    const LossReport* report = nullptr;
+    const LossReport* of_losses = nullptr;
+    const IdReport* bad_id = nullptr;
+    const float* statistics = nullptr;
+};
+
 /// Where the parts of a block are: a StepStatus, the sums of squares of the regularised parameters, where the replicas'
 /// gradients are not finite, and for each of the device's batches the number of samples, a `LossReport`, an `IdReport`
 /// and the statistics. The part about the batches is the device's own block; where a collective joins several
@@ -63,8 +72,8 @@ public:
           batches_(batches),
           losses_(losses),
           not_finite_(scalars + regularized * sizeof(double)),
-          told_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
-          samples_(told_ + sizeof(std::int64_t)),
+          flags_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
+          samples_(flags_ + sizeof(std::int64_t)),
           reports_(aligned(samples_ + batches * sizeof(std::int64_t))),
           ids_(aligned(reports_ + batches * (1 + losses) * sizeof(LossReport))),
           statistics_(aligned(ids_ + batches * sizeof(IdReport))),
@@ -73,16 +82,16 @@ public:
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
     /// The bytes of the part about the batches, before gather() is called.
-    [[nodiscard]] std::size_t own_bytes() const { return bytes_ - told_; }
+    [[nodiscard]] std::size_t own_bytes() const { return bytes_ - flags_; }
     /// Makes room for the blocks of all `ranks`, of `own_bytes` bytes each: the largest of any device.
     void gather(std::size_t ranks, std::size_t own_bytes) {
         own_bytes_ = own_bytes;
-        bytes_ = told_ + (1 + ranks) * own_bytes;
+        bytes_ = flags_ + (1 + ranks) * own_bytes;
     }
-    [[nodiscard]] std::span<const std::byte> own_block(std::byte* block) const { return {block + told_, own_bytes_}; }
+    [[nodiscard]] std::span<const std::byte> own_block(std::byte* block) const { return {block + flags_, own_bytes_}; }
     /// Empty unless gather() was called.
     [[nodiscard]] std::span<std::byte> blocks_of_ranks(std::byte* block) const {
-        return {block + told_ + own_bytes_, own_bytes_ == 0 ? 0 : bytes_ - told_ - own_bytes_};
+        return {block + flags_ + own_bytes_, own_bytes_ == 0 ? 0 : bytes_ - flags_ - own_bytes_};
     }
     /// The place at which the members below find the block of a rank, which has the devices of this process.
     [[nodiscard]] std::byte* of_rank(std::byte* block, int rank) const {
@@ -95,8 +104,10 @@ public:
     [[nodiscard]] unsigned long long* not_finite(std::byte* block, int replica) const {
         return reinterpret_cast<unsigned long long*>(block + not_finite_) + replica;
     }
-    /// What the process tells all with the step; written only where blocks are gathered.
-    [[nodiscard]] std::int64_t* told(std::byte* block) const { return reinterpret_cast<std::int64_t*>(block + told_); }
+    /// The flags that the process sets for all with the step; written only where blocks are gathered.
+    [[nodiscard]] std::int64_t* flags(std::byte* block) const {
+        return reinterpret_cast<std::int64_t*>(block + flags_);
+    }
     /// The number of samples of a batch; written only where blocks are gathered.
     [[nodiscard]] std::int64_t* samples(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<std::int64_t*>(block + samples_) + batch;
@@ -116,12 +127,18 @@ public:
     [[nodiscard]] float* statistics(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<float*>(block + statistics_) + batch * buffers_;
     }
+    [[nodiscard]] BatchResult result(std::byte* block, std::size_t batch) const {
+        return {.report = report(block, batch),
+                .of_losses = reports_of_losses(block, batch),
+                .bad_id = bad_id(block, batch),
+                .statistics = statistics(block, batch)};
+    }
 
 private:
     /// The bytes before the sums of squares.
     static constexpr std::size_t scalars = 64;
     static_assert(sizeof(StepStatus) <= scalars);
-    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, told_ = 0, samples_ = 0, reports_ = 0,
+    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, flags_ = 0, samples_ = 0, reports_ = 0,
                 ids_ = 0, statistics_ = 0, bytes_ = 0, own_bytes_ = 0;
 };
 

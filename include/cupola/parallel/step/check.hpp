@@ -16,7 +16,7 @@
 #include <cupola/core/hash_word.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/parallel/replicas/other_processes.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/tensor/finite.hpp>
 
@@ -76,29 +76,22 @@ template <class D, class T>
     if (!found.empty()) throw_update_diverged(step, text("running statistic ", found));
 }
 
-/// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the DivergedError
-/// of require_finite_parameters(); a collective does so later. `equal` says whether the devices' parameters have to be the same.
+/// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the
+/// DivergedError of require_finite_parameters(); a collective does so later. `equal` says whether the devices' parameters
+/// have to be the same.
 template <class D, class T>
-[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal,
+[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, Peers& peers, std::int64_t step, bool equal,
                                    std::span<const float> running) {
-    if (OtherProcesses* const others = set.others()) {
-        std::exception_ptr error;
-        try {
-            require_finite_parameters(set, step, running);
-        } catch (const DivergedError&) {
-            error = std::current_exception();
-        }
-        const ComparedHashes hashes{.parameters = step_status(set.at(0).queue->landed(step))->hash,
-                                    .running = hash_of_bits(running),
-                                    .differs = device_that_differs(set, step)};
-        return others->compare(step, hashes, error);
+    ComparedHashes hashes{.parameters = step_status(set.at(0).queue->landed(step))->hash,
+                          .differs = equal ? device_that_differs(set, step) : -1};
+    if (peers.any()) hashes.running = hash_of_bits(running);
+    std::exception_ptr error;
+    try {
+        if (peers.any() || hashes.differs < 0) require_finite_parameters(set, step, running);
+    } catch (const DivergedError&) {
+        error = std::current_exception();
     }
-    if (const int device = equal ? device_that_differs(set, step) : -1; device >= 0) {
-        throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
-                                  " differ from those of device 0: a device computed a different result"),
-                             step, device);
-    }
-    require_finite_parameters(set, step, running);
+    peers.compare(step, hashes, error);
 }
 
 }  // namespace impl

@@ -75,9 +75,9 @@ public:
           set_(set),
           agreement_(averaging, set),
           counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
-          passes_(options, set, counts_, Agreement::takes_buckets),
-          reports_(set, counts_, options, regularized),
-          statistics_(set, counts_),
+          passes_(options, set, agreement_.peers(), counts_, Agreement::takes_buckets),
+          reports_(set, agreement_.peers(), counts_, options, regularized),
+          statistics_(set, agreement_.peers(), counts_),
           probe_(set),
           update_(options, set, agreement_, regularized) {}
 
@@ -237,7 +237,7 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     // Before anything of the step is queued: an error in its update would leave the devices with different parameters.
     // The update of a step before which more steps are skipped than known has a smaller number, which was checked.
     options_.require_learning_rate_at(step_ - loss_scale_.skipped_steps);
-    if (OtherProcesses* const others = set_.others()) others->begin_step(step_);
+    agreement_.peers().begin_step(step_);
     if constexpr (!D::host_memory) {
         // The update of an optimiser that is queued anew in each step needs its number now.
         if (set_.may_skip() && !options_.repeats_update) synchronize();
@@ -258,16 +258,16 @@ template <class D, class T, class A>
 const StepReport* StepEngine<D, T, A>::poll(std::int64_t max_in_flight) {
     if (step_ - reported_ <= max_in_flight) return nullptr;
     while (checked_ <= reported_) check_step();
-    set_.read_told(reported_);
+    agreement_.peers().read_flags(reported_);
     return &reports_.of(reported_++);
 }
 
 template <class D, class T, class A>
 const StepReport& StepEngine<D, T, A>::last_report() {
-    const ReadsTogether scope(&set_);
+    const ReadsTogether scope(&agreement_.peers());
     synchronize();
     reported_ = step_;
-    set_.read_told(step_ - 1);
+    agreement_.peers().read_flags(step_ - 1);
     return reports_.of(step_ - 1);
 }
 
@@ -354,7 +354,7 @@ void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe)
     note(device, "slot");
     state.attempt([&] {
         update_.set_constants(device, step_);
-        set_.queue_told(device);
+        agreement_.peers().queue_flags(device);
     });
     if (!passes_.queue(device, step_, batches)) return leave(state);
     if (!Agreement::takes_buckets) passes_.complete(device, step_);
@@ -435,7 +435,7 @@ void StepEngine<D, T, A>::read_step(std::int64_t step) {
     for (State& state : set_.devices()) there = there && state.queue->finished(step);
     // A collective that failed ends the queued work too; its wait throws the error.
     if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
-    set_.read_samples_of_others(step, counts_);
+    agreement_.peers().read_samples(step, counts_);
     const bool finite = reports_.read(step);
     const LossScaleState before = loss_scale_, after = step_status(set_.at(0).queue->landed(step))->loss_scale;
     const bool skipped = after.skipped_steps != before.skipped_steps;
@@ -446,7 +446,7 @@ void StepEngine<D, T, A>::read_step(std::int64_t step) {
     if (!skipped) statistics_.update(step, options_);
     if (checks_after(step)) {
         for (State& state : set_.devices()) state.updating = true;  // not healthy, unless they are equal
-        check_agreement(set_, step, !own_parameters, statistics_.values());
+        check_agreement(set_, agreement_.peers(), step, !own_parameters, statistics_.values());
         for (State& state : set_.devices()) state.updating = false;
     }
 }
@@ -486,7 +486,8 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         found.key = passes_.batches().key_of(step, part, r);
     }
     require_weights(step);
-    FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps, loss_scale_.scale).throw_first(replicas);
+    FiniteSearch<D, T>(set_, agreement_.peers(), step, options_.gradient_accumulation_steps, loss_scale_.scale)
+        .throw_first(replicas);
 }
 
 template <class D, class T, class A>
@@ -557,7 +558,7 @@ void StepEngine<D, T, A>::clear_rows() {
 template <class D, class T, class A>
 void StepEngine<D, T, A>::forget_steps() {
     reported_ = checked_ = step_;
-    if (OtherProcesses* const others = set_.others()) others->forget();
+    agreement_.peers().forget();
     set_.threads().run([&](int device) {
         Queue& queue = *set_.at(device).queue;
         queue.write(&step_status(queue.status())->healthy, std::int32_t{1});

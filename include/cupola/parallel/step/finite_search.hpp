@@ -12,6 +12,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/step/first_not_finite.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -36,8 +37,8 @@ template <class D, class T>
 class FiniteSearch {
 public:
     /// `scale` is the loss scale of the step.
-    FiniteSearch(ReplicaSet<D, T>& set, std::int64_t step, int parts, float scale)
-        : set_(set), step_(step), parts_(parts) {
+    FiniteSearch(ReplicaSet<D, T>& set, Peers& peers, std::int64_t step, int parts, float scale)
+        : set_(set), peers_(peers), step_(step), parts_(parts) {
         if (set.loss_scale().dynamic)
             under_ = text(" (the loss scale is ", scale, ", and its minimum ", set.loss_scale().minimum, ")");
     }
@@ -63,6 +64,7 @@ private:
     }
 
     ReplicaSet<D, T>& set_;
+    Peers& peers_;
     std::int64_t step_;
     int parts_;
     /// The loss scale, where it is dynamic, for the message.
@@ -73,7 +75,7 @@ private:
 
 template <class D, class T>
 void FiniteSearch<D, T>::throw_first(std::span<const SearchedReplica> replicas) {
-    if (set_.others() != nullptr && set_.reads_together()) search_in_all_processes(replicas);
+    if (peers_.any() && peers_.reads_together()) search_in_all_processes(replicas);
     throw_loss(replicas);
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const int replica = static_cast<int>(r);
@@ -131,13 +133,7 @@ void FiniteSearch<D, T>::search_in_all_processes(std::span<const SearchedReplica
         if (found_[r].empty() && each.part < 0 && is_finite(each.total))
             found_[r] = gradient_text(each.not_finite_element);
     }
-    if (!set_.gathers_blocks()) return set_.others()->exchange_texts(step_, found_);
-    try {
-        set_.others()->exchange_texts(step_, found_);
-    } catch (const ProcessLost&) {
-        throw;
-    } catch (const DeviceError&) {  // the collective has failed; what this process has found is the error
-    }
+    peers_.exchange_texts(step_, found_);
 }
 
 template <class D, class T>

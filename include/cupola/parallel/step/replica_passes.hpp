@@ -14,6 +14,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/batches.hpp>
@@ -42,8 +43,8 @@ public:
     using BatchSource = typename Batches::BatchSource;
 
     /// With `marks_buckets` the device's last backward of a step marks each bucket of the gradient in the queue.
-    [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                bool marks_buckets);
+    [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Peers& peers,
+                                SampleCounts& counts, bool marks_buckets);
 
     /// From now on the replicas of all devices run in step, for statistics that are synchronised. A program that does not
     /// call this does not compile how they do.
@@ -106,6 +107,7 @@ private:
 
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
+    Peers& peers_;
     SampleCounts& counts_;
     bool marks_buckets_;
     Batches batches_;
@@ -129,10 +131,11 @@ template <class D, class T>
 ReplicaPasses<D, T>::~ReplicaPasses() = default;
 
 template <class D, class T>
-ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                   bool marks_buckets)
+ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Peers& peers,
+                                   SampleCounts& counts, bool marks_buckets)
     : options_(options),
       set_(set),
+      peers_(peers),
       counts_(counts),
       marks_buckets_(marks_buckets),
       batches_(options, set, counts),
@@ -357,12 +360,12 @@ bool ReplicaPasses<D, T>::all_reduce(int device, std::int64_t step, Direction di
     const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
     for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
     bool all_here = set_.arrive_and_wait(device);
-    if (OtherReplicas* const others = set_.other_replicas()) {
+    if (peers_.exchanges_sums()) {
         // A process that has failed takes part too, so that the others leave the step with it.
         if (device == 0) {
             set_.attempt_always(0, [&] {
-                others->exchange_sums(step, set_.first_error(), sync_batch_norm_.sums(turn), sync_batch_norm_.largest(),
-                                      sync_batch_norm_.contributions(turn));
+                peers_.exchange_sums(step, set_.first_error(), sync_batch_norm_.sums(turn), sync_batch_norm_.largest(),
+                                     sync_batch_norm_.contributions(turn));
             });
         }
         all_here = set_.arrive_and_wait(device);

@@ -12,6 +12,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
+#include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
@@ -24,7 +25,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D, class T>
 class SharedStatistics {
 public:
-    [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts);
+    [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, Peers& peers, const SampleCounts& counts);
 
     [[nodiscard]] std::span<const float> values() const { return values_; }
     /// Starts with `values`, which are on every device already.
@@ -39,6 +40,7 @@ public:
 
 private:
     ReplicaSet<D, T>& set_;
+    BatchResults<D, T> results_;
     const SampleCounts& counts_;
     FixedArray<RunningStatistics> layers_;
     WeightedRows rows_;
@@ -48,8 +50,12 @@ private:
 };
 
 template <class D, class T>
-SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
-    : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)), rows_(set.replicas()) {
+SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, Peers& peers, const SampleCounts& counts)
+    : set_(set),
+      results_(set, peers),
+      counts_(counts),
+      layers_(running_statistics(set.network().layers)),
+      rows_(set.replicas()) {
     // The statistics of frozen norms are not updated.
     std::size_t kept = 0;
     for (const RunningStatistics& each : layers_) {
@@ -76,7 +82,7 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         rows_.clear();
         for (int r = 0; r < set_.replicas(); ++r)
-            rows_.add(set_.statistics_of(step, r, part), counts_.of(step, part, r));
+            rows_.add(results_.of(step, r, part).statistics, counts_.of(step, part, r));
         if (rows_.rows().empty()) continue;
         functions.update_statistics(
             StatisticsUpdate{.running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});

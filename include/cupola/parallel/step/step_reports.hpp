@@ -15,6 +15,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/ops/id_check.hpp>
+#include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
@@ -27,8 +28,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D, class T>
 class StepReports {
 public:
-    [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
-                              std::span<const RegularizedParameter> regularized);
+    [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, Peers& peers, const SampleCounts& counts,
+                              const StepFunctions<D>& functions, std::span<const RegularizedParameter> regularized);
     StepReports(const StepReports&) = delete;
     StepReports& operator=(const StepReports&) = delete;
     ~StepReports();
@@ -61,6 +62,7 @@ private:
     bool read_replica(std::int64_t step, int replica);
 
     ReplicaSet<D, T>& set_;
+    BatchResults<D, T> results_;
     const SampleCounts& counts_;
     const StepFunctions<D>& functions_;
     std::span<const RegularizedParameter> regularized_;
@@ -69,9 +71,10 @@ private:
 };
 
 template <class D, class T>
-StepReports<D, T>::StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
-                               std::span<const RegularizedParameter> regularized)
+StepReports<D, T>::StepReports(ReplicaSet<D, T>& set, Peers& peers, const SampleCounts& counts,
+                               const StepFunctions<D>& functions, std::span<const RegularizedParameter> regularized)
     : set_(set),
+      results_(set, peers),
       counts_(counts),
       functions_(functions),
       regularized_(regularized),
@@ -114,7 +117,7 @@ template <class D, class T>
 void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
     const std::span<const RequiredColumn> required = set_.required_columns();
     if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
-    const IdReport& bad = set_.bad_id_of(step, replica, part);
+    const IdReport& bad = *results_.of(step, replica, part).bad_id;
     if (bad.place < 0) return;
     const RequiredColumn& column = required[static_cast<std::size_t>(bad.column)];
     throw InvalidArgument(text("the ids of an input must be in range, but in the batch of replica ", replica,
@@ -123,8 +126,8 @@ void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
 
 template <class D, class T>
 const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica, std::size_t k) {
-    if (!functions_.sums_losses) return set_.report_of(step, replica, part);
-    return set_.reports_of_losses(step, replica, part)[k];
+    const BatchResult result = results_.of(step, replica, part);
+    return functions_.sums_losses ? result.of_losses[k] : *result.report;
 }
 
 template <class D, class T>
@@ -134,7 +137,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
     bool finite = true;
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         if (counts_.of(step, part, replica) == 0) continue;
-        const LossReport& of_batch = set_.report_of(step, replica, part);
+        const LossReport& of_batch = *results_.of(step, replica, part).report;
         report.correct += of_batch.correct;
         report.predictions += of_batch.predictions;
         report.weight += set_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));

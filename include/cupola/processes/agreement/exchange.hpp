@@ -27,14 +27,14 @@
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement/local.hpp>
-#include <cupola/parallel/replicas/other_processes.hpp>
+#include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step_report.hpp>
-#include <cupola/processes/agreement/answers_of_processes.hpp>
 #include <cupola/processes/agreement/process_gather.hpp>
+#include <cupola/processes/agreement/process_peers.hpp>
 #include <cupola/processes/agreement/replica_records.hpp>
 #include <cupola/processes/processes.hpp>
 #include <cupola/processes/run/policy.hpp>
@@ -43,7 +43,7 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
-class ProcessAgreement : public AgreementInProcess<D, T>, public OtherReplicas {
+class ProcessAgreement : public AgreementInProcess<D, T> {
     using Kernels = typename D::Kernels;
     using Base = AgreementInProcess<D, T>;
 
@@ -57,20 +57,7 @@ public:
     /// Each device has reduced its part of the average before the vote.
     void reduce(int, std::byte*) {}
 
-    [[nodiscard]] const LossReport& report_of(int replica, int part) const override {
-        return *records_.report(replica, part);
-    }
-    [[nodiscard]] const LossReport* reports_of_losses(int replica, int part) const override {
-        return records_.reports_of_losses(replica, part);
-    }
-    [[nodiscard]] const IdReport& bad_id_of(int replica, int part) const override {
-        return records_.bad_id(replica, part);
-    }
-    [[nodiscard]] const float* statistics_of(int replica, int part) const override {
-        return records_.statistics(replica, part);
-    }
-    void exchange_sums(std::int64_t step, const std::exception_ptr& error, double* sums, std::size_t size,
-                       std::span<const double*> contributions) override;
+    [[nodiscard]] Peers& peers() { return peers_; }
 
 protected:
     using Base::set_;
@@ -118,31 +105,29 @@ private:
     void require_same_parameters(std::int64_t step);
     void exchange_votes(std::int64_t step);
 
-    AnswersOfProcesses answers_;
-    ReplicaRecords records_;
-    ProcessGather sums_, votes_;
+    ProcessPeers peers_;
+    BatchResults<D, T> results_;
+    ProcessGather votes_;
     /// Per device: the hash of its parameters.
     FixedArray<std::uint64_t> hashes_;
     std::span<const float> statistics_{};
     /// Per device: whether its part of the average is finite, and where the rows are not.
     FixedArray<std::int32_t> finite_;
     FixedArray<FixedArray<Ends>> ends_;
-    bool voted_finite_ = true, made_sums_ = false;
+    bool voted_finite_ = true;
 };
 
 template <class D, class T>
 ProcessAgreement<D, T>::ProcessAgreement(ReplicaSet<D, T>& set)
     : Base(set),
       processes_(*set.processes()),
-      answers_(processes_, set),
-      records_(processes_, set, set.gradient_accumulation_steps(), set.losses(), set.network().buffer_elements),
+      peers_(processes_, set, set.gradient_accumulation_steps(), set.losses(), set.network().buffer_elements),
+      results_(set, peers_),
       votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(set.replicas())) * sizeof(Ends)),
       hashes_(static_cast<std::size_t>(set.device_count())),
       finite_(hashes_.size()),
       ends_(finite_.size()) {
     for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(set.replicas()));
-    set.join(*this);
-    set.join(answers_);
 }
 
 template <class D, class T>
@@ -174,38 +159,38 @@ bool ProcessAgreement<D, T>::exchange_records(int device, SampleCounts& samples,
 template <class D, class T>
 void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_t step) {
     const Stopwatch watch(set_.at(0).worker.times(), StepPart::waiting);
+    ReplicaRecords& records = peers_.records();
     const std::exception_ptr error = set_.first_error();
-    begin_block(records_.gather().mine(), step, error);
+    begin_block(records.gather().mine(), step, error);
     const int first = set_.first_replica(0), last = set_.first_replica(set_.device_count());
     for (int r = first; !error && r < last; ++r) {
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
-            records_.write(r, part, samples.of(step, part, r), &set_.report_of(step, r, part),
-                           set_.reports_of_losses(step, r, part), set_.bad_id_of(step, r, part),
-                           set_.statistics_of(step, r, part));
+            records.write(r, part, samples.of(step, part, r), results_.of(step, r, part));
     }
     if (!error) {
         HashesOfProcess hashes{.parameters = hashes_[0], .statistics = hash_of(set_.context(0), statistics_)};
         for (std::size_t device = hashes_.size() - 1; device > 0; --device) {
             if (hashes_[device] != hashes_[0]) hashes.other_device = static_cast<std::int64_t>(device);
         }
-        records_.write(hashes);
+        records.write(hashes);
     }
-    records_.gather().run({"the records of the replicas", step});
-    require_all_in_step(records_.gather(), processes_, step);
+    records.gather().run({"the records of the replicas", step});
+    require_all_in_step(records.gather(), processes_, step);
     if (!error) require_same_parameters(step);
     for (int r = 0; r < set_.replicas(); ++r) {
         if (set_.is_here(r)) continue;
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
-            samples.of(step, part, r) = records_.samples(r, part);
+            samples.of(step, part, r) = records.samples(r, part);
     }
 }
 
 template <class D, class T>
 void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
-    const HashesOfProcess first = records_.hashes(0);
+    const ReplicaRecords& records = peers_.records();
+    const HashesOfProcess first = records.hashes(0);
     bool same = first.other_device < 0;
     for (int p = 1; p < processes_.count(); ++p) {
-        const HashesOfProcess other = records_.hashes(p);
+        const HashesOfProcess other = records.hashes(p);
         same = same && other.other_device < 0 && other.parameters == first.parameters &&
                other.statistics == first.statistics;
     }
@@ -213,7 +198,7 @@ void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
         return;
     for (auto& state : set_.devices()) state.updating = true;  // not healthy
     std::vector<HashesOfProcess> all(static_cast<std::size_t>(processes_.count()));
-    for (std::size_t p = 0; p < all.size(); ++p) all[p] = records_.hashes(static_cast<int>(p));
+    for (std::size_t p = 0; p < all.size(); ++p) all[p] = records.hashes(static_cast<int>(p));
     impl::require_same_hashes(all, processes_, step);
 }
 
@@ -224,7 +209,7 @@ void ProcessAgreement<D, T>::queue_divisor(int device, const SampleCounts& sampl
     double weight = 0;
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         for (int r = 0; r < set_.replicas(); ++r) {
-            if (samples.of(step, part, r) > 0) weight += set_.report_of(step, r, part).weight;
+            if (samples.of(step, part, r) > 0) weight += results_.of(step, r, part).report->weight;
         }
     }
     // As weigh() of a single device computes it.
@@ -300,36 +285,6 @@ void ProcessAgreement<D, T>::exchange_votes(std::int64_t step) {
         }
     }
     voted_finite_ = finite != 0;
-}
-
-template <class D, class T>
-void ProcessAgreement<D, T>::exchange_sums(std::int64_t step, const std::exception_ptr& error, double* sums,
-                                           std::size_t size, std::span<const double*> contributions) {
-    const auto most = static_cast<std::size_t>(set_.max_replicas_per_process());
-    const std::size_t bytes_of_sums = size * sizeof(double), flags = most * sizeof(std::int64_t);
-    if (!made_sums_) sums_ = ProcessGather(processes_, sizeof(StepOfProcess) + flags + most * bytes_of_sums);
-    made_sums_ = true;
-    const auto first_of = [&](int p) { return static_cast<std::size_t>(set_.first_replica_of_process(p)); };
-    const auto replicas_of = [&](int p) { return static_cast<std::size_t>(set_.replicas_of_process(p)); };
-    const std::size_t mine = first_of(processes_.number()), here = replicas_of(processes_.number());
-    begin_block(sums_.mine(), step, error);
-    for (std::size_t i = 0; i < here; ++i) {
-        const std::int64_t there = contributions[mine + i] != nullptr ? 1 : 0;
-        std::memcpy(sums_.mine() + sizeof(StepOfProcess) + i * sizeof there, &there, sizeof there);
-    }
-    std::memcpy(sums_.mine() + sizeof(StepOfProcess) + flags, sums + mine * size, here * bytes_of_sums);
-    sums_.run({"the statistics of the batches", step});
-    require_all_in_step(sums_, processes_, step);
-    for (int p = 0; p < processes_.count(); ++p) {
-        if (p == processes_.number()) continue;
-        const std::byte* const from = sums_.of(p) + sizeof(StepOfProcess);
-        for (std::size_t i = 0; i < replicas_of(p); ++i) {
-            std::int64_t there = 0;
-            std::memcpy(&there, from + i * sizeof there, sizeof there);
-            contributions[first_of(p) + i] = there != 0 ? sums + (first_of(p) + i) * size : nullptr;
-        }
-        std::memcpy(sums + first_of(p) * size, from + flags, replicas_of(p) * bytes_of_sums);
-    }
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

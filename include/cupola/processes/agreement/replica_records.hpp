@@ -19,6 +19,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
+#include <cupola/parallel/replicas/status.hpp>
 #include <cupola/processes/agreement/process_gather.hpp>
 #include <cupola/processes/processes.hpp>
 
@@ -86,18 +87,16 @@ public:
 
     [[nodiscard]] ProcessGather& gather() { return gather_; }
 
-    /// Writes the record of a replica's batch, one of this process. `losses` are the reports of the losses, where there are
-    /// several, `bad_id` is that of its ids and `statistics` its batch statistics.
-    void write(int replica, int part, std::int64_t samples, const LossReport* report, const LossReport* losses,
-               const IdReport& bad_id, const float* statistics) {
+    /// Writes the record of a replica's batch, one of this process.
+    void write(int replica, int part, std::int64_t samples, const BatchResult& result) {
         std::byte* const record = gather_.mine() + place(placement_.process_of(replica), replica, part);
         std::memcpy(record, &samples, sizeof samples);
         if (samples == 0) return;
         std::byte* const reports = record + sizeof samples;
-        std::memcpy(reports, report, sizeof(LossReport));
-        std::memcpy(reports + sizeof(LossReport), losses, (reports_ - 1) * sizeof(LossReport));
-        std::memcpy(record + id_, &bad_id, sizeof bad_id);
-        if (buffers_ != 0) std::memcpy(record + statistics_, statistics, buffers_ * sizeof(float));
+        std::memcpy(reports, result.report, sizeof(LossReport));
+        std::memcpy(reports + sizeof(LossReport), result.of_losses, (reports_ - 1) * sizeof(LossReport));
+        std::memcpy(record + id_, result.bad_id, sizeof(IdReport));
+        if (buffers_ != 0) std::memcpy(record + statistics_, result.statistics, buffers_ * sizeof(float));
     }
 
     void write(const HashesOfProcess& hashes) {
@@ -116,15 +115,13 @@ public:
         std::memcpy(&samples, record_of(replica, part), sizeof samples);
         return samples;
     }
-    [[nodiscard]] const LossReport* report(int replica, int part) const {
-        return reinterpret_cast<const LossReport*>(record_of(replica, part) + sizeof(std::int64_t));
-    }
-    [[nodiscard]] const LossReport* reports_of_losses(int replica, int part) const { return report(replica, part) + 1; }
-    [[nodiscard]] const IdReport& bad_id(int replica, int part) const {
-        return *reinterpret_cast<const IdReport*>(record_of(replica, part) + id_);
-    }
-    [[nodiscard]] const float* statistics(int replica, int part) const {
-        return reinterpret_cast<const float*>(record_of(replica, part) + statistics_);
+    [[nodiscard]] BatchResult result(int replica, int part) const {
+        const std::byte* const record = record_of(replica, part);
+        const auto* const report = reinterpret_cast<const LossReport*>(record + sizeof(std::int64_t));
+        return {.report = report,
+                .of_losses = report + 1,
+                .bad_id = reinterpret_cast<const IdReport*>(record + id_),
+                .statistics = reinterpret_cast<const float*>(record + statistics_)};
     }
 
 private:

@@ -21,9 +21,10 @@
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/collective_agreement.hpp>
-#include <cupola/parallel/replicas/other_processes.hpp>
+#include <cupola/parallel/agreement/gathered_peers.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_set.hpp>
-#include <cupola/processes/agreement/answers_of_processes.hpp>
+#include <cupola/processes/agreement/process_checks.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/processes.hpp>
 #include <cupola/processes/run/policy.hpp>
@@ -38,11 +39,11 @@ public:
         : ProcessGroup(set.process_count(), set.process_number(), std::move(lost)),
           set_(set),
           collective_(collective),
-          answers_(*this, set),
+          peers_(*this, set),
           mine_(unit),
-          ranks_(unit * static_cast<std::size_t>(set.process_count() * set.device_count())) {
-        set.join(answers_);
-    }
+          ranks_(unit * static_cast<std::size_t>(set.process_count() * set.device_count())) {}
+
+    [[nodiscard]] Peers& peers() { return peers_; }
 
     [[gnu::cold]] void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {
         Head head{.step = name.step, .bytes = bytes, .operation = {}};
@@ -71,22 +72,34 @@ public:
         }
     }
     [[nodiscard]] bool is_collective() const override { return true; }
-    void tell(int bits) override { set_.tell(bits); }
-    [[nodiscard]] int told() const override { return set_.told(); }
-    void read_together(bool on) override { set_.read_together(on); }
-    void compare_rest() override { answers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
+    void tell(int bits) override { peers_.set_flags(bits); }
+    [[nodiscard]] int told() const override { return peers_.flags_of_all(); }
+    void read_together(bool on) override { peers_.read_together(on); }
+    void compare_rest() override { peers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
 
 private:
     /// Compares the parameters after a step when all processes have read its report: before the step is queued that uses its slot
     /// again. Then all have queued the same steps.
-    class Answers final : public AnswersOfProcesses {
+    class ComparingPeers final : public GatheredPeers<D, T> {
+        using GatheredPeers<D, T>::set_;
+
     public:
-        Answers(ProcessGroup& processes, ReplicaSet<D, T>& set) : AnswersOfProcesses(processes, set), set_(set) {}
+        ComparingPeers(ProcessGroup& processes, ReplicaSet<D, T>& set)
+            : GatheredPeers<D, T>(set), processes_(processes) {}
+        [[nodiscard]] bool any() const override { return true; }
         void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) override {
             kept_.push_back({step, hashes, error});
         }
         void begin_step(std::int64_t step) override { compare_before(step - D::max_steps_in_flight + 1); }
         void forget() override { kept_.clear(); }
+        [[gnu::cold]] void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override {
+            try {
+                exchange_texts_of_replicas(processes_, set_, step, of_replicas);
+            } catch (const ProcessLost&) {
+                throw;
+            } catch (const DeviceError&) {  // the collective has failed; what this process has found is the error
+            }
+        }
         /// The steps before this one.
         void compare_before(std::int64_t end) {
             while (!kept_.empty() && kept_.front().step < end) {
@@ -96,7 +109,7 @@ private:
                     for (auto& state : set_.devices()) state.updating = differs;
                 };
                 update(true);  // not healthy, unless they are equal
-                AnswersOfProcesses::compare(first.step, first.hashes, first.error);
+                compare_processes(processes_, first.step, first.hashes, first.error);
                 update(false);
             }
         }
@@ -107,7 +120,7 @@ private:
             ComparedHashes hashes{};
             std::exception_ptr error;
         };
-        ReplicaSet<D, T>& set_;
+        ProcessGroup& processes_;
         std::deque<Kept> kept_;
     };
 
@@ -136,7 +149,7 @@ private:
 
     ReplicaSet<D, T>& set_;
     Collective& collective_;
-    Answers answers_;
+    ComparingPeers peers_;
     std::vector<std::byte> mine_, ranks_;
 };
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BatchResults: the results of each replica's batches in a step that is complete on every device, whichever process has
+// the replica.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/parallel/replicas/peers.hpp>
+#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/status.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+template <class D, class T>
+class BatchResults {
+public:
+    /// Both must outlive the object.
+    BatchResults(ReplicaSet<D, T>& set, Peers& peers) : set_(set), peers_(peers) {}
+
+    [[nodiscard]] BatchResult of(std::int64_t step, int replica, int part) {
+        if (!set_.is_here(replica)) return peers_.result_of(step, replica, part);
+        const int device = set_.device_of(replica);
+        return set_.status(device).result(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+    }
+
+private:
+    ReplicaSet<D, T>& set_;
+    Peers& peers_;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
