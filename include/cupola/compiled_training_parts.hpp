@@ -13,7 +13,7 @@ CUPOLA_TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, CUPO
                                                    std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&);
 CUPOLA_TEMPLATE class impl::AgreementInProcess<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::RowsAgreement<ConcatMean, Host, CUPOLA_ELEMENT>;
-CUPOLA_TEMPLATE class impl::ReplicaSet<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::Replicas<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::TakenBatches<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::ReplicaPasses<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::SyncBatchNormGroup<Host, CUPOLA_ELEMENT>;
@@ -26,8 +26,8 @@ CUPOLA_TEMPLATE class impl::StepEngine<Host, CUPOLA_ELEMENT, ConcatMean>;
 CUPOLA_TEMPLATE class impl::Evaluator<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::StateTransfer<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE struct ops::MeasurePeakRates<Host, CUPOLA_ELEMENT>;
-CUPOLA_TEMPLATE void impl::queue_check(impl::ReplicaSet<Host, CUPOLA_ELEMENT>&, int);
-CUPOLA_TEMPLATE void impl::check_agreement(impl::ReplicaSet<Host, CUPOLA_ELEMENT>&, impl::Peers&, std::int64_t, bool, std::span<const float>);
+CUPOLA_TEMPLATE void impl::queue_check(impl::Replicas<Host, CUPOLA_ELEMENT>&, int);
+CUPOLA_TEMPLATE void impl::check_agreement(impl::Replicas<Host, CUPOLA_ELEMENT>&, impl::Peers&, std::int64_t, bool, std::span<const float>);
 #else
 CUPOLA_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
 CUPOLA_TEMPLATE class impl::ReplicaGradients<Host>;

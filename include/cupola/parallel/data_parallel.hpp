@@ -15,7 +15,7 @@
 // InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. Under a dynamic
 // loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped: its report says so.
 //
-// The parts are headers in parallel/impl/: replica_set, step_functions, step_engine, evaluator, state_transfer, finite_search,
+// The parts are headers in parallel/impl/: replicas, step_functions, step_engine, evaluator, state_transfer, finite_search,
 // agreement_check. A call from a second thread, from inside another call of the same training, or in a child of fork()
 // throws InvalidArgument.
 #pragma once
@@ -77,15 +77,17 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The options that the training was made with.
     const Options options;
 
-    [[nodiscard]] const MemoryReport& memory() const { return parts_.set_.memory(); }
+    [[nodiscard]] const MemoryReport& memory() const { return parts_.replicas_.memory(); }
     /// The columns of a batch that the network and the losses read.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_; }
     /// The step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The number of processes that the replicas are divided between, and that of this one.
-    [[nodiscard]] ProcessNumber process() const { return {parts_.set_.process_count(), parts_.set_.process_number()}; }
+    [[nodiscard]] ProcessNumber process() const {
+        return {parts_.replicas_.process_count(), parts_.replicas_.process_number()};
+    }
     /// The engine of these processes that moves their gradients; null unless the policy spans processes.
-    [[nodiscard]] Processes* processes() const { return parts_.set_.processes(); }
+    [[nodiscard]] Processes* processes() const { return parts_.replicas_.processes(); }
 
     /// For fit() and its callbacks.
     [[nodiscard]] RunPolicy& run_policy() {
@@ -214,8 +216,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
-        return parts_.set_.copied(Net::parameter_elements, device,
-                                  [](auto& state) { return state.worker.parameters(); });
+        return parts_.replicas_.copied(Net::parameter_elements, device,
+                                       [](auto& state) { return state.worker.parameters(); });
     }
     /// Sets the parameters of every replica; the layout is that of `parameters()`. Throws InvalidArgument for a value that
     /// is not finite.
@@ -255,10 +257,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         require(replica >= 0 && replica < options.replicas, "replica ", replica,
                 " is out of range: the number of replicas is ", options.replicas);
-        require(parts_.set_.is_here(replica), "the gradient of replica ", replica, " is in another process");
-        const int device = parts_.set_.device_of(replica);
-        const float* const row = parts_.set_.row(replica);
-        std::vector<float> result = parts_.set_.copied(Net::trained_elements, device, [&](auto&) { return row; });
+        require(parts_.replicas_.is_here(replica), "the gradient of replica ", replica, " is in another process");
+        const int device = parts_.replicas_.device_of(replica);
+        const float* const row = parts_.replicas_.row(replica);
+        std::vector<float> result = parts_.replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
         const double factor = parts_.engine_.factor_of_row(replica);
         if (factor != 1) {
             for (float& value : result) value = static_cast<float>(static_cast<double>(value) * factor);
@@ -270,12 +272,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         synchronize();
-        return parts_.set_.copied(Net::trained_elements, 0, [&](auto&) { return parts_.set_.average(0); });
+        return parts_.replicas_.copied(Net::trained_elements, 0, [&](auto&) { return parts_.replicas_.average(0); });
     }
 
     /// From now on the first device adds the time of each part of its steps to `times`; null ends this. `profile` of
     /// train/profile.hpp makes a table of them.
-    void time_steps(StepTimes* times) { parts_.set_.at(0).worker.time(times); }
+    void time_steps(StepTimes* times) { parts_.replicas_.at(0).worker.time(times); }
 
     /// From now on `trace` is called with the names of the operations of each step in the order in which a device queues
     /// them, which is not necessarily that of their execution; `{}` ends this.
@@ -286,10 +288,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         const impl::Activity::Scope scope(parts_.activity_, "peak_rates()");
         synchronize();
         PeakRates rates;
-        parts_.set_.threads().run([&](int device) {
+        parts_.replicas_.threads().run([&](int device) {
             const PeakRates measured =
                 ops::MeasurePeakRates<typename D::Kernels, typename Net::Precision::Activation>::run(
-                    parts_.set_.context(device));
+                    parts_.replicas_.context(device));
             if (device == 0) rates = measured;
         });
         return rates;

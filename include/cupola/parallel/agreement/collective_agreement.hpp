@@ -19,7 +19,7 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/rows_of_sum.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 
@@ -46,37 +46,38 @@ public:
         return (elements + per_float - 1) / per_float + 4;
     }
 
-    CollectiveAgreement(const A& policy, ReplicaSet<D, T>& set)
-        : set_(set), sums_(static_cast<std::size_t>(set.device_count())), rows_(sums_.size()) {
+    CollectiveAgreement(const A& policy, Replicas<D, T>& replicas)
+        : replicas_(replicas), sums_(static_cast<std::size_t>(replicas.device_count())), rows_(sums_.size()) {
         std::vector<int> first, ordinals;
-        for (int device = 0; device < set.device_count(); ++device) {
-            first.push_back(set.first_replica(device));
-            if constexpr (requires { set.context(device).gpu(); })
-                ordinals.push_back(set.context(device).gpu());
+        for (int device = 0; device < replicas.device_count(); ++device) {
+            first.push_back(replicas.first_replica(device));
+            if constexpr (requires { replicas.context(device).gpu(); })
+                ordinals.push_back(replicas.context(device).gpu());
             else
-                ordinals.push_back(set.context(device).ordinal());
+                ordinals.push_back(replicas.context(device).ordinal());
         }
         collective_ = std::make_unique<Collective>(
-            policy, CollectiveSetup{.devices = set.device_count(),
+            policy, CollectiveSetup{.devices = replicas.device_count(),
                                     .first_replicas = first,
                                     .ordinals = ordinals,
-                                    .elements = set.network().trained_elements,
-                                    .loss_scale = static_cast<float>(set.constant_loss_scale())});
-        set.threads().run([&](int device) {
-            collective_->join(device, *set_.at(device).queue, set_.context(device), rank_blocks(set_, device));
-            rows_[static_cast<std::size_t>(device)] = RowsOfSum(set_.replicas_of(device));
+                                    .elements = replicas.network().trained_elements,
+                                    .loss_scale = static_cast<float>(replicas.constant_loss_scale())});
+        replicas.threads().run([&](int device) {
+            collective_->join(device, *replicas_.at(device).queue, replicas_.context(device),
+                              rank_blocks(replicas_, device));
+            rows_[static_cast<std::size_t>(device)] = RowsOfSum(replicas_.replicas_of(device));
         });
-        if (set.process_count() == 1) {
+        if (replicas.process_count() == 1) {
             peers_ = std::make_shared<Peers>();
         } else if constexpr (GathersOnHost<Collective, D>) {
             std::vector<int> lost;
             if constexpr (requires { Collective::lost(policy); }) lost = Collective::lost(policy);
             const auto all =
-                std::make_shared<CollectiveProcesses<Collective, D, T>>(set, *collective_, std::move(lost));
+                std::make_shared<CollectiveProcesses<Collective, D, T>>(replicas, *collective_, std::move(lost));
             processes_ = all;
             peers_ = std::shared_ptr<Peers>(all, &all->peers());
         } else {
-            peers_ = std::make_shared<GatheredPeers<D, T>>(set);
+            peers_ = std::make_shared<GatheredPeers<D, T>>(replicas);
         }
     }
 
@@ -89,39 +90,42 @@ public:
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
     void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
-    void end(int device) { collective_->end(device, *set_.at(device).queue); }
+    void end(int device) { collective_->end(device, *replicas_.at(device).queue); }
     void wait(int device, std::int64_t step, bool finished) {
-        collective_->wait(device, *set_.at(device).queue, step, finished);
+        collective_->wait(device, *replicas_.at(device).queue, step, finished);
     }
 
     /// `marked`: whether the last backward pass of the device has marked the buckets; otherwise they are complete now.
     bool agree(int device, const SampleCounts& samples, std::int64_t step, bool marked) {
-        auto& state = set_.at(device);
-        if (!set_.arrive_and_wait(device)) return false;
+        auto& state = replicas_.at(device);
+        if (!replicas_.arrive_and_wait(device)) return false;
         // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
         state.attempt([&] {
             RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-            rows.collect(set_, set_.first_replica(device), set_.first_replica(device + 1), samples, step);
+            rows.collect(replicas_, replicas_.first_replica(device), replicas_.first_replica(device + 1), samples,
+                         step);
             StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
-            if (set_.weighted()) {
-                if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.constant_loss_scale()); });
+            if (replicas_.weighted()) {
+                if (!marked)
+                    state.queue->queue([this, device] { replicas_.weigh(device, replicas_.constant_loss_scale()); });
                 shape.weight_here = &step_status(state.queue->status())->divisor;
             }
-            collective_->begin(device, *state.queue, set_.context(device), shape);
+            collective_->begin(device, *state.queue, replicas_.context(device), shape);
             const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();
             for (std::size_t k = 0; k < buckets.size(); ++k) {
                 if (!marked) state.queue->mark_bucket(k);
-                collective_->give(device, *state.queue, set_.context(device), k, buckets[k], rows.gradients());
+                collective_->give(device, *state.queue, replicas_.context(device), k, buckets[k], rows.gradients());
             }
-            sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, set_.context(device));
+            sums_[static_cast<std::size_t>(device)] =
+                collective_->finish(device, *state.queue, replicas_.context(device));
         });
-        return set_.arrive_and_wait(device);
+        return replicas_.arrive_and_wait(device);
     }
 
     void reduce(int device, std::byte* block) {
         const Sums& sums = sums_[static_cast<std::size_t>(device)];
-        auto& context = set_.context(device);
-        const std::span<float> average = set_.average_span(device);
+        auto& context = replicas_.context(device);
+        const std::span<float> average = replicas_.average_span(device);
         std::span<const float> values = average;
         if constexpr (std::same_as<Element, float>)
             values = sums.values;
@@ -129,17 +133,17 @@ public:
             ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
                                        static_cast<std::int64_t>(average.size()));
         ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, &step_status(block)->healthy,
-                                         set_.rows_of_mean(device), set_.scale_on_device(device));
+                                         replicas_.rows_of_mean(device), replicas_.scale_on_device(device));
     }
 
-    [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.average(device); }
     [[nodiscard]] const float* divisor_of(int device, std::byte*) const {
         return sums_[static_cast<std::size_t>(device)].divisor;
     }
     void after_update(int, std::int64_t) {}
 
 private:
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     std::unique_ptr<Collective> collective_;
     std::shared_ptr<ProcessGroup> processes_;
     std::shared_ptr<Peers> peers_;

@@ -8,7 +8,7 @@
 
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 
@@ -16,10 +16,10 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The part of a device's status that the collective gathers, and where it writes those of all ranks.
 template <class D, class T>
-[[nodiscard]] RankBlocks rank_blocks(ReplicaSet<D, T>& set, int device) {
-    if (!set.gathers_blocks()) return {};
-    std::byte* const block = set.at(device).queue->status();
-    return {.mine = set.status(device).own_block(block), .all = set.status(device).blocks_of_ranks(block)};
+[[nodiscard]] RankBlocks rank_blocks(Replicas<D, T>& replicas, int device) {
+    if (!replicas.gathers_blocks()) return {};
+    std::byte* const block = replicas.at(device).queue->status();
+    return {.mine = replicas.status(device).own_block(block), .all = replicas.status(device).blocks_of_ranks(block)};
 }
 
 /// Reads the results of the others' batches from the blocks that have come with a step. A process also sets flags there
@@ -27,8 +27,8 @@ template <class D, class T>
 template <class D, class T>
 class GatheredPeers : public Peers {
 public:
-    /// `set` gathers blocks; it must outlive the object.
-    [[gnu::cold]] explicit GatheredPeers(ReplicaSet<D, T>& set) : set_(set) {}
+    /// `replicas` gathers blocks; it must outlive the object.
+    [[gnu::cold]] explicit GatheredPeers(Replicas<D, T>& replicas) : replicas_(replicas) {}
 
     /// The flags of this process for the steps that are queued from now on; 0 at first.
     void set_flags(int flags) { flags_ = flags; }
@@ -36,38 +36,39 @@ public:
     [[nodiscard]] int flags_of_all() const { return flags_of_all_; }
 
     void queue_flags(int device) override {
-        typename D::Queue& queue = *set_.at(device).queue;
-        queue.write(set_.status(device).flags(queue.status()), flags_);
+        typename D::Queue& queue = *replicas_.at(device).queue;
+        queue.write(replicas_.status(device).flags(queue.status()), flags_);
     }
     void read_flags(std::int64_t step) override {
         std::int64_t all = 0;
-        std::byte* const block = set_.at(0).queue->landed(step);
-        for (int rank = 0; rank < set_.process_count() * set_.device_count(); ++rank)
-            all |= *set_.status(0).flags(set_.status(0).of_rank(block, rank));
+        std::byte* const block = replicas_.at(0).queue->landed(step);
+        for (int rank = 0; rank < replicas_.process_count() * replicas_.device_count(); ++rank)
+            all |= *replicas_.status(0).flags(replicas_.status(0).of_rank(block, rank));
         flags_of_all_ = static_cast<int>(all);
     }
     void read_samples(std::int64_t step, SampleCounts& counts) override {
-        for (int r = 0; r < set_.replicas(); ++r) {
-            if (set_.is_here(r)) continue;
-            for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
+        for (int r = 0; r < replicas_.replicas(); ++r) {
+            if (replicas_.is_here(r)) continue;
+            for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
                 counts.of(step, part, r) =
-                    *set_.status(set_.device_of(r)).samples(landed(step, r), set_.batch_number(r, part));
+                    *replicas_.status(replicas_.device_of(r)).samples(landed(step, r), replicas_.batch_number(r, part));
         }
     }
     [[nodiscard]] BatchResult result_of(std::int64_t step, int replica, int part) override {
-        return set_.status(set_.device_of(replica)).result(landed(step, replica), set_.batch_number(replica, part));
+        return replicas_.status(replicas_.device_of(replica))
+            .result(landed(step, replica), replicas_.batch_number(replica, part));
     }
     void read_together(bool on) override { reads_together_ = on; }
     [[nodiscard]] bool reads_together() const override { return reads_together_; }
 
 protected:
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
 
 private:
     /// Where the block of another process's replica is, in the copy that the host reads.
     [[nodiscard]] std::byte* landed(std::int64_t step, int replica) {
-        const int rank = set_.process_of(replica) * set_.device_count() + set_.device_of(replica);
-        return set_.status(0).of_rank(set_.at(0).queue->landed(step), rank);
+        const int rank = replicas_.process_of(replica) * replicas_.device_count() + replicas_.device_of(replica);
+        return replicas_.status(0).of_rank(replicas_.at(0).queue->landed(step), rank);
     }
 
     std::int64_t flags_ = 0;

@@ -18,7 +18,7 @@
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 
@@ -37,8 +37,8 @@ public:
         return 0;
     }
 
-    explicit AgreementInProcess(ReplicaSet<D, T>& set)
-        : set_(set), finite_(static_cast<std::size_t>(set.device_count())), weights_(finite_.size()) {}
+    explicit AgreementInProcess(Replicas<D, T>& replicas)
+        : replicas_(replicas), finite_(static_cast<std::size_t>(replicas.device_count())), weights_(finite_.size()) {}
 
     [[nodiscard]] bool healthy() const { return true; }
     /// The other processes of the training.
@@ -47,7 +47,7 @@ public:
     void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int, std::int64_t, const std::string&) {}
     /// The gradient of each replica's update is its device's average.
-    [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.average(device); }
     /// The divisor of the average of a device, in its memory.
     [[nodiscard]] const float* divisor_of(int, std::byte* block) const { return &step_status(block)->divisor; }
     void after_update(int, std::int64_t) {}
@@ -74,7 +74,7 @@ protected:
     /// After the barrier: a value on one device that is not finite prevents the update of every device.
     void update_only_if_all_finite(int device);
 
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
 
 private:
     /// The flag of each device, at an address that the host reads.
@@ -87,14 +87,14 @@ private:
 template <class D, class T>
 void AgreementInProcess<D, T>::end(int device) {
     try {
-        set_.at(device).queue->synchronize();
+        replicas_.at(device).queue->synchronize();
     } catch (const Error&) {  // the work of a device that failed has ended too
     }
 }
 
 template <class D, class T>
 void AgreementInProcess<D, T>::wait(int device, std::int64_t step, bool finished) {
-    typename D::Queue& queue = *set_.at(device).queue;
+    typename D::Queue& queue = *replicas_.at(device).queue;
     wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ", device,
                " has not finished step ", step, " after ", max_step_seconds, " s");
 }
@@ -105,43 +105,43 @@ void AgreementInProcess<D, T>::prepare_rows([[maybe_unused]] const A& policy, [[
                                             [[maybe_unused]] const SampleCounts& samples,
                                             [[maybe_unused]] std::int64_t step) {
     if constexpr (PreparesRows<A, typename D::Kernels>) {
-        if (set_.average_in_place()) return;
-        auto& state = set_.at(device);
+        if (replicas_.average_in_place()) return;
+        auto& state = replicas_.at(device);
         const Stopwatch watch(state.worker.times(), StepPart::averaging);
-        for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
+        for (int r = replicas_.first_replica(device); r < replicas_.first_replica(device + 1); ++r) {
             if (samples.of_replica(step, r) == 0) continue;
-            const std::span<float> row(set_.row(r), set_.elements());
-            state.queue->queue([this, &policy, device, row] { policy.prepare(set_.context(device), row); });
+            const std::span<float> row(replicas_.row(r), replicas_.elements());
+            state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
         }
     }
 }
 
 template <class D, class T>
 void AgreementInProcess<D, T>::wait_for_queue(int device, std::int64_t step) {
-    set_.at(device).queue->mark();
+    replicas_.at(device).queue->mark();
     wait(device, step, false);
 }
 
 template <class D, class T>
 void AgreementInProcess<D, T>::read_weight(int device) {
-    if (!set_.weighted()) return;
+    if (!replicas_.weighted()) return;
     double& weight = weights_[static_cast<std::size_t>(device)];
     weight = 0;
     std::vector<LossReport> copy;
-    const std::span<const LossReport> reports = set_.reports_of(device);
+    const std::span<const LossReport> reports = replicas_.reports_of(device);
     for (const LossReport& each :
-         set_.at(device).queue->on_host(set_.context(device), reports.data(), reports.size(), copy))
+         replicas_.at(device).queue->on_host(replicas_.context(device), reports.data(), reports.size(), copy))
         weight += each.weight;
 }
 
 template <class D, class T>
 void AgreementInProcess<D, T>::queue_divisor(int device, std::int64_t samples) {
-    if (!set_.weighted()) return;
-    typename D::Queue& queue = *set_.at(device).queue;
+    if (!replicas_.weighted()) return;
+    typename D::Queue& queue = *replicas_.at(device).queue;
     double weight = 0;
     for (const double each : weights_) weight += each;
     // As weigh() of a single device computes it.
-    const double divisor = set_.constant_loss_scale() / static_cast<double>(samples) * weight;
+    const double divisor = replicas_.constant_loss_scale() / static_cast<double>(samples) * weight;
     queue.write(&step_status(queue.status())->divisor, static_cast<float>(divisor));
 }
 
@@ -155,7 +155,7 @@ auto AgreementInProcess<D, T>::finite(int device) -> std::int32_t* {
 template <class D, class T>
 void AgreementInProcess<D, T>::update_only_if_all_finite(int device) {
     if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
-    typename D::Queue& queue = *set_.at(device).queue;
+    typename D::Queue& queue = *replicas_.at(device).queue;
     queue.write(&step_status(queue.status())->healthy, std::int32_t{0});
 }
 

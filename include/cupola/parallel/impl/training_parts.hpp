@@ -19,7 +19,7 @@
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/state_transfer.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/engine.hpp>
@@ -63,12 +63,13 @@ public:
           regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
-          set_(network_info<Net, Kernels>(),
-               setup_of(options, functions_, regularized_.size(), required_, processes_.get())),
-          engine_(functions_, options.averaging, set_, regularized_),
-          evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
+          replicas_(network_info<Net, Kernels>(),
+                    setup_of(options, functions_, regularized_.size(), required_, processes_.get())),
+          engine_(functions_, options.averaging, replicas_, regularized_),
+          evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
+                     options.moving_average.on()),
           transfer_(
-              set_, options.optimizer.state_arenas(),
+              replicas_, options.optimizer.state_arenas(),
               [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
               options.moving_average.on()) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Averaging>) {
@@ -86,15 +87,15 @@ public:
     TrainingParts(const TrainingParts&) = delete;
     TrainingParts& operator=(const TrainingParts&) = delete;
     [[gnu::cold]] ~TrainingParts() {
-        if (set_.threads().has_threads()) engine_.drain();
+        if (replicas_.threads().has_threads()) engine_.drain();
     }
 
 private:
-    [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options,
-                                                                    const StepFunctions<D>& functions,
-                                                                    std::size_t regularized,
-                                                                    std::span<const RequiredColumn> required,
-                                                                    Processes* processes) {
+    [[nodiscard]] static ReplicaSettings<typename D::Options> setup_of(const Options& options,
+                                                                       const StepFunctions<D>& functions,
+                                                                       std::size_t regularized,
+                                                                       std::span<const RequiredColumn> required,
+                                                                       Processes* processes) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
@@ -174,7 +175,7 @@ private:
     FixedArray<RequiredColumn> required_;
     Activity activity_;
     StepFunctionsOf<D, Options> functions_;
-    ReplicaSet<D, T> set_;
+    Replicas<D, T> replicas_;
     Engine engine_;
     Evaluator<D, T> evaluator_;
     StateTransfer<D, T> transfer_;

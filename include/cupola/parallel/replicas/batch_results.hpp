@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -17,16 +17,17 @@ template <class D, class T>
 class BatchResults {
 public:
     /// Both must outlive the object.
-    BatchResults(ReplicaSet<D, T>& set, Peers& peers) : set_(set), peers_(peers) {}
+    BatchResults(Replicas<D, T>& replicas, Peers& peers) : replicas_(replicas), peers_(peers) {}
 
     [[nodiscard]] BatchResult of(std::int64_t step, int replica, int part) {
-        if (!set_.is_here(replica)) return peers_.result_of(step, replica, part);
-        const int device = set_.device_of(replica);
-        return set_.status(device).result(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+        if (!replicas_.is_here(replica)) return peers_.result_of(step, replica, part);
+        const int device = replicas_.device_of(replica);
+        return replicas_.status(device).result(replicas_.at(device).queue->landed(step),
+                                               replicas_.batch_number(replica, part));
     }
 
 private:
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     Peers& peers_;
 };
 

@@ -19,7 +19,7 @@
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/replicas/metric_feed.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -39,8 +39,11 @@ public:
     using BatchSource = FunctionRef<BatchView(std::int64_t i, int device, Context&)>;
 
     /// `max_batch` is the largest batch that memory is planned for; `averages` says whether there are moving averages.
-    Evaluator(ReplicaSet<D, T>& set, std::int64_t max_batch, bool averages)
-        : set_(set), inputs_(required_inputs(set.network().layers)), max_batch_(max_batch), averages_(averages) {}
+    Evaluator(Replicas<D, T>& replicas, std::int64_t max_batch, bool averages)
+        : replicas_(replicas),
+          inputs_(required_inputs(replicas.network().layers)),
+          max_batch_(max_batch),
+          averages_(averages) {}
 
     void require_weights(Weights weights) const;
     void require_size(std::int64_t size) const;
@@ -62,7 +65,7 @@ private:
     /// Runs the network, and returns the plan, whose outputs are valid until its next pass.
     Plan<Kernels, T>& forward(int device, const BatchView& samples, Weights weights);
 
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     FixedArray<RequiredColumn> inputs_;
     std::int64_t max_batch_;
     bool averages_;
@@ -89,12 +92,12 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     bool loss_reads_input = false;
     for (const LossOfOutput& each : functions.losses)
         loss_reads_input = loss_reads_input || each.entry.column == input_column;
-    MetricFeed<D> feed(metrics, set_.network().layers, set_.device_count(), loss_reads_input);
+    MetricFeed<D> feed(metrics, replicas_.network().layers, replicas_.device_count(), loss_reads_input);
     const auto run = [&](int device) {
-        Context& context = set_.context(device);
-        for (std::int64_t i = device; i < count; i += set_.device_count()) {
+        Context& context = replicas_.context(device);
+        for (std::int64_t i = device; i < count; i += replicas_.device_count()) {
             const BatchView batch = batches(i, device, context);
-            require_batch(batch, set_.required_columns());
+            require_batch(batch, replicas_.required_columns());
             Plan<Kernels, T>* plan = nullptr;
             if (batch.size > 0) {
                 require_valid(context, batch, i);
@@ -109,7 +112,7 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
                 return;
         }
     };
-    set_.threads().run([&](int device) {
+    replicas_.threads().run([&](int device) {
         try {
             run(device);
         } catch (...) {
@@ -121,7 +124,7 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     for (const LossOfOutput& each : functions.losses) evaluation.losses.push_back({std::string(each.entry.name)});
     for (std::size_t i = 0; i < sizes.size(); ++i) {
         evaluation.samples += sizes[i];
-        evaluation.weight += set_.weighted() ? results[i * losses].weight : static_cast<double>(sizes[i]);
+        evaluation.weight += replicas_.weighted() ? results[i * losses].weight : static_cast<double>(sizes[i]);
         for (std::size_t k = 0; k < losses; ++k) {
             evaluation.losses[k].loss += results[i * losses + k].sum;
             evaluation.losses[k].correct += results[i * losses + k].correct;
@@ -148,9 +151,9 @@ std::vector<float> Evaluator<D, T>::predict(const BatchView& samples, const Netw
                                             Weights weights) {
     require_size(samples.size);
     std::vector<float> outputs(static_cast<std::size_t>(samples.size * output.shape.size()));
-    set_.threads().run([&](int device) {
+    replicas_.threads().run([&](int device) {
         if (device != 0) return;
-        Context& context = set_.context(0);
+        Context& context = replicas_.context(0);
         BatchView view(samples.size, {});
         FixedArray<typename Kernels::Arena> memory(inputs_.size());
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -193,12 +196,12 @@ void Evaluator<D, T>::require_valid(Context& context, const BatchView& batch, st
 
 template <class D, class T>
 Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchView& samples, Weights weights) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
     require_size(samples.size);
     const PlanOptions options{.batch = samples.size, .training = false};
-    state.worker.add_plan(set_.network().make, options);
-    auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
+    state.worker.add_plan(replicas_.network().make, options);
+    auto& owner = replicas_.at(replicas_.device_of_evaluated_copy(device)).worker;
     const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
     Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, owner.parameters());
     static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},

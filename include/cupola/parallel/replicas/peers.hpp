@@ -75,8 +75,8 @@ public:
     virtual void forget() {}
     /// Completes one text per replica.
     virtual void exchange_texts(std::int64_t /*step*/, std::span<std::string> /*of_replicas*/) {}
-    /// With true, all processes read the reports of steps after they have queued the same steps, until it is called with
-    /// false: then each reads them when it wants.
+    /// With true, all processes read the reports of steps after they have queued the same steps, until it is called
+    /// with false: then each reads them when it wants.
     virtual void read_together(bool) {}
     /// Whether exchange_texts() can be called where a report is read: whether all processes read it together.
     [[nodiscard]] virtual bool reads_together() const { return true; }

@@ -19,19 +19,19 @@ public:
     explicit RowsOfSum(int replicas)
         : rows_(static_cast<std::size_t>(replicas)), weights_(static_cast<std::size_t>(replicas)) {}
 
-    /// The rows of the replicas [first, last) that have samples in the step, from column `begin` on. `set` is a ReplicaSet.
-    template <class Set>
-    void collect(const Set& set, int first, int last, const SampleCounts& samples, std::int64_t step,
+    /// The rows of the replicas [first, last) that have samples in the step, from column `begin` on. `replicas` is a Replicas.
+    template <class Replicas>
+    void collect(const Replicas& replicas, int first, int last, const SampleCounts& samples, std::int64_t step,
                  std::int64_t begin = 0) {
         count_ = 0;
         samples_ = 0;
         // Each of several batches was weighted as a part of full batches.
-        const std::int64_t full = set.batch_size() * set.gradient_accumulation_steps();
+        const std::int64_t full = replicas.batch_size() * replicas.gradient_accumulation_steps();
         for (int r = first; r < last; ++r) {
             const std::int64_t here = samples.of_replica(step, r);
             if (here == 0) continue;
-            rows_[count_] = set.row(r) + begin;
-            weights_[count_] = static_cast<float>(set.gradient_accumulation_steps() > 1 ? full : here);
+            rows_[count_] = replicas.row(r) + begin;
+            weights_[count_] = static_cast<float>(replicas.gradient_accumulation_steps() > 1 ? full : here);
             ++count_;
             samples_ += here;
         }

@@ -15,7 +15,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/parallel/non_finite_state.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/training_state.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -26,8 +26,8 @@ class StateTransfer {
 
 public:
     /// `state_name(i)` is the name of the optimizer's state arena i, of `state_arenas`.
-    [[gnu::cold]] StateTransfer(ReplicaSet<D, T>& set, int state_arenas, FunctionRef<std::string_view(int)> state_name,
-                                bool averages);
+    [[gnu::cold]] StateTransfer(Replicas<D, T>& replicas, int state_arenas,
+                                FunctionRef<std::string_view(int)> state_name, bool averages);
     ~StateTransfer();
 
     /// Restores the state before the first step and returns its running statistics. The parameters are drawn with `seed`;
@@ -65,17 +65,18 @@ private:
     /// `to` is a TrainingState or a ReplicaState.
     template <class Part>
     void copy_replica(int replica, Part& to) {
-        const int copy = set_.copy_of(replica);
+        const int copy = replicas_.copy_of(replica);
         const auto copied = [&](std::int64_t elements, auto&& place) {
-            return set_.copied(elements, set_.device_of(replica), [&](State& device) { return place(device.worker); });
+            return replicas_.copied(elements, replicas_.device_of(replica),
+                                    [&](State& device) { return place(device.worker); });
         };
-        const auto arena = [&](auto&& place) { return copied(set_.network().trained_elements, place); };
+        const auto arena = [&](auto&& place) { return copied(replicas_.network().trained_elements, place); };
         to.parameters =
-            copied(set_.network().parameter_elements, [&](auto& worker) { return worker.parameters(copy); });
+            copied(replicas_.network().parameter_elements, [&](auto& worker) { return worker.parameters(copy); });
         if (averages_) to.averages = arena([&](auto& worker) { return worker.averages(copy); });
         for (std::size_t i = 0; i < names_.size(); ++i) {
             to.optimizer.push_back(
-                {names_[i], arena([&](auto& worker) { return worker.state(copy) + i * set_.elements(); })});
+                {names_[i], arena([&](auto& worker) { return worker.state(copy) + i * replicas_.elements(); })});
         }
     }
 
@@ -85,14 +86,14 @@ private:
         try {
             require_fitting_part(part);
         } catch (const InvalidArgument& error) {
-            if (set_.different_copies() == 1) throw;
+            if (replicas_.different_copies() == 1) throw;
             throw InvalidArgument(text("replica ", replica, "'s part of the state: ", error.what()));
         }
     }
     template <class Part>
     void require_fitting_part(const Part& part) const {
-        const std::int64_t elements = set_.network().trained_elements;
-        require_elements("parameter arena", part.parameters.size(), set_.network().parameter_elements);
+        const std::int64_t elements = replicas_.network().trained_elements;
+        require_elements("parameter arena", part.parameters.size(), replicas_.network().parameter_elements);
         require(part.averages.empty() != averages_,
                 averages_ ? "this training keeps moving averages, and the state has none"
                           : "this training keeps no moving averages, and the state has them");
@@ -109,19 +110,19 @@ private:
         float* arena = worker.state(copy);
         for (const OptimizerState& kept : part.optimizer) {
             worker.set(arena, kept.values);
-            arena += set_.network().trained_elements;
+            arena += replicas_.network().trained_elements;
         }
     }
 
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     FixedArray<std::string> names_;
     bool averages_;
 };
 
 template <class D, class T>
-StateTransfer<D, T>::StateTransfer(ReplicaSet<D, T>& set, int state_arenas,
+StateTransfer<D, T>::StateTransfer(Replicas<D, T>& replicas, int state_arenas,
                                    FunctionRef<std::string_view(int)> state_name, bool averages)
-    : set_(set), names_(static_cast<std::size_t>(state_arenas)), averages_(averages) {
+    : replicas_(replicas), names_(static_cast<std::size_t>(state_arenas)), averages_(averages) {
     for (int arena = 0; arena < state_arenas; ++arena) names_[static_cast<std::size_t>(arena)] = state_name(arena);
 }
 template <class D, class T>
@@ -130,16 +131,16 @@ StateTransfer<D, T>::~StateTransfer() = default;
 template <class D, class T>
 std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
                                               FunctionRef<float(int)> state_start) {
-    const std::span<const LayerInfo> layers = set_.network().layers;
+    const std::span<const LayerInfo> layers = replicas_.network().layers;
     const std::vector<float> parameters = initial_parameters(layers, seed, initializers);
-    const std::span<const float> trained = std::span(parameters).first(set_.elements());
+    const std::span<const float> trained = std::span(parameters).first(replicas_.elements());
     std::vector<float> running = initial_buffers(layers);
     require_none("parameter ", non_finite_parameter(layers, parameters));
     require_none("running statistic ", invalid_buffer(layers, running));
     // Each replica with its own parameters begins with the same.
-    set_.threads().run([&](int device) {
-        auto& worker = set_.at(device).worker;
-        for (int copy = 0; copy < set_.copies(device); ++copy) {
+    replicas_.threads().run([&](int device) {
+        auto& worker = replicas_.at(device).worker;
+        for (int copy = 0; copy < replicas_.copies(device); ++copy) {
             worker.set(worker.parameters(copy), parameters);
             if (averages_) worker.set(worker.averages(copy), trained);
         }
@@ -148,10 +149,10 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
     for (std::size_t arena = 0; arena < names_.size(); ++arena) {
         const std::vector<float> values(trained.size(), state_start(static_cast<int>(arena)));
         require_none(text(names_[arena], " of "), non_finite_parameter(layers, values));
-        set_.threads().run([&](int device) {
-            auto& worker = set_.at(device).worker;
-            for (int copy = 0; copy < set_.copies(device); ++copy)
-                worker.set(worker.state(copy) + arena * set_.elements(), values);
+        replicas_.threads().run([&](int device) {
+            auto& worker = replicas_.at(device).worker;
+            for (int copy = 0; copy < replicas_.copies(device); ++copy)
+                worker.set(worker.state(copy) + arena * replicas_.elements(), values);
         });
     }
     return running;
@@ -163,9 +164,10 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     constexpr std::int64_t last_step = std::int64_t{1} << 62;  // the number of the next step is computed from it
     require(state.step <= last_step, "the step of a training must be at most ", last_step, ", not ", state.step);
     if (state.loss_scale) require_loss_scale(*state.loss_scale, state.step);
-    if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
-    require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
-    const std::size_t kept = static_cast<std::size_t>(set_.different_copies()), given = state.other_replicas.size() + 1;
+    if (!state.tensors.empty()) require_tensors_of(replicas_.network().layers, state.tensors);
+    require_elements("buffer arena", state.buffers.size(), replicas_.network().buffer_elements);
+    const std::size_t kept = static_cast<std::size_t>(replicas_.different_copies()),
+                      given = state.other_replicas.size() + 1;
     require(kept == given, "this training keeps the parameters of ", kept, kept == 1 ? " replica" : " replicas",
             ", and the state has those of ", given);
     require_fitting_replica(state, 0);
@@ -177,36 +179,36 @@ template <class D, class T>
 TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float> running,
                                         const LossScaleState& loss_scale) {
     TrainingState state{.step = step};
-    if (set_.loss_scale().dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
+    if (replicas_.loss_scale().dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
     copy_replica(0, state);
-    state.other_replicas.resize(static_cast<std::size_t>(set_.different_copies() - 1));
-    for (int r = 1; r < set_.different_copies(); ++r)
+    state.other_replicas.resize(static_cast<std::size_t>(replicas_.different_copies() - 1));
+    for (int r = 1; r < replicas_.different_copies(); ++r)
         copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
     state.buffers.assign(running.begin(), running.end());
-    state.tensors = state_tensors(set_.network().layers);
+    state.tensors = state_tensors(replicas_.network().layers);
     return state;
 }
 
 template <class D, class T>
 LossScaleState StateTransfer<D, T>::loss_scale_of(const TrainingState& state) const {
-    LossScaleState result{.scale = static_cast<float>(set_.loss_scale().initial)};
+    LossScaleState result{.scale = static_cast<float>(replicas_.loss_scale().initial)};
     if (!state.loss_scale) return result;
-    if (set_.loss_scale().dynamic) return *state.loss_scale;
+    if (replicas_.loss_scale().dynamic) return *state.loss_scale;
     result.skipped_steps = state.loss_scale->skipped_steps;
     return result;
 }
 
 template <class D, class T>
 void StateTransfer<D, T>::require_finite(const TrainingState& state) const {
-    require_none({}, non_finite_part(set_.network().layers, state));
+    require_none({}, non_finite_part(replicas_.network().layers, state));
 }
 
 template <class D, class T>
 void StateTransfer<D, T>::restore(const TrainingState& state) {
-    set_.threads().run([&](int device) {
-        auto& worker = set_.at(device).worker;
-        for (int copy = 0; copy < set_.copies(device); ++copy) {
-            const int replica = set_.replica_of_copy(device, copy);
+    replicas_.threads().run([&](int device) {
+        auto& worker = replicas_.at(device).worker;
+        for (int copy = 0; copy < replicas_.copies(device); ++copy) {
+            const int replica = replicas_.replica_of_copy(device, copy);
             if (replica == 0) {
                 restore_copy(worker, copy, state);
             } else {
@@ -219,12 +221,12 @@ void StateTransfer<D, T>::restore(const TrainingState& state) {
 
 template <class D, class T>
 void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
-    require_elements("parameter arena", values.size(), set_.network().parameter_elements);
-    const std::string found = non_finite_parameter(set_.network().layers, values);
+    require_elements("parameter arena", values.size(), replicas_.network().parameter_elements);
+    const std::string found = non_finite_parameter(replicas_.network().layers, values);
     require(found.empty(), "parameters must be finite, but ", found);
-    set_.threads().run([&](int device) {
-        auto& worker = set_.at(device).worker;
-        for (int copy = 0; copy < set_.copies(device); ++copy) worker.set(worker.parameters(copy), values);
+    replicas_.threads().run([&](int device) {
+        auto& worker = replicas_.at(device).worker;
+        for (int copy = 0; copy < replicas_.copies(device); ++copy) worker.set(worker.parameters(copy), values);
     });
 }
 

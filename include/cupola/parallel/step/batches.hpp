@@ -13,7 +13,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -54,8 +54,11 @@ public:
     /// Returns batch number `place` of a replica; called on the thread of the replica's device.
     using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
 
-    [[gnu::cold]] TakenBatches(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts)
-        : options_(options), set_(set), counts_(counts), taken_(static_cast<std::size_t>(set.replicas())) {}
+    [[gnu::cold]] TakenBatches(const StepFunctions<D>& functions, Replicas<D, T>& replicas, SampleCounts& counts)
+        : functions_(functions),
+          replicas_(replicas),
+          counts_(counts),
+          taken_(static_cast<std::size_t>(replicas.replicas())) {}
 
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
@@ -83,11 +86,11 @@ private:
     void clear_reports(int device, std::size_t number);
 
     [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
-        return step * options_.gradient_accumulation_steps + part;
+        return step * functions_.gradient_accumulation_steps + part;
     }
 
-    const StepFunctions<D>& options_;
-    ReplicaSet<D, T>& set_;
+    const StepFunctions<D>& functions_;
+    Replicas<D, T>& replicas_;
     SampleCounts& counts_;
     FixedArray<TakenBatch> taken_;
 };
@@ -95,53 +98,56 @@ private:
 template <class D, class T>
 auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int part, BatchSource batches,
                               std::size_t workspace) -> BatchToRun<Kernels, T> {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     Context& context = state.worker.context();
     const BatchView given = [&] {
         const Stopwatch watch(state.worker.times(), StepPart::data);
         return batches(place_of(step, part), replica, context);
     }();
-    require_batch(given, set_.required_columns());
-    const std::size_t number = set_.batch_number(replica, part);
+    require_batch(given, replicas_.required_columns());
+    const std::size_t number = replicas_.batch_number(replica, part);
     std::byte* const block = state.queue->status();
-    if (set_.gathers_blocks()) state.queue->write(set_.status(device).samples(block, number), given.size);
+    if (replicas_.gathers_blocks()) state.queue->write(replicas_.status(device).samples(block, number), given.size);
     if (given.size == 0) {
-        if (set_.weighted() || set_.may_skip()) state.queue->write(set_.status(device).report(block, number), no_loss);
-        if (set_.may_skip()) clear_reports(device, number);
+        if (replicas_.weighted() || replicas_.may_skip())
+            state.queue->write(replicas_.status(device).report(block, number), no_loss);
+        if (replicas_.may_skip()) clear_reports(device, number);
         return {};
     }
     const auto [plan, packs] =
-        state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
+        state.worker.take_plan(replicas_.plan_options(given.size), replicas_.parameters(replica), workspace);
     require(plan != nullptr, "a batch has ", given.size, given.size == 1 ? " sample" : " samples",
-            ", and plans were made for batch_size ", options_.batch_size, " and other_batch_sizes only");
+            ", and plans were made for batch_size ", functions_.batch_size, " and other_batch_sizes only");
     // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
-    require(!set_.synchronized() || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
-            "with synchronised statistics and accumulation every batch has batch_size samples, ", options_.batch_size,
-            ", or none, not ", given.size);
+    require(
+        !replicas_.synchronized() || functions_.gradient_accumulation_steps == 1 || given.size == functions_.batch_size,
+        "with synchronised statistics and accumulation every batch has batch_size samples, ", functions_.batch_size,
+        ", or none, not ", given.size);
     const bool accumulates = counts_.of_replica(step, replica) > 0;
     counts_.of(step, part, replica) = given.size;
     const RngKey key = key_of(step, part, replica);
     state.queue->write(&step_status(block)->step, key.step);
-    of(replica) = {take(*state.queue, set_.local(replica), given, *plan), key,
-                   set_.status(device).statistics(block, number)};
-    const bool last = replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
+    of(replica) = {take(*state.queue, replicas_.local(replica), given, *plan), key,
+                   replicas_.status(device).statistics(block, number)};
+    const bool last =
+        replica + 1 == replicas_.first_replica(device + 1) && part + 1 == functions_.gradient_accumulation_steps;
     return {plan, packs, accumulates, converts && plan->place_of_batch() != nullptr, last, number};
 }
 
 template <class D, class T>
 void TakenBatches<D, T>::clear_reports(int device, std::size_t number) {
-    typename D::Queue& queue = *set_.at(device).queue;
-    const StatusLayout& status = set_.status(device);
-    for (std::size_t k = 0; k < set_.losses(); ++k)
+    typename D::Queue& queue = *replicas_.at(device).queue;
+    const StatusLayout& status = replicas_.status(device);
+    for (std::size_t k = 0; k < replicas_.losses(); ++k)
         queue.write(status.reports_of_losses(queue.status(), number) + k, no_loss);
     queue.write(status.bad_id(queue.status(), number), no_bad_id);
 }
 
 template <class D, class T>
 RngKey TakenBatches<D, T>::key_of(std::int64_t step, int part, int replica) const {
-    return {.seed = options_.seed,
+    return {.seed = functions_.seed,
             .step = static_cast<std::uint32_t>(place_of(step, part)),
-            .first_sample = replica * options_.batch_size};
+            .first_sample = replica * functions_.batch_size};
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -17,7 +17,7 @@
 #include <cupola/net/non_finite.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/tensor/finite.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -26,13 +26,13 @@ namespace impl {
 
 /// Queues the hash of a device's parameters, and whether they are finite.
 template <class D, class T>
-void queue_check(ReplicaSet<D, T>& set, int device) {
+void queue_check(Replicas<D, T>& replicas, int device) {
     using Kernels = typename D::Kernels;
-    auto& worker = set.at(device).worker;
-    std::byte* const block = set.at(device).queue->status();
+    auto& worker = replicas.at(device).worker;
+    std::byte* const block = replicas.at(device).queue->status();
     // All copies of the parameters on the device, which are contiguous.
-    const std::span<const float> parameters(worker.parameters(),
-                                            set.all_elements() * static_cast<std::size_t>(set.copies(device)));
+    const std::span<const float> parameters(
+        worker.parameters(), replicas.all_elements() * static_cast<std::size_t>(replicas.copies(device)));
     ops::TrainingStep<Kernels>::hash(worker.context(), parameters, &step_status(block)->hash);
     ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, &step_status(block)->parameters_finite);
 }
@@ -49,9 +49,9 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
 
 /// The first device whose parameters after a step with queue_check() differ from those of the process's first device, or -1.
 template <class D, class T>
-[[nodiscard, gnu::cold]] int device_that_differs(ReplicaSet<D, T>& set, std::int64_t step) {
-    const auto hash = [&](int device) { return step_status(set.at(device).queue->landed(step))->hash; };
-    for (int device = 1; device < set.device_count(); ++device) {
+[[nodiscard, gnu::cold]] int device_that_differs(Replicas<D, T>& replicas, std::int64_t step) {
+    const auto hash = [&](int device) { return step_status(replicas.at(device).queue->landed(step))->hash; };
+    for (int device = 1; device < replicas.device_count(); ++device) {
         if (hash(device) != hash(0)) return device;
     }
     return -1;
@@ -60,19 +60,21 @@ template <class D, class T>
 /// Throws a DivergedError that names the first parameter or running statistic that is not finite after a step with
 /// queue_check().
 template <class D, class T>
-[[gnu::cold]] void require_finite_parameters(ReplicaSet<D, T>& set, std::int64_t step, std::span<const float> running) {
-    for (int device = 0; device < set.device_count(); ++device) {
-        if (step_status(set.at(device).queue->landed(step))->parameters_finite != 0) continue;
+[[gnu::cold]] void require_finite_parameters(Replicas<D, T>& replicas, std::int64_t step,
+                                             std::span<const float> running) {
+    for (int device = 0; device < replicas.device_count(); ++device) {
+        if (step_status(replicas.at(device).queue->landed(step))->parameters_finite != 0) continue;
         // The slow search: padding that is not finite is ignored.
-        for (int copy = 0; copy < set.copies(device); ++copy) {
-            const std::vector<float> values = set.copied(set.network().parameter_elements, device,
-                                                         [&](auto& state) { return state.worker.parameters(copy); });
-            const std::string found = non_finite_parameter(set.network().layers, values);
+        for (int copy = 0; copy < replicas.copies(device); ++copy) {
+            const std::vector<float> values =
+                replicas.copied(replicas.network().parameter_elements, device,
+                                [&](auto& state) { return state.worker.parameters(copy); });
+            const std::string found = non_finite_parameter(replicas.network().layers, values);
             if (!found.empty()) throw_update_diverged(step, text("parameter ", found));
         }
     }
     if (all_finite(running)) return;
-    const std::string found = invalid_buffer(set.network().layers, running);
+    const std::string found = invalid_buffer(replicas.network().layers, running);
     if (!found.empty()) throw_update_diverged(step, text("running statistic ", found));
 }
 
@@ -80,14 +82,14 @@ template <class D, class T>
 /// DivergedError of require_finite_parameters(); a collective does so later. `equal` says whether the devices' parameters
 /// have to be the same.
 template <class D, class T>
-[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, Peers& peers, std::int64_t step, bool equal,
+[[gnu::cold]] void check_agreement(Replicas<D, T>& replicas, Peers& peers, std::int64_t step, bool equal,
                                    std::span<const float> running) {
-    ComparedHashes hashes{.parameters = step_status(set.at(0).queue->landed(step))->hash,
-                          .differs = equal ? device_that_differs(set, step) : -1};
+    ComparedHashes hashes{.parameters = step_status(replicas.at(0).queue->landed(step))->hash,
+                          .differs = equal ? device_that_differs(replicas, step) : -1};
     if (peers.any()) hashes.running = hash_of_bits(running);
     std::exception_ptr error;
     try {
-        if (peers.any() || hashes.differs < 0) require_finite_parameters(set, step, running);
+        if (peers.any() || hashes.differs < 0) require_finite_parameters(replicas, step, running);
     } catch (const DivergedError&) {
         error = std::current_exception();
     }

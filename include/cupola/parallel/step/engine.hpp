@@ -28,7 +28,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step/check.hpp>
@@ -48,7 +48,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D, class T, class A>
 class StepEngine {
     using Kernels = typename D::Kernels;
-    using Set = ReplicaSet<D, T>;
+    using Set = Replicas<D, T>;
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
     using Agreement = typename AgreementOf<A, D, T>::Type;
@@ -69,17 +69,17 @@ public:
         return Agreement::bucket_elements(averaging);
     }
 
-    [[gnu::cold]] StepEngine(const StepFunctions<D>& options, const A& averaging, Set& set,
+    [[gnu::cold]] StepEngine(const StepFunctions<D>& functions, const A& averaging, Set& replicas,
                              std::span<const RegularizedParameter> regularized)
-        : options_(options),
-          set_(set),
-          agreement_(averaging, set),
-          counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
-          passes_(options, set, agreement_.peers(), counts_, Agreement::takes_buckets),
-          reports_(set, agreement_.peers(), counts_, options, regularized),
-          statistics_(set, agreement_.peers(), counts_),
-          probe_(set),
-          update_(options, set, agreement_, regularized) {}
+        : functions_(functions),
+          replicas_(replicas),
+          agreement_(averaging, replicas),
+          counts_(replicas.replicas(), functions.gradient_accumulation_steps, D::max_steps_in_flight),
+          passes_(functions, replicas, agreement_.peers(), counts_, Agreement::takes_buckets),
+          reports_(replicas, agreement_.peers(), counts_, functions, regularized),
+          statistics_(replicas, agreement_.peers(), counts_),
+          probe_(replicas),
+          update_(functions, replicas, agreement_, regularized) {}
 
     /// Before the first step of a training whose statistics are synchronised.
     [[gnu::cold]] void run_in_step() { passes_.run_in_step(); }
@@ -191,7 +191,7 @@ private:
     [[noreturn, gnu::cold]] void lose(std::int64_t end, const DeviceLost& error);
 
     [[nodiscard]] bool checks_after(std::int64_t step) const {
-        return options_.check_every > 0 && (step + 1) % options_.check_every == 0;
+        return functions_.check_every > 0 && (step + 1) % functions_.check_every == 0;
     }
 
     /// The step and all later ones had no effect. Finds the cause, and leaves the training in the state before the step.
@@ -209,8 +209,8 @@ private:
     [[gnu::cold]] void clear_rows();
     void forget_steps();
 
-    const StepFunctions<D>& options_;
-    Set& set_;
+    const StepFunctions<D>& functions_;
+    Set& replicas_;
     Agreement agreement_;
     SampleCounts counts_;
     Passes passes_;
@@ -236,11 +236,11 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     reserve_slot();
     // Before anything of the step is queued: an error in its update would leave the devices with different parameters.
     // The update of a step before which more steps are skipped than known has a smaller number, which was checked.
-    options_.require_learning_rate_at(step_ - loss_scale_.skipped_steps);
+    functions_.require_learning_rate_at(step_ - loss_scale_.skipped_steps);
     agreement_.peers().begin_step(step_);
     if constexpr (!D::host_memory) {
         // The update of an optimiser that is queued anew in each step needs its number now.
-        if (set_.may_skip() && !options_.repeats_update) synchronize();
+        if (replicas_.may_skip() && !functions_.repeats_update) synchronize();
     }
     counts_.clear(step_);
     update_.begin_step(loss_scale_.skipped_steps, step_ - checked_);
@@ -248,8 +248,8 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     probe_.begin();
     if constexpr (requires { agreement_.compare_statistics(statistics_.values()); })
         agreement_.compare_statistics(statistics_.values());
-    naming_steps(step_ + 1, [&] { set_.threads().run([&](int device) { queue_on(device, batches, probe); }); });
-    for (State& state : set_.devices()) state.updating = false;
+    naming_steps(step_ + 1, [&] { replicas_.threads().run([&](int device) { queue_on(device, batches, probe); }); });
+    for (State& state : replicas_.devices()) state.updating = false;
     ++step_;
     probe_.rethrow();
 }
@@ -274,11 +274,11 @@ const StepReport& StepEngine<D, T, A>::last_report() {
 template <class D, class T, class A>
 double StepEngine<D, T, A>::factor_of_row(int replica) {
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
-    const bool divided = own_parameters || set_.row(replica) == set_.average(set_.device_of(replica));
+    const bool divided = own_parameters || replicas_.row(replica) == replicas_.average(replicas_.device_of(replica));
     const double scale = divided ? 1.0 : scale_of_rows_;
     double factor = (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
     // A row is the gradient of the sum over the replica's samples divided by their number.
-    if (!divided && set_.weighted() && step_ > 0) {
+    if (!divided && replicas_.weighted() && step_ > 0) {
         const ReplicaReport& report = reports_.of(step_ - 1, replica);
         if (report.weight > 0) factor *= static_cast<double>(report.samples) / report.weight;
     }
@@ -287,8 +287,8 @@ double StepEngine<D, T, A>::factor_of_row(int replica) {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::drain() {
-    set_.threads().run([&](int device) {
-        Queue& queue = *set_.at(device).queue;
+    replicas_.threads().run([&](int device) {
+        Queue& queue = *replicas_.at(device).queue;
         try {
             for (std::int64_t s = checked_; s < step_; ++s) wait_for(device, s);
             queue.mark();
@@ -307,13 +307,13 @@ void StepEngine<D, T, A>::restart(std::int64_t step, std::span<const float> runn
     scale_of_rows_ = static_cast<double>(loss_scale.scale);
     statistics_.restart(running);
     forget_steps();
-    for (State& state : set_.devices()) state.updating = false;
+    for (State& state : replicas_.devices()) state.updating = false;
 }
 
 template <class D, class T, class A>
 bool StepEngine<D, T, A>::healthy() const {
     if (lost_) return false;
-    for (const State& state : std::as_const(set_).devices()) {
+    for (const State& state : std::as_const(replicas_).devices()) {
         if (state.updating) return false;
     }
     return agreement_.healthy();
@@ -322,12 +322,12 @@ bool StepEngine<D, T, A>::healthy() const {
 template <class D, class T, class A>
 std::string StepEngine<D, T, A>::not_repeated() const {
     if (!repeats_work<D>) return {};
-    if (!options_.repeats_update) return "the update: the optimiser does not declare that it can be captured";
+    if (!functions_.repeats_update) return "the update: the optimiser does not declare that it can be captured";
     std::string why;
     const auto look = [&](const auto& recording, const char* of) {
         if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
     };
-    for (int device = 0; device < set_.device_count(); ++device) {
+    for (int device = 0; device < replicas_.device_count(); ++device) {
         passes_.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
         update_.for_each_recording(device, [&](const auto& update) { look(update, "the update: "); });
     }
@@ -337,7 +337,7 @@ std::string StepEngine<D, T, A>::not_repeated() const {
 template <class D, class T, class A>
 std::string StepEngine<D, T, A>::launches_description() const {
     if constexpr (requires(const Queue& queue) { queue.launches(); }) {
-        const auto& counted = set_.at(0).queue->launches();
+        const auto& counted = replicas_.at(0).queue->launches();
         if (counted.all > 0 && counted.captured)
             return text("a step queues ", counted.all, " kernels and copies, ", counted.in_graphs, " of them in ",
                         counted.graphs, counted.graphs == 1 ? " graph" : " graphs");
@@ -347,7 +347,7 @@ std::string StepEngine<D, T, A>::launches_description() const {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
     state.error = nullptr;
     state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
@@ -386,10 +386,10 @@ void StepEngine<D, T, A>::queue_update(int device, Probe probe) {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::finish(int device) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     if (checks_after(step_)) {
         note(device, "hash");
-        state.queue->queue([this, device] { queue_check(set_, device); });
+        state.queue->queue([this, device] { queue_check(replicas_, device); });
     }
     note(device, "land");
     state.queue->land(step_);
@@ -397,11 +397,11 @@ void StepEngine<D, T, A>::finish(int device) {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::show(Inspector inspector) {
-    set_.at(0).queue->mark();
+    replicas_.at(0).queue->mark();
     agreement_.wait(0, step_, false);
     // The first replica that has samples; if there is none, all samples are in another process.
-    int replica = set_.first_replica(0);
-    while (set_.is_here(replica + 1) && counts_.of_replica(step_, replica) == 0) ++replica;
+    int replica = replicas_.first_replica(0);
+    while (replicas_.is_here(replica + 1) && counts_.of_replica(step_, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step_, replica) > 0;
     probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
                 agreement_.gradient_of(0, replica), inspector);
@@ -432,28 +432,28 @@ void StepEngine<D, T, A>::lose(std::int64_t end, const DeviceLost& error) {
 template <class D, class T, class A>
 void StepEngine<D, T, A>::read_step(std::int64_t step) {
     bool there = true;
-    for (State& state : set_.devices()) there = there && state.queue->finished(step);
+    for (State& state : replicas_.devices()) there = there && state.queue->finished(step);
     // A collective that failed ends the queued work too; its wait throws the error.
-    if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
+    if (!there || !agreement_.healthy()) replicas_.threads().run([&](int device) { wait_for(device, step); });
     agreement_.peers().read_samples(step, counts_);
     const bool finite = reports_.read(step);
-    const LossScaleState before = loss_scale_, after = step_status(set_.at(0).queue->landed(step))->loss_scale;
+    const LossScaleState before = loss_scale_, after = step_status(replicas_.at(0).queue->landed(step))->loss_scale;
     const bool skipped = after.skipped_steps != before.skipped_steps;
     if (skipped ? !reports_.healthy(step) || !valid_input(step) : !finite) roll_back(step);
-    reports_.finish(step, options_.learning_rate_at(step - before.skipped_steps), before, after);
+    reports_.finish(step, functions_.learning_rate_at(step - before.skipped_steps), before, after);
     loss_scale_ = after;
     scale_of_rows_ = static_cast<double>(before.scale);
-    if (!skipped) statistics_.update(step, options_);
+    if (!skipped) statistics_.update(step, functions_);
     if (checks_after(step)) {
-        for (State& state : set_.devices()) state.updating = true;  // not healthy, unless they are equal
-        check_agreement(set_, agreement_.peers(), step, !own_parameters, statistics_.values());
-        for (State& state : set_.devices()) state.updating = false;
+        for (State& state : replicas_.devices()) state.updating = true;  // not healthy, unless they are equal
+        check_agreement(replicas_, agreement_.peers(), step, !own_parameters, statistics_.values());
+        for (State& state : replicas_.devices()) state.updating = false;
     }
 }
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::roll_back(std::int64_t step) {
-    set_.threads().run([&](int device) {
+    replicas_.threads().run([&](int device) {
         for (std::int64_t s = step; s < step_; ++s) wait_for(device, s);
     });
     std::exception_ptr error;
@@ -463,22 +463,22 @@ void StepEngine<D, T, A>::roll_back(std::int64_t step) {
         error = std::current_exception();
     }
     step_ = step;
-    if (set_.weighted() && (own_parameters || set_.average_in_place())) clear_rows();
+    if (replicas_.weighted() && (own_parameters || replicas_.average_in_place())) clear_rows();
     forget_steps();
     std::rethrow_exception(error);
 }
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::find_error(std::int64_t step) {
-    FixedArray<SearchedReplica> replicas(static_cast<std::size_t>(set_.replicas()));
-    for (int r = 0; r < set_.replicas(); ++r) {
+    FixedArray<SearchedReplica> replicas(static_cast<std::size_t>(replicas_.replicas()));
+    for (int r = 0; r < replicas_.replicas(); ++r) {
         SearchedReplica& found = replicas[static_cast<std::size_t>(r)];
         found = {.samples = counts_.of_replica(step, r),
                  .total = reports_.of(step, r).total,
-                 .not_finite_element = set_.not_finite_element(step, r)};
+                 .not_finite_element = replicas_.not_finite_element(step, r)};
         found.part = reports_.part_not_finite(step, r);
         found.last_part = counts_.last_part(step, r);
-        if (!set_.is_here(r)) continue;
+        if (!replicas_.is_here(r)) continue;
         // A queue that copies batches still has those of the failed step, even if later steps were queued.
         const int part = std::max(found.last_part, 0);
         found.batch = passes_.batches().of(r).batch;
@@ -486,14 +486,14 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         found.key = passes_.batches().key_of(step, part, r);
     }
     require_weights(step);
-    FiniteSearch<D, T>(set_, agreement_.peers(), step, options_.gradient_accumulation_steps, loss_scale_.scale)
+    FiniteSearch<D, T>(replicas_, agreement_.peers(), step, functions_.gradient_accumulation_steps, loss_scale_.scale)
         .throw_first(replicas);
 }
 
 template <class D, class T, class A>
 bool StepEngine<D, T, A>::valid_input(std::int64_t step) {
     try {
-        for (int r = 0; r < set_.replicas(); ++r) static_cast<void>(reports_.part_not_finite(step, r));
+        for (int r = 0; r < replicas_.replicas(); ++r) static_cast<void>(reports_.part_not_finite(step, r));
         require_weights(step);
     } catch (const InvalidArgument&) {
         return false;
@@ -501,7 +501,7 @@ bool StepEngine<D, T, A>::valid_input(std::int64_t step) {
     // Another device has not skipped a step whose loss there is not finite, although no sample counts.
     double weight = 0;
     bool finite = true;
-    for (int r = 0; r < set_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.replicas(); ++r) {
         weight += reports_.of(step, r).weight;
         finite = finite && is_finite(reports_.of(step, r).total);
     }
@@ -512,25 +512,25 @@ template <class D, class T, class A>
 void StepEngine<D, T, A>::require_weights(std::int64_t step) {
     double weight = 0;
     bool finite = true;
-    for (int r = 0; r < set_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.replicas(); ++r) {
         const double of_replica = reports_.of(step, r).weight;
         require(is_nan(of_replica) || of_replica >= 0, "the weights of the samples of replica ", r, " in step ", step,
                 " add up to ", of_replica, "; a weight must be 0 or more");
         weight += of_replica;
         finite = finite && is_finite(reports_.of(step, r).total);
     }
-    if (!set_.weighted() || !finite) return;
+    if (!replicas_.weighted() || !finite) return;
     if (!(weight > 0)) {
-        require(set_.skips_without_weight(), "no sample of step ", step, " counts, of ", samples_text(step), ": ",
-                options_.reason_of_no_weight(),
+        require(replicas_.skips_without_weight(), "no sample of step ", step, " counts, of ", samples_text(step), ": ",
+                functions_.reason_of_no_weight(),
                 "; the option skip_steps_without_labels lets such a step pass without an update");
         return;
     }
     if constexpr (own_parameters) {
-        for (int r = 0; r < set_.replicas(); ++r) {
+        for (int r = 0; r < replicas_.replicas(); ++r) {
             const std::int64_t samples = counts_.of_replica(step, r);
             require(samples == 0 || reports_.of(step, r).weight > 0, "no sample of replica ", r, " in step ", step,
-                    " counts, of ", samples, ": ", options_.reason_of_no_weight(), "; ", A::name,
+                    " counts, of ", samples, ": ", functions_.reason_of_no_weight(), "; ", A::name,
                     " updates each replica with its own samples");
         }
     }
@@ -539,7 +539,7 @@ void StepEngine<D, T, A>::require_weights(std::int64_t step) {
 template <class D, class T, class A>
 std::string StepEngine<D, T, A>::samples_text(std::int64_t step) const {
     std::string all;
-    for (int r = 0; r < set_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.replicas(); ++r) {
         const std::int64_t samples = counts_.of_replica(step, r);
         if (samples > 0) all += text(all.empty() ? "" : ", ", samples, " on replica ", r);
     }
@@ -548,10 +548,10 @@ std::string StepEngine<D, T, A>::samples_text(std::int64_t step) const {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::clear_rows() {
-    const FixedArray<float> zeros(set_.elements());
-    set_.threads().run([&](int device) {
-        for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r)
-            set_.at(device).worker.set(set_.row(r), zeros);
+    const FixedArray<float> zeros(replicas_.elements());
+    replicas_.threads().run([&](int device) {
+        for (int r = replicas_.first_replica(device); r < replicas_.first_replica(device + 1); ++r)
+            replicas_.at(device).worker.set(replicas_.row(r), zeros);
     });
 }
 
@@ -559,12 +559,13 @@ template <class D, class T, class A>
 void StepEngine<D, T, A>::forget_steps() {
     reported_ = checked_ = step_;
     agreement_.peers().forget();
-    set_.threads().run([&](int device) {
-        Queue& queue = *set_.at(device).queue;
+    replicas_.threads().run([&](int device) {
+        Queue& queue = *replicas_.at(device).queue;
         queue.write(&step_status(queue.status())->healthy, std::int32_t{1});
         queue.write(&step_status(queue.status())->failed, std::int32_t{0});
         queue.write(&step_status(queue.status())->loss_scale, loss_scale_);
-        for (int r = 0; r < set_.replicas(); ++r) queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);
+        for (int r = 0; r < replicas_.replicas(); ++r)
+            queue.write(replicas_.status(device).not_finite(queue.status(), r), 0ULL);
     });
 }
 

@@ -13,7 +13,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/first_not_finite.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -37,10 +37,10 @@ template <class D, class T>
 class FiniteSearch {
 public:
     /// `scale` is the loss scale of the step.
-    FiniteSearch(ReplicaSet<D, T>& set, Peers& peers, std::int64_t step, int parts, float scale)
-        : set_(set), peers_(peers), step_(step), parts_(parts) {
-        if (set.loss_scale().dynamic)
-            under_ = text(" (the loss scale is ", scale, ", and its minimum ", set.loss_scale().minimum, ")");
+    FiniteSearch(Replicas<D, T>& replicas, Peers& peers, std::int64_t step, int parts, float scale)
+        : replicas_(replicas), peers_(peers), step_(step), parts_(parts) {
+        if (replicas.loss_scale().dynamic)
+            under_ = text(" (the loss scale is ", scale, ", and its minimum ", replicas.loss_scale().minimum, ")");
     }
 
     /// Throws DivergedError for the first replica whose loss or gradient is not finite. Shared statistics make the losses
@@ -63,7 +63,7 @@ private:
         return text("every output is finite; the gradient of ", parameter_at(element), " is not");
     }
 
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     Peers& peers_;
     std::int64_t step_;
     int parts_;
@@ -140,20 +140,21 @@ template <class D, class T>
 std::string FiniteSearch<D, T>::search(int replica, const SearchedReplica& each) {
     std::string where;
     if (each.batch.size == 0) return where;
-    set_.threads().run([&](int device) {
-        if (device != set_.device_of(replica)) return;
-        auto& state = set_.at(device);
+    replicas_.threads().run([&](int device) {
+        if (device != replicas_.device_of(replica)) return;
+        auto& state = replicas_.at(device);
         const auto team = state.worker.context().team();
         state.queue->write(&step_status(state.queue->status())->step, each.key.step);
-        where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
-                                 state.worker.parameters(set_.copy_of(replica)), each.batch, each.key);
+        where = first_not_finite(state.worker, replicas_.inspection_plan(device, each.batch.size),
+                                 replicas_.network().layers, state.worker.parameters(replicas_.copy_of(replica)),
+                                 each.batch, each.key);
     });
     return where;
 }
 
 template <class D, class T>
 std::string FiniteSearch<D, T>::parameter_at(std::int64_t element) const {
-    const std::span<const LayerInfo> layers = set_.network().layers;
+    const std::span<const LayerInfo> layers = replicas_.network().layers;
     std::string name;
     for (std::size_t layer = 0; layer < layers.size(); ++layer) {
         for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {

@@ -15,7 +15,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/pass_recordings.hpp>
@@ -43,7 +43,7 @@ public:
     using BatchSource = typename Batches::BatchSource;
 
     /// With `marks_buckets` the device's last backward of a step marks each bucket of the gradient in the queue.
-    [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Peers& peers,
+    [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
                                 SampleCounts& counts, bool marks_buckets);
 
     /// From now on the replicas of all devices run in step, for statistics that are synchronised. A program that does not
@@ -78,8 +78,8 @@ private:
         if (trace_) trace_(device, name);
     }
     void for_each_replica(int device, FunctionRef<void(int replica)> work) {
-        for (int replica = set_.first_replica(device); replica < set_.first_replica(device + 1); ++replica) {
-            set_.at(device).attempt([&] { work(replica); });
+        for (int replica = replicas_.first_replica(device); replica < replicas_.first_replica(device + 1); ++replica) {
+            replicas_.at(device).attempt([&] { work(replica); });
         }
     }
 
@@ -105,8 +105,8 @@ private:
     bool all_reduce(int device, std::int64_t step, Direction direction, std::size_t k, std::size_t turn,
                     const double*& merged);
 
-    const StepFunctions<D>& options_;
-    ReplicaSet<D, T>& set_;
+    const StepFunctions<D>& functions_;
+    Replicas<D, T>& replicas_;
     Peers& peers_;
     SampleCounts& counts_;
     bool marks_buckets_;
@@ -131,26 +131,26 @@ template <class D, class T>
 ReplicaPasses<D, T>::~ReplicaPasses() = default;
 
 template <class D, class T>
-ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Peers& peers,
+ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
                                    SampleCounts& counts, bool marks_buckets)
-    : options_(options),
-      set_(set),
+    : functions_(functions),
+      replicas_(replicas),
       peers_(peers),
       counts_(counts),
       marks_buckets_(marks_buckets),
-      batches_(options, set, counts),
-      recordings_(set.device_count()),
-      marked_(static_cast<std::size_t>(set.device_count())),
-      factors_(options.losses.size()) {
-    for (std::size_t k = 0; k < options.losses.size(); ++k) factors_[k] = options.losses[k].entry.factor;
-    for (const RequiredColumn& each : set.required_columns()) reads_ids_ = reads_ids_ || each.ids > 0;
+      batches_(functions, replicas, counts),
+      recordings_(replicas.device_count()),
+      marked_(static_cast<std::size_t>(replicas.device_count())),
+      factors_(functions.losses.size()) {
+    for (std::size_t k = 0; k < functions.losses.size(); ++k) factors_[k] = functions.losses[k].entry.factor;
+    for (const RequiredColumn& each : replicas.required_columns()) reads_ids_ = reads_ids_ || each.ids > 0;
 }
 
 template <class D, class T>
 void ReplicaPasses<D, T>::run_in_step() {
     queue_together_ = &ReplicaPasses::queue_together;
-    sync_batch_norm_.make(set_.replicas(), set_.at(0).worker.first_plan());
-    begun_together_ = FixedArray<BatchToRun>(static_cast<std::size_t>(set_.replicas()));
+    sync_batch_norm_.make(replicas_.replicas(), replicas_.at(0).worker.first_plan());
+    begun_together_ = FixedArray<BatchToRun>(static_cast<std::size_t>(replicas_.replicas()));
     merged_ = FixedArray<FixedArray<double>>(marked_.size());
     for (auto& merged : merged_) merged = FixedArray<double>(sync_batch_norm_.largest());
 }
@@ -158,7 +158,7 @@ void ReplicaPasses<D, T>::run_in_step() {
 template <class D, class T>
 bool ReplicaPasses<D, T>::queue(int device, std::int64_t step, BatchSource batches) {
     marked_[static_cast<std::size_t>(device)] = 0;
-    for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
+    for (int part = 0; part < functions_.gradient_accumulation_steps; ++part) {
         if (queue_together_ != nullptr) {
             if (!(this->*queue_together_)(device, step, part, batches)) return false;
         } else {
@@ -173,17 +173,16 @@ void ReplicaPasses<D, T>::complete(int device, std::int64_t step) {
     for_each_replica(device, [&](int replica) {
         const double factor = completion(step, replica);
         if (factor == 1) return;
-        set_.at(device).queue->queue([this, device, row = std::span(set_.row(replica), set_.elements()), factor] {
-            scale(set_.context(device), row, factor);
-        });
+        replicas_.at(device).queue->queue([this, device, row = std::span(replicas_.row(replica), replicas_.elements()),
+                                           factor] { scale(replicas_.context(device), row, factor); });
     });
 }
 
 template <class D, class T>
 double ReplicaPasses<D, T>::completion(std::int64_t step, int replica) const {
     const std::int64_t samples = counts_.of_replica(step, replica),
-                       expected = options_.batch_size * options_.gradient_accumulation_steps;
-    if (options_.gradient_accumulation_steps == 1 || samples == 0) return 1;
+                       expected = functions_.batch_size * functions_.gradient_accumulation_steps;
+    if (functions_.gradient_accumulation_steps == 1 || samples == 0) return 1;
     return static_cast<double>(expected) / static_cast<double>(samples);
 }
 
@@ -197,29 +196,29 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
     note(device, "backward");
     const bool marks = marks_buckets_ && begun.last;
     if (marks) marked_[static_cast<std::size_t>(device)] = 1;
-    set_.at(device).queue->queue(
+    replicas_.at(device).queue->queue(
         recordings_.of(device, begun), true,
         [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key, device, replica] {
-            State& here = set_.at(device);
+            State& here = replicas_.at(device);
             Context& context = here.worker.context();
-            const float* const parameters = set_.parameters(replica);
+            const float* const parameters = replicas_.parameters(replica);
             std::byte* const block = here.queue->status();
             if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
             const bool own_type = takes_own_type(device);
             const PassBuffers buffers{.running = here.worker.buffers(),
-                                      .batch = set_.status(device).statistics(block, begun.number),
+                                      .batch = replicas_.status(device).statistics(block, begun.number),
                                       .batch_is_converted = begun.converted,
                                       .keeps_outputs = own_type};
             static_cast<void>(begun.plan->forward(context, batch, parameters, key, buffers));
             queue_loss_of(device, begun, batch, own_type);
             // The last bucket is sent together with the weight of the device's samples.
-            if (marks) set_.weigh(device, set_.constant_loss_scale());
+            if (marks) replicas_.weigh(device, replicas_.constant_loss_scale());
             const std::size_t buckets = begun.plan->buckets().size();
             const auto ready = [&](std::size_t k) {
                 if (k + 1 < buckets) here.queue->mark_bucket(k);
             };
             using BucketReady = typename NetworkPlan::BucketReady;
-            begun.plan->backward(context, batch, parameters, set_.row(replica), key, begun.accumulates,
+            begun.plan->backward(context, batch, parameters, replicas_.row(replica), key, begun.accumulates,
                                  marks ? BucketReady(ready) : BucketReady(), own_type);
             // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
             poison(device, replica, begun);
@@ -229,47 +228,47 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
 
 template <class D, class T>
 bool ReplicaPasses<D, T>::takes_own_type(int device) const {
-    bool takes = std::same_as<T, BFloat16> && options_.queues_bfloat16() && set_.constant_loss_scale() == 1 &&
-                 set_.scale_on_device(device) == nullptr && options_.gradient_accumulation_steps == 1;
-    for (const LossOfOutput& each : options_.losses) takes = takes && each.entry.factor == 1;
+    bool takes = std::same_as<T, BFloat16> && functions_.queues_bfloat16() && replicas_.constant_loss_scale() == 1 &&
+                 replicas_.scale_on_device(device) == nullptr && functions_.gradient_accumulation_steps == 1;
+    for (const LossOfOutput& each : functions_.losses) takes = takes && each.entry.factor == 1;
     return takes;
 }
 
 template <class D, class T>
 void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch,
                                         [[maybe_unused]] bool in_own_type) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     Context& context = state.worker.context();
     std::byte* const block = state.queue->status();
-    LossReport* const report = set_.status(device).report(block, begun.number);
+    LossReport* const report = replicas_.status(device).report(block, begun.number);
     {
         const Stopwatch watch(state.worker.times(), StepPart::loss);
         LossReport* const reports =
-            options_.sums_losses ? set_.status(device).reports_of_losses(block, begun.number) : report;
-        for (std::size_t k = 0; k < options_.losses.size(); ++k) {
-            const std::size_t output = options_.losses[k].output;
+            functions_.sums_losses ? replicas_.status(device).reports_of_losses(block, begun.number) : report;
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k) {
+            const std::size_t output = functions_.losses[k].output;
             if constexpr (std::same_as<T, BFloat16>) {
                 if (in_own_type) {
-                    options_.queue_loss_in_bfloat16(context, k, begun.plan->own_output(output), batch,
-                                                    begun.plan->own_output_gradient(output), reports + k);
+                    functions_.queue_loss_in_bfloat16(context, k, begun.plan->own_output(output), batch,
+                                                      begun.plan->own_output_gradient(output), reports + k);
                     continue;
                 }
             }
-            options_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
-                                reports + k);
+            functions_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
+                                  reports + k);
         }
-        if (options_.sums_losses)
-            ops::TrainingStep<Kernels>::sum_losses(context, {reports, options_.losses.size()}, factors_, report);
+        if (functions_.sums_losses)
+            ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_, report);
     }
     if (reads_ids_) queue_id_check(device, begun, batch);
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
-    double weight = set_.constant_loss_scale();
-    if (options_.gradient_accumulation_steps > 1) {
+    double weight = replicas_.constant_loss_scale();
+    if (functions_.gradient_accumulation_steps > 1) {
         weight *= static_cast<double>(batch.size) /
-                  static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
+                  static_cast<double>(functions_.batch_size * functions_.gradient_accumulation_steps);
     }
-    for (const LossOfOutput& each : options_.losses) {
-        const float* const by = set_.scale_on_device(device);
+    for (const LossOfOutput& each : functions_.losses) {
+        const float* const by = replicas_.scale_on_device(device);
         if (by == nullptr && weight * each.entry.factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
         const std::span gradient(begun.plan->output_gradient(each.output), count);
@@ -282,42 +281,42 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
 
 template <class D, class T>
 void ReplicaPasses<D, T>::queue_id_check(int device, const BatchToRun& begun, const BatchView& batch) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
-    IdReport* const report = set_.status(device).bad_id(block, begun.number);
+    IdReport* const report = replicas_.status(device).bad_id(block, begun.number);
     state.queue->write(report, no_bad_id);
-    const std::span<const RequiredColumn> required = set_.required_columns();
+    const std::span<const RequiredColumn> required = replicas_.required_columns();
     for (std::size_t c = 0; c < required.size(); ++c) {
         if (required[c].ids == 0) continue;
         const ColumnSpec& column = required[c].column;
         ops::IdCheck<Kernels>::queue(state.worker.context(), batch.data<std::int32_t>(column.name),
                                      batch.size * column.shape.size(), required[c].ids, static_cast<std::int32_t>(c),
-                                     report, &set_.status(device).report(block, begun.number)->sum);
+                                     report, &replicas_.status(device).report(block, begun.number)->sum);
     }
 }
 
 template <class D, class T>
 void ReplicaPasses<D, T>::poison(int device, int replica, const BatchToRun& begun) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     ops::TrainingStep<Kernels>::poison(state.worker.context(),
-                                       &set_.status(device).report(state.queue->status(), begun.number)->sum,
-                                       set_.row(replica), set_.failed(device));
+                                       &replicas_.status(device).report(state.queue->status(), begun.number)->sum,
+                                       replicas_.row(replica), replicas_.failed(device));
 }
 
 template <class D, class T>
 bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part, BatchSource batches) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     Context& context = state.worker.context();
     const std::size_t all_reduces = sync_batch_norm_.all_reduces();
-    const int first = set_.first_replica(device);
-    for (int replica = first; replica < set_.first_replica(device + 1); ++replica)
+    const int first = replicas_.first_replica(device);
+    for (int replica = first; replica < replicas_.first_replica(device + 1); ++replica)
         sync_batch_norm_.plan(replica) = nullptr;
     for_each_replica(device, [&](int replica) {
         const auto workspace = static_cast<std::size_t>(replica - first);
         BatchToRun& begun = begun_together_[static_cast<std::size_t>(replica)];
         note(device, "batch");
         begun = batches_.take(device, replica, step, part, batches, workspace);
-        if (begun.packs) begun.plan->prepare(context, set_.parameters(replica), state.worker.buffers());
+        if (begun.packs) begun.plan->prepare(context, replicas_.parameters(replica), state.worker.buffers());
         sync_batch_norm_.plan(replica) = begun.plan;
     });
     // Calls visit(replica, plan, begun, batch) for the replicas that have samples.
@@ -332,9 +331,10 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
     const double* merged = nullptr;
     for (std::size_t k = 0; k <= all_reduces; ++k) {
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-            const PassBuffers buffers{.running = state.worker.buffers(),
-                                      .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
-            static_cast<void>(plan.forward_segment(context, k, batch.batch, set_.parameters(replica), batch.key,
+            const PassBuffers buffers{
+                .running = state.worker.buffers(),
+                .batch = replicas_.status(device).statistics(state.queue->status(), begun.number)};
+            static_cast<void>(plan.forward_segment(context, k, batch.batch, replicas_.parameters(replica), batch.key,
                                                    buffers, merged, sync_batch_norm_.partial(k, replica)));
             if (k == all_reduces) queue_loss_of(device, begun, batch.batch);
         });
@@ -344,8 +344,9 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
     note(device, "backward");
     for (std::size_t k = 0; k <= all_reduces; ++k) {
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-            plan.backward_segment(context, k, batch.batch, set_.parameters(replica), set_.row(replica), batch.key,
-                                  begun.accumulates, merged, sync_batch_norm_.partial(all_reduces + k, replica));
+            plan.backward_segment(context, k, batch.batch, replicas_.parameters(replica), replicas_.row(replica),
+                                  batch.key, begun.accumulates, merged,
+                                  sync_batch_norm_.partial(all_reduces + k, replica));
             if (k == all_reduces) poison(device, replica, begun);
         });
         if (k < all_reduces && !all_reduce(device, step, Direction::backward, k, all_reduces + k, merged)) return false;
@@ -356,19 +357,19 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
 template <class D, class T>
 bool ReplicaPasses<D, T>::all_reduce(int device, std::int64_t step, Direction direction, std::size_t k,
                                      std::size_t turn, const double*& merged) {
-    State& state = set_.at(device);
-    const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
+    State& state = replicas_.at(device);
+    const int first = replicas_.first_replica(device), last = replicas_.first_replica(device + 1);
     for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
-    bool all_here = set_.arrive_and_wait(device);
+    bool all_here = replicas_.arrive_and_wait(device);
     if (peers_.exchanges_sums()) {
         // A process that has failed takes part too, so that the others leave the step with it.
         if (device == 0) {
-            set_.attempt_always(0, [&] {
-                peers_.exchange_sums(step, set_.first_error(), sync_batch_norm_.sums(turn), sync_batch_norm_.largest(),
-                                     sync_batch_norm_.contributions(turn));
+            replicas_.attempt_always(0, [&] {
+                peers_.exchange_sums(step, replicas_.first_error(), sync_batch_norm_.sums(turn),
+                                     sync_batch_norm_.largest(), sync_batch_norm_.contributions(turn));
             });
         }
-        all_here = set_.arrive_and_wait(device);
+        all_here = replicas_.arrive_and_wait(device);
     }
     if (!all_here) return false;
     FixedArray<double>& sums = merged_[static_cast<std::size_t>(device)];

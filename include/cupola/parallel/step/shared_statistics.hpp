@@ -13,7 +13,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/replicas/batch_results.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/parallel/statistics.hpp>
@@ -25,7 +25,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D, class T>
 class SharedStatistics {
 public:
-    [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, Peers& peers, const SampleCounts& counts);
+    [[gnu::cold]] SharedStatistics(Replicas<D, T>& replicas, Peers& peers, const SampleCounts& counts);
 
     [[nodiscard]] std::span<const float> values() const { return values_; }
     /// Starts with `values`, which are on every device already.
@@ -39,7 +39,7 @@ public:
     void share();
 
 private:
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     BatchResults<D, T> results_;
     const SampleCounts& counts_;
     FixedArray<RunningStatistics> layers_;
@@ -50,16 +50,16 @@ private:
 };
 
 template <class D, class T>
-SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, Peers& peers, const SampleCounts& counts)
-    : set_(set),
-      results_(set, peers),
+SharedStatistics<D, T>::SharedStatistics(Replicas<D, T>& replicas, Peers& peers, const SampleCounts& counts)
+    : replicas_(replicas),
+      results_(replicas, peers),
       counts_(counts),
-      layers_(running_statistics(set.network().layers)),
-      rows_(set.replicas()) {
+      layers_(running_statistics(replicas.network().layers)),
+      rows_(replicas.replicas()) {
     // The statistics of frozen norms are not updated.
     std::size_t kept = 0;
     for (const RunningStatistics& each : layers_) {
-        if (!set.network().layers[each.layer].uses_running_statistics) layers_[kept++] = each;
+        if (!replicas.network().layers[each.layer].uses_running_statistics) layers_[kept++] = each;
     }
     layers_.keep_first(kept);
 }
@@ -75,13 +75,13 @@ template <class D, class T>
 void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& functions) {
     const bool in_place = functions.updates_statistics_in_place;
     if (values_.empty()) return;
-    const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
+    const Stopwatch watch(replicas_.at(0).worker.times(), StepPart::statistics);
     const FlushedDenormals scope;
     if (!in_place) std::copy(values_.begin(), values_.end(), next_.begin());
     float* const running = in_place ? values_.data() : next_.data();
-    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+    for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part) {
         rows_.clear();
-        for (int r = 0; r < set_.replicas(); ++r)
+        for (int r = 0; r < replicas_.replicas(); ++r)
             rows_.add(results_.of(step, r, part).statistics, counts_.of(step, part, r));
         if (rows_.rows().empty()) continue;
         functions.update_statistics(
@@ -94,8 +94,8 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
 template <class D, class T>
 void SharedStatistics<D, T>::share() {
     if (!changed_) return;
-    set_.threads().run([&](int device) {
-        auto& worker = set_.at(device).worker;
+    replicas_.threads().run([&](int device) {
+        auto& worker = replicas_.at(device).worker;
         worker.set(worker.buffers(), values_);
     });
     changed_ = false;

@@ -13,7 +13,7 @@
 
 #include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/inspection.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/batches.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -25,7 +25,7 @@ class StepProbe {
 public:
     using Inspector = FunctionRef<void(const Inspection<Kernels>&)>;
 
-    explicit StepProbe(ReplicaSet<D, T>& set) : set_(set) {}
+    explicit StepProbe(Replicas<D, T>& replicas) : replicas_(replicas) {}
 
     /// Calls `inspector` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, or
     /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the
@@ -44,7 +44,7 @@ private:
     void visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
                        typename Inspection<Kernels>::VisitOutput visit);
 
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     /// The probed batch at the addresses at which the first device reads it, and its statistics if the replicas share them.
     BatchView samples_{};
     const float* statistics_ = nullptr;
@@ -54,14 +54,14 @@ private:
 template <class D, class T>
 void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
                            Inspector inspector) {
-    auto& state = set_.at(0);
+    auto& state = replicas_.at(0);
     auto& queue = *state.queue;
     auto& context = state.worker.context();
     std::vector<std::int32_t> flag;
     if (queue.on_host(context, &step_status(queue.status())->healthy, 1, flag)[0] == 0) return;
-    BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
+    BatchView shown = replicas_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
     samples_ = shown;
-    statistics_ = set_.synchronized() ? batch.statistics : nullptr;
+    statistics_ = replicas_.synchronized() ? batch.statistics : nullptr;
     std::vector<float> parameters, averaged;
     std::array<std::vector<std::byte>, max_columns> columns;
     for (std::size_t i = 0; i < shown.columns().size(); ++i) {
@@ -71,8 +71,8 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
     }
     const float* const weights = state.worker.parameters();
     const Inspection<Kernels> inspection(
-        step, context, queue.on_host(context, weights, set_.all_elements(), parameters),
-        queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key, this,
+        step, context, queue.on_host(context, weights, replicas_.all_elements(), parameters),
+        queue.on_host(context, gradient, replicas_.elements(), averaged), shown, batch.key, this,
         [](void* object, const BatchView& view, const RngKey& key, void* visitor,
            typename Inspection<Kernels>::VisitOutput visit) {
             static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
@@ -88,9 +88,9 @@ template <class D, class T>
 void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
                                     typename Inspection<Kernels>::VisitOutput visit) {
     if (view.size == 0) return;
-    auto& state = set_.at(0);
+    auto& state = replicas_.at(0);
     state.queue->write(&step_status(state.queue->status())->step, key.step);
-    state.worker.inspect(set_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
+    state.worker.inspect(replicas_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
                          [&](std::size_t layer, std::span<const float> values) {
                              std::vector<float> copy;
                              visit(visitor, layer,

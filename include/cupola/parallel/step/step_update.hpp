@@ -20,7 +20,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 
@@ -34,19 +34,19 @@ class StepUpdate {
     using Queue = typename D::Queue;
 
 public:
-    [[gnu::cold]] StepUpdate(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Agreement& agreement,
+    [[gnu::cold]] StepUpdate(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Agreement& agreement,
                              std::span<const RegularizedParameter> regularized)
-        : options_(options),
-          set_(set),
+        : functions_(functions),
+          replicas_(replicas),
           agreement_(agreement),
           regularized_(regularized),
-          segments_(segments_of(set.network().layers, regularized, options.groups)),
-          recordings_(static_cast<std::size_t>(set.device_count())) {}
+          segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
+          recordings_(static_cast<std::size_t>(replicas.device_count())) {}
 
     /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight that may be.
     void begin_step(std::int64_t skipped, std::int64_t in_flight) {
         skipped_ = skipped;
-        in_flight_ = set_.may_skip() ? static_cast<int>(in_flight) : 0;
+        in_flight_ = replicas_.may_skip() ? static_cast<int>(in_flight) : 0;
     }
     /// Queues the constants of a step's update, before the passes of the step.
     void set_constants(int device, std::int64_t step);
@@ -95,7 +95,7 @@ private:
     /// host reads, and otherwise as far as the host knows.
     [[nodiscard]] std::int64_t number_of_update(int device, std::int64_t step) {
         if constexpr (D::host_memory) {
-            return step - step_status(set_.at(device).queue->status())->loss_scale.skipped_steps;
+            return step - step_status(replicas_.at(device).queue->status())->loss_scale.skipped_steps;
         } else {
             return step - skipped_;
         }
@@ -108,8 +108,8 @@ private:
     /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
     void update_copies(int device, std::int64_t number);
 
-    const StepFunctions<D>& options_;
-    ReplicaSet<D, T>& set_;
+    const StepFunctions<D>& functions_;
+    Replicas<D, T>& replicas_;
     Agreement& agreement_;
     std::span<const RegularizedParameter> regularized_;
     FixedArray<Segment> segments_;
@@ -123,25 +123,25 @@ template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
     Queue& queue = begin(device);
     NetworkPlan* const packed = packed_plan(device);
-    queue.queue(recording_of(device, packed), options_.repeats_update, [this, device, step, packed] {
+    queue.queue(recording_of(device, packed), functions_.repeats_update, [this, device, step, packed] {
         reduce(device);
         apply(device, step);
         // In the kernel of the update, where the device can join them.
-        auto& worker = set_.at(device).worker;
+        auto& worker = replicas_.at(device).worker;
         if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
         update_loss_scale(device);
         if constexpr (requires(Queue& last) { last.land_with_update(); }) {
-            if (options_.repeats_update) set_.at(device).queue->land_with_update();
+            if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();
         }
     });
-    if (packed != nullptr) set_.at(device).worker.set_packed(set_.at(device).worker.parameters());
+    if (packed != nullptr) replicas_.at(device).worker.set_packed(replicas_.at(device).worker.parameters());
 }
 
 template <class D, class T, class Agreement>
 auto StepUpdate<D, T, Agreement>::packed_plan(int device) -> NetworkPlan* {
     // A policy for parameters may change them after the update.
-    if (!repeats_work<D> || !options_.repeats_update || Agreement::own_parameters) return nullptr;
-    return set_.at(device).worker.last_packing_plan();
+    if (!repeats_work<D> || !functions_.repeats_update || Agreement::own_parameters) return nullptr;
+    return replicas_.at(device).worker.last_packing_plan();
 }
 
 template <class D, class T, class Agreement>
@@ -156,8 +156,8 @@ auto StepUpdate<D, T, Agreement>::recording_of(int device, const NetworkPlan* pl
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
-    if (!options_.repeats_update) return;
-    Queue& queue = *set_.at(device).queue;
+    if (!functions_.repeats_update) return;
+    Queue& queue = *replicas_.at(device).queue;
     const ConstantsVersions versions{
         .counter = &step_status(queue.status())->loss_scale.skipped_steps, .base = skipped_, .count = 1 + in_flight_};
     queue.set_constants(step, versions, [&](auto& to, int version) {
@@ -169,28 +169,29 @@ void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
 
 template <class D, class T, class Agreement>
 auto StepUpdate<D, T, Agreement>::begin(int device) -> Queue& {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     state.worker.parameters_changed();
     return *state.queue;
 }
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
-    Queue& queue = *set_.at(device).queue;
+    Queue& queue = *replicas_.at(device).queue;
     std::byte* const block = queue.status();
     queue.update(&step_status(block)->healthy, [&] { update_copies(device, number_of_update(device, step)); });
 }
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::update_loss_scale(int device) {
-    if (!set_.may_skip()) return;
-    const float* const divisor = agreement_.divisor_of(device, set_.at(device).queue->status());
-    ops::TrainingStep<Kernels>::update_loss_scale(set_.context(device), set_.loss_scale_update(device, divisor));
+    if (!replicas_.may_skip()) return;
+    const float* const divisor = agreement_.divisor_of(device, replicas_.at(device).queue->status());
+    ops::TrainingStep<Kernels>::update_loss_scale(replicas_.context(device),
+                                                  replicas_.loss_scale_update(device, divisor));
 }
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::reduce(int device) {
-    State& state = set_.at(device);
+    State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
     agreement_.reduce(device, block);
     const Stopwatch watch(state.worker.times(), StepPart::regularization);
@@ -204,37 +205,37 @@ void StepUpdate<D, T, Agreement>::reduce(int device) {
 
 template <class D, class T, class Agreement>
 auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t number) -> Update<Kernels> {
-    auto& worker = set_.at(device).worker;
+    auto& worker = replicas_.at(device).worker;
     return {.context = worker.context(),
             .parameters = worker.parameters(copy),
-            .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
+            .gradient = agreement_.gradient_of(device, replicas_.first_replica(device) + copy),
             .state = worker.state(copy),
-            .elements = set_.network().trained_elements,
+            .elements = replicas_.network().trained_elements,
             .segments = segments_,
             .step = number};
 }
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::write_constants_of(int device, std::int64_t number, ConstantsWriter& to) {
-    for (int copy = 0; copy < set_.copies(device); ++copy) {
-        options_.write_constants(update_of(device, copy, number), to);
-        if (options_.moving_average.on()) to.write(options_.moving_average.constants(number + 1));
+    for (int copy = 0; copy < replicas_.copies(device); ++copy) {
+        functions_.write_constants(update_of(device, copy, number), to);
+        if (functions_.moving_average.on()) to.write(functions_.moving_average.constants(number + 1));
     }
 }
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t number) {
-    auto& worker = set_.at(device).worker;
-    for (int copy = 0; copy < set_.copies(device); ++copy) {
+    auto& worker = replicas_.at(device).worker;
+    for (int copy = 0; copy < replicas_.copies(device); ++copy) {
         {
             const Stopwatch watch(worker.times(), StepPart::optimizer);
-            options_.update(update_of(device, copy, number));
+            functions_.update(update_of(device, copy, number));
         }
-        if (!options_.moving_average.on()) continue;
+        if (!functions_.moving_average.on()) continue;
         const Stopwatch watch(worker.times(), StepPart::moving_average);
-        options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
-                                                         worker.parameters(copy), set_.network().trained_elements,
-                                                         number + 1);
+        functions_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
+                                                           worker.parameters(copy),
+                                                           replicas_.network().trained_elements, number + 1);
     }
 }
 

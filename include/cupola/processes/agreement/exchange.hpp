@@ -29,7 +29,7 @@
 #include <cupola/parallel/agreement/local.hpp>
 #include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -60,13 +60,13 @@ public:
     [[nodiscard]] Peers& peers() { return peers_; }
 
 protected:
-    using Base::set_;
+    using Base::replicas_;
     using ColumnRange = ReplicaPlacement::ColumnRange;
     /// A replica's gradient from a column on; null if it is not here.
     using RowFrom = FunctionRef<const float*(int replica, std::int64_t begin)>;
 
-    /// The processes of `set` exist.
-    [[gnu::cold]] explicit ProcessAgreement(ReplicaSet<D, T>& set);
+    /// The processes of `replicas` exist.
+    [[gnu::cold]] explicit ProcessAgreement(Replicas<D, T>& replicas);
     ~ProcessAgreement() = default;
 
     /// Runs `exchange` on the first device, also after an error of this process, while the other devices wait. Returns false
@@ -77,7 +77,7 @@ protected:
 
     /// A replica's gradient from a column on; null if it is not here.
     [[nodiscard]] const float* row_here(int replica, std::int64_t begin) const {
-        return set_.is_here(replica) ? set_.row(replica) + begin : nullptr;
+        return replicas_.is_here(replica) ? replicas_.row(replica) + begin : nullptr;
     }
 
     /// Once the work of the device is complete, exchanges the samples and results of all replicas. Returns false if a process
@@ -118,57 +118,59 @@ private:
 };
 
 template <class D, class T>
-ProcessAgreement<D, T>::ProcessAgreement(ReplicaSet<D, T>& set)
-    : Base(set),
-      processes_(*set.processes()),
-      peers_(processes_, set, set.gradient_accumulation_steps(), set.losses(), set.network().buffer_elements),
-      results_(set, peers_),
-      votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(set.replicas())) * sizeof(Ends)),
-      hashes_(static_cast<std::size_t>(set.device_count())),
+ProcessAgreement<D, T>::ProcessAgreement(Replicas<D, T>& replicas)
+    : Base(replicas),
+      processes_(*replicas.processes()),
+      peers_(processes_, replicas, replicas.gradient_accumulation_steps(), replicas.losses(),
+             replicas.network().buffer_elements),
+      results_(replicas, peers_),
+      votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(replicas.replicas())) * sizeof(Ends)),
+      hashes_(static_cast<std::size_t>(replicas.device_count())),
       finite_(hashes_.size()),
       ends_(finite_.size()) {
-    for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(set.replicas()));
+    for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(replicas.replicas()));
 }
 
 template <class D, class T>
 bool ProcessAgreement<D, T>::in_all(int device, FunctionRef<void()> exchange) {
-    static_cast<void>(set_.arrive_and_wait(device));
-    if (device == 0) set_.attempt_always(0, exchange);
-    return set_.arrive_and_wait(device);
+    static_cast<void>(replicas_.arrive_and_wait(device));
+    if (device == 0) replicas_.attempt_always(0, exchange);
+    return replicas_.arrive_and_wait(device);
 }
 
 template <class D, class T>
 bool ProcessAgreement<D, T>::average_in_all(int device, FunctionRef<void()> exchange) {
     return in_all(device, [&] {
-        const Stopwatch watch(set_.at(0).worker.times(), StepPart::averaging);
+        const Stopwatch watch(replicas_.at(0).worker.times(), StepPart::averaging);
         exchange();
     });
 }
 
 template <class D, class T>
 bool ProcessAgreement<D, T>::exchange_records(int device, SampleCounts& samples, std::int64_t step) {
-    set_.at(device).attempt([&] {
+    replicas_.at(device).attempt([&] {
         Base::wait_for_queue(device, step);
-        const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-        const std::span<const float> parameters(set_.at(device).worker.parameters(), set_.all_elements());
-        ops::TrainingStep<Kernels>::hash(set_.context(device), parameters, &hashes_[static_cast<std::size_t>(device)]);
+        const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
+        const std::span<const float> parameters(replicas_.at(device).worker.parameters(), replicas_.all_elements());
+        ops::TrainingStep<Kernels>::hash(replicas_.context(device), parameters,
+                                         &hashes_[static_cast<std::size_t>(device)]);
     });
     return in_all(device, [&] { exchange_records(samples, step); });
 }
 
 template <class D, class T>
 void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_t step) {
-    const Stopwatch watch(set_.at(0).worker.times(), StepPart::waiting);
+    const Stopwatch watch(replicas_.at(0).worker.times(), StepPart::waiting);
     ReplicaRecords& records = peers_.records();
-    const std::exception_ptr error = set_.first_error();
+    const std::exception_ptr error = replicas_.first_error();
     begin_block(records.gather().mine(), step, error);
-    const int first = set_.first_replica(0), last = set_.first_replica(set_.device_count());
+    const int first = replicas_.first_replica(0), last = replicas_.first_replica(replicas_.device_count());
     for (int r = first; !error && r < last; ++r) {
-        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
+        for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
             records.write(r, part, samples.of(step, part, r), results_.of(step, r, part));
     }
     if (!error) {
-        HashesOfProcess hashes{.parameters = hashes_[0], .statistics = hash_of(set_.context(0), statistics_)};
+        HashesOfProcess hashes{.parameters = hashes_[0], .statistics = hash_of(replicas_.context(0), statistics_)};
         for (std::size_t device = hashes_.size() - 1; device > 0; --device) {
             if (hashes_[device] != hashes_[0]) hashes.other_device = static_cast<std::int64_t>(device);
         }
@@ -177,9 +179,9 @@ void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_
     records.gather().run({"the records of the replicas", step});
     require_all_in_step(records.gather(), processes_, step);
     if (!error) require_same_parameters(step);
-    for (int r = 0; r < set_.replicas(); ++r) {
-        if (set_.is_here(r)) continue;
-        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
+    for (int r = 0; r < replicas_.replicas(); ++r) {
+        if (replicas_.is_here(r)) continue;
+        for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
             samples.of(step, part, r) = records.samples(r, part);
     }
 }
@@ -196,7 +198,7 @@ void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
     }
     if (same) [[likely]]
         return;
-    for (auto& state : set_.devices()) state.updating = true;  // not healthy
+    for (auto& state : replicas_.devices()) state.updating = true;  // not healthy
     std::vector<HashesOfProcess> all(static_cast<std::size_t>(processes_.count()));
     for (std::size_t p = 0; p < all.size(); ++p) all[p] = records.hashes(static_cast<int>(p));
     impl::require_same_hashes(all, processes_, step);
@@ -205,16 +207,16 @@ void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
 template <class D, class T>
 void ProcessAgreement<D, T>::queue_divisor(int device, const SampleCounts& samples, std::int64_t step) {
     require(samples.of_step(step) > 0, "step ", step, " has no samples on any replica");
-    if (!set_.weighted()) return;
+    if (!replicas_.weighted()) return;
     double weight = 0;
-    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
-        for (int r = 0; r < set_.replicas(); ++r) {
+    for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part) {
+        for (int r = 0; r < replicas_.replicas(); ++r) {
             if (samples.of(step, part, r) > 0) weight += results_.of(step, r, part).report->weight;
         }
     }
     // As weigh() of a single device computes it.
-    const double scale = set_.constant_loss_scale() / static_cast<double>(samples.of_step(step));
-    typename D::Queue& queue = *set_.at(device).queue;
+    const double scale = replicas_.constant_loss_scale() / static_cast<double>(samples.of_step(step));
+    typename D::Queue& queue = *replicas_.at(device).queue;
     queue.write(&step_status(queue.status())->divisor, static_cast<float>(scale * weight));
 }
 
@@ -225,16 +227,16 @@ void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, Row
     finite_[index] = 1;
     std::fill(ends_[index].begin(), ends_[index].end(), 0);
     const std::span<float> part =
-        set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-    auto& context = set_.context(device);
-    const auto scale = static_cast<double>(step_status(set_.at(device).queue->status())->divisor);
+        replicas_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
+    auto& context = replicas_.context(device);
+    const auto scale = static_cast<double>(step_status(replicas_.at(device).queue->status())->divisor);
     const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
     using Step = ops::TrainingStep<Kernels>;
-    Step::mean(context, part, &divisor, part, &finite_[index], {}, set_.scale_on_device(device));
+    Step::mean(context, part, &divisor, part, &finite_[index], {}, replicas_.scale_on_device(device));
     if (finite_[index] != 0) return;
     constexpr float one = 1;
-    for (int r = 0; r < set_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.replicas(); ++r) {
         const float* const row = row_from(r, begin);
         if (row == nullptr) continue;
         Step::mean(context, part, &one, part, &finite_[index],
@@ -250,10 +252,10 @@ template <class D, class T>
 bool ProcessAgreement<D, T>::vote(int device, std::int64_t step) {
     if (!in_all(device, [&] { exchange_votes(step); })) return false;
     if (voted_finite_) return true;
-    std::byte* const block = set_.at(device).queue->status();
-    set_.at(device).queue->write(&step_status(block)->healthy, std::int32_t{0});
-    for (int r = 0; r < set_.replicas(); ++r) {
-        Ends* const end = set_.status(device).not_finite(block, r);
+    std::byte* const block = replicas_.at(device).queue->status();
+    replicas_.at(device).queue->write(&step_status(block)->healthy, std::int32_t{0});
+    for (int r = 0; r < replicas_.replicas(); ++r) {
+        Ends* const end = replicas_.status(device).not_finite(block, r);
         for (const auto& each : ends_) *end = std::max(*end, each[static_cast<std::size_t>(r)]);
     }
     return true;
@@ -268,8 +270,8 @@ void ProcessAgreement<D, T>::exchange_votes(std::int64_t step) {
         if (finite_[d] == 0) finite = 0;
         for (std::size_t r = 0; r < replicas; ++r) mine[r] = std::max(mine[r], ends_[d][r]);
     }
-    const Stopwatch watch(set_.at(0).worker.times(), StepPart::waiting);
-    begin_block(votes_.mine(), step, set_.first_error());
+    const Stopwatch watch(replicas_.at(0).worker.times(), StepPart::waiting);
+    begin_block(votes_.mine(), step, replicas_.first_error());
     std::memcpy(votes_.mine() + sizeof(StepOfProcess), &finite, sizeof finite);
     std::memcpy(votes_.mine() + sizeof(StepOfProcess) + sizeof finite, mine.data(), replicas * sizeof(Ends));
     votes_.run({"the vote on the step", step});

@@ -21,7 +21,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/processes/agreement/exchange.hpp>
@@ -36,13 +36,13 @@ class ProcessCompressedSumsAgreement final : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
     using Base::average_in_all;
     using Base::processes_;
-    using Base::set_;
+    using Base::replicas_;
     using typename Base::ColumnRange;
     using Element = MessageElement<A>;
     using Kernels = typename D::Kernels;
 
 public:
-    [[gnu::cold]] ProcessCompressedSumsAgreement(const A&, ReplicaSet<D, T>& set);
+    [[gnu::cold]] ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas);
 
     bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
 
@@ -71,20 +71,20 @@ struct AgreementOf<A, D, T> {
 };
 
 template <class A, class D, class T>
-ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&, ReplicaSet<D, T>& set)
-    : Base(set),
-      slice_(set.columns_of_process(processes_.number(), set.network().trained_elements)),
-      sums_(set.elements()),
+ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas)
+    : Base(replicas),
+      slice_(replicas.columns_of_process(processes_.number(), replicas.network().trained_elements)),
+      sums_(replicas.elements()),
       received_(static_cast<std::size_t>((processes_.count() - 1) * (slice_.end - slice_.begin))),
-      rows_(static_cast<std::size_t>(set.device_count())),
+      rows_(static_cast<std::size_t>(replicas.device_count())),
       weights_(rows_.size()) {
-    for (WeightedRows& each : rows_) each = WeightedRows(set.replicas());
-    for (auto& each : weights_) each = FixedArray<float>(static_cast<std::size_t>(set.replicas()));
+    for (WeightedRows& each : rows_) each = WeightedRows(replicas.replicas());
+    for (auto& each : weights_) each = FixedArray<float>(static_cast<std::size_t>(replicas.replicas()));
     const std::int64_t width = slice_.end - slice_.begin;
     Element* next = received_.data();
     for (int p = 0; p < processes_.count(); ++p) {
         if (p == processes_.number()) continue;
-        const auto [begin, end] = set.columns_of_process(p, set.network().trained_elements);
+        const auto [begin, end] = replicas.columns_of_process(p, replicas.network().trained_elements);
         sums_out_.add(p, sums_.data() + begin, end - begin);
         sums_in_.add(p, next, width);
         totals_out_.add(p, sums_.data() + slice_.begin, width);
@@ -96,22 +96,23 @@ ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&
 template <class A, class D, class T>
 bool ProcessCompressedSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
     if (!Base::exchange_records(device, samples, step)) return false;
-    auto& state = set_.at(device);
+    auto& state = replicas_.at(device);
     state.attempt([&] {
         Base::queue_divisor(device, samples, step);
-        if (!set_.average_in_place()) add_rows(device, samples, step);
+        if (!replicas_.average_in_place()) add_rows(device, samples, step);
     });
-    if (!set_.average_in_place()) {
+    if (!replicas_.average_in_place()) {
         if (!exchange(device, {"the slices of the sums", step}, sums_out_, sums_in_)) return false;
         state.attempt([&] { add_sums(device); });
         if (!exchange(device, {"the slices of the totals", step}, totals_out_, totals_in_)) return false;
     }
     state.attempt([&] {
-        const auto [begin, end] = part_of_all_columns(set_, device);
-        if (!set_.average_in_place()) {
+        const auto [begin, end] = part_of_all_columns(replicas_, device);
+        if (!replicas_.average_in_place()) {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
             const Element* const totals = sums_.data() + begin;
-            ops::Convert<Kernels>::run(set_.context(device), totals, set_.average(device) + begin, end - begin);
+            ops::Convert<Kernels>::run(replicas_.context(device), totals, replicas_.average(device) + begin,
+                                       end - begin);
         }
         Base::reduce_columns(device, {begin, end},
                              [this](int replica, std::int64_t from) { return Base::row_here(replica, from); });
@@ -130,12 +131,12 @@ bool ProcessCompressedSumsAgreement<A, D, T>::exchange(int device, const Exchang
 
 template <class A, class D, class T>
 void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleCounts& samples, std::int64_t step) {
-    const auto [begin, end] = part_of_all_columns(set_, device);
-    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    const auto [begin, end] = part_of_all_columns(replicas_, device);
+    const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
     rows.clear();
-    for (int r = set_.first_replica(0); r < set_.first_replica(set_.device_count()); ++r)
-        rows.add(set_.row(r) + begin, samples.of_replica(step, r));
+    for (int r = replicas_.first_replica(0); r < replicas_.first_replica(replicas_.device_count()); ++r)
+        rows.add(replicas_.row(r) + begin, samples.of_replica(step, r));
     FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];
     const std::size_t count = rows.rows().size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -143,19 +144,19 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleC
             static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(samples.of_step(step)));
     }
     const std::span<float> sum =
-        set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    ops::TrainingStep<Kernels>::weighted_sum(set_.context(device), rows.rows(), {weights.data(), count}, sum);
+        replicas_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    ops::TrainingStep<Kernels>::weighted_sum(replicas_.context(device), rows.rows(), {weights.data(), count}, sum);
     const float* const from = sum.data();
-    ops::Convert<Kernels>::run(set_.context(device), from, sums_.data() + begin, end - begin);
+    ops::Convert<Kernels>::run(replicas_.context(device), from, sums_.data() + begin, end - begin);
 }
 
 template <class A, class D, class T>
 void ProcessCompressedSumsAgreement<A, D, T>::add_sums(int device) {
-    const auto [begin, end] = set_.columns_of(device);
+    const auto [begin, end] = replicas_.columns_of(device);
     if (begin == end) return;
-    auto& context = set_.context(device);
-    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-    float* const total = set_.average(device) + begin;
+    auto& context = replicas_.context(device);
+    const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
+    float* const total = replicas_.average(device) + begin;
     const std::int64_t width = slice_.end - slice_.begin;
     std::int64_t next = begin - slice_.begin;  // in what was received, which is empty without other processes
     for (int p = 0; p < processes_.count(); ++p) {

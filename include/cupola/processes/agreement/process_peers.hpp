@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessPeers: the other processes of a training whose policy spans processes. In each step they exchange records of their
-// replicas, and, where the replicas share statistics, the sums of these.
+// ProcessPeers: the other processes of a training whose policy spans processes. In each step they exchange records of
+// their replicas, and, where the replicas share statistics, the sums of these.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
@@ -34,11 +34,11 @@ class ProcessRowsAgreement final : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
     using Base::average_in_all;
     using Base::processes_;
-    using Base::set_;
+    using Base::replicas_;
     using typename Base::ColumnRange;
 
 public:
-    [[gnu::cold]] ProcessRowsAgreement(const A& policy, ReplicaSet<D, T>& set);
+    [[gnu::cold]] ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas);
 
     bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
 
@@ -47,7 +47,7 @@ private:
 
     /// A replica's gradient from column `begin` of this process's slice on.
     [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
-        if (const float* const row = set_.row(replica)) return row + begin;
+        if (const float* const row = replicas_.row(replica)) return row + begin;
         return messages_.row(replica, begin);
     }
     bool exchange(int device, const ExchangeName& name, std::span<const ProcessMessage> outgoing,
@@ -69,26 +69,26 @@ struct AgreementOf<A, D, T> {
 };
 
 template <class A, class D, class T>
-ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, ReplicaSet<D, T>& set)
-    : Base(set),
+ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas)
+    : Base(replicas),
       policy_(policy),
-      slice_(set.columns_of_process(processes_.number(), set.network().trained_elements)),
-      rows_(static_cast<std::size_t>(set.device_count())) {
-    for (WeightedRows& each : rows_) each = WeightedRows(set.replicas());
+      slice_(replicas.columns_of_process(processes_.number(), replicas.network().trained_elements)),
+      rows_(static_cast<std::size_t>(replicas.device_count())) {
+    for (WeightedRows& each : rows_) each = WeightedRows(replicas.replicas());
     const int next = (processes_.number() + 1) % processes_.count();
-    const bool in_common = set.row(set.first_replica_of_process(next)) != nullptr;
-    if (!in_common) messages_ = {set, slice_, processes_};
+    const bool in_common = replicas.row(replicas.first_replica_of_process(next)) != nullptr;
+    if (!in_common) messages_ = {replicas, slice_, processes_};
 }
 
 template <class A, class D, class T>
 bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    auto& state = set_.at(device);
+    auto& state = replicas_.at(device);
     state.attempt([&] { Base::prepare_rows(policy_.rows, device, samples, step); });
     if (!Base::exchange_records(device, samples, step)) return false;
     if (messages_.any()) {
         state.attempt([&] {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            messages_.pack_rows(set_, device);
+            messages_.pack_rows(replicas_, device);
         });
         if (!exchange(device, {"the slices of the gradients", step}, messages_.rows_out(), messages_.rows_in()))
             return false;
@@ -96,7 +96,7 @@ bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
     state.attempt([&] {
         Base::queue_divisor(device, samples, step);
         average(device, samples, step);
-        Base::reduce_columns(device, set_.columns_of(device),
+        Base::reduce_columns(device, replicas_.columns_of(device),
                              [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
     });
     if (!Base::vote(device, step)) return false;
@@ -107,10 +107,10 @@ bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
             const float divisor = step_status(state.queue->status())->divisor;
-            const float* const scale = set_.scale_on_device(device);
-            messages_.unpack_average(set_, device, scale == nullptr ? divisor : divisor * *scale);
+            const float* const scale = replicas_.scale_on_device(device);
+            messages_.unpack_average(replicas_, device, scale == nullptr ? divisor : divisor * *scale);
         }
-        return set_.arrive_and_wait(device);
+        return replicas_.arrive_and_wait(device);
     }
     return true;
 }
@@ -124,18 +124,18 @@ bool ProcessRowsAgreement<A, D, T>::exchange(int device, const ExchangeName& nam
 
 template <class A, class D, class T>
 void ProcessRowsAgreement<A, D, T>::average(int device, const SampleCounts& samples, std::int64_t step) {
-    const auto [begin, end] = set_.columns_of(device);
-    if (set_.average_in_place() || begin == end) return;
-    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    const auto [begin, end] = replicas_.columns_of(device);
+    if (replicas_.average_in_place() || begin == end) return;
+    const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
     rows.clear();
-    if (messages_.any()) messages_.unpack_rows(set_, device, {begin, end});
-    for (int r = 0; r < set_.replicas(); ++r) rows.add(row_from(r, begin), samples.of_replica(step, r));
+    if (messages_.any()) messages_.unpack_rows(replicas_, device, {begin, end});
+    for (int r = 0; r < replicas_.replicas(); ++r) rows.add(row_from(r, begin), samples.of_replica(step, r));
     policy_.rows.average(
-        set_.context(device),
+        replicas_.context(device),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
-        set_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
-    if (messages_.any()) messages_.pack_average(set_, device, {begin, end});
+        replicas_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    if (messages_.any()) messages_.pack_average(replicas_, device, {begin, end});
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -24,7 +24,7 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/rows_of_sum.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/processes/agreement/exchange.hpp>
@@ -38,7 +38,7 @@ class ProcessSumsAgreement final : public ProcessAgreement<D, T> {
     using Base = ProcessAgreement<D, T>;
     using Base::average_in_all;
     using Base::processes_;
-    using Base::set_;
+    using Base::replicas_;
     using typename Base::ColumnRange;
 
 public:
@@ -49,7 +49,7 @@ public:
         return 0;
     }
 
-    [[gnu::cold]] ProcessSumsAgreement(const A&, ReplicaSet<D, T>& set);
+    [[gnu::cold]] ProcessSumsAgreement(const A&, Replicas<D, T>& replicas);
 
     void begin_step(const SampleCounts& samples, std::int64_t step);
     bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
@@ -62,14 +62,15 @@ private:
     void add_rows(int device, std::size_t bucket);
     /// The part of the average that a bucket is.
     [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
-        return set_.average_span(0).subspan(static_cast<std::size_t>(buckets_[bucket].begin),
-                                            static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
+        return replicas_.average_span(0).subspan(
+            static_cast<std::size_t>(buckets_[bucket].begin),
+            static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
     }
 
     /// The devices of a process divide all columns of its rows.
     [[nodiscard]] ColumnRange columns_of(int device) const {
-        return ReplicaPlacement(set_.device_count(), set_.device_count(), false)
-            .columns_of(device, set_.network().trained_elements);
+        return ReplicaPlacement(replicas_.device_count(), replicas_.device_count(), false)
+            .columns_of(device, replicas_.network().trained_elements);
     }
 
     struct OnBucket {
@@ -105,18 +106,18 @@ struct AgreementOf<A, D, T> {
 };
 
 template <class A, class D, class T>
-ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, ReplicaSet<D, T>& set)
-    : Base(set),
-      buckets_(set.at(0).worker.first_plan().buckets()),
-      on_bucket_(static_cast<std::size_t>(set.device_count())),
+ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, Replicas<D, T>& replicas)
+    : Base(replicas),
+      buckets_(replicas.at(0).worker.first_plan().buckets()),
+      on_bucket_(static_cast<std::size_t>(replicas.device_count())),
       rows_(on_bucket_.size()),
       given_(on_bucket_.size()),
       progress_(buckets_.size()) {
-    for (RowsOfSum& each : rows_) each = RowsOfSum(set.replicas());
-    for (int device = 0; device < set.device_count(); ++device) {
+    for (RowsOfSum& each : rows_) each = RowsOfSum(replicas.replicas());
+    for (int device = 0; device < replicas.device_count(); ++device) {
         OnBucket& on_bucket = on_bucket_[static_cast<std::size_t>(device)];
         on_bucket = {this, device};
-        set.at(device).queue->call_on_bucket(on_bucket);
+        replicas.at(device).queue->call_on_bucket(on_bucket);
     }
 }
 
@@ -134,7 +135,7 @@ void ProcessSumsAgreement<A, D, T>::give(int device, std::size_t bucket) {
     {
         const std::scoped_lock lock(mutex_);
         given_[static_cast<std::size_t>(device)] = bucket + 1;
-        if (++progress_[bucket].devices < set_.device_count()) return;
+        if (++progress_[bucket].devices < replicas_.device_count()) return;
     }
     add_rows(device, bucket);
     const std::scoped_lock lock(mutex_);
@@ -150,20 +151,20 @@ void ProcessSumsAgreement<A, D, T>::give_rest(int device) {
 
 template <class A, class D, class T>
 void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
-    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-    rows.collect(set_, set_.first_replica(0), set_.first_replica(set_.device_count()), *samples_, step_,
-                 buckets_[bucket].begin);
-    ops::TrainingStep<typename D::Kernels>::weighted_sum(set_.context(device), rows.gradients().rows,
+    rows.collect(replicas_, replicas_.first_replica(0), replicas_.first_replica(replicas_.device_count()), *samples_,
+                 step_, buckets_[bucket].begin);
+    ops::TrainingStep<typename D::Kernels>::weighted_sum(replicas_.context(device), rows.gradients().rows,
                                                          rows.gradients().weights, sum_of(bucket));
 }
 
 template <class A, class D, class T>
 bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    set_.attempt_always(device, [&] { give_rest(device); });
+    replicas_.attempt_always(device, [&] { give_rest(device); });
     static_cast<void>(Base::exchange_records(device, samples, step));
     if (!average_in_all(device, [&] { processes_.finish_sums(); })) return false;
-    set_.at(device).attempt([&] {
+    replicas_.at(device).attempt([&] {
         Base::queue_divisor(device, samples, step);
         Base::reduce_columns(
             device, columns_of(device),

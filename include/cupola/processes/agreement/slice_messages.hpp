@@ -15,7 +15,7 @@
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -43,9 +43,9 @@ private:
 
 /// The columns that one of the devices of a process has, where they divide all columns.
 template <class D, class T>
-[[nodiscard]] ReplicaPlacement::ColumnRange part_of_all_columns(const ReplicaSet<D, T>& set, int device) {
-    return ReplicaPlacement(set.device_count(), set.device_count(), false)
-        .columns_of(device, set.network().trained_elements);
+[[nodiscard]] ReplicaPlacement::ColumnRange part_of_all_columns(const Replicas<D, T>& replicas, int device) {
+    return ReplicaPlacement(replicas.device_count(), replicas.device_count(), false)
+        .columns_of(device, replicas.network().trained_elements);
 }
 
 /// Members with a `device` parameter are called by that device's thread. In each step:
@@ -61,7 +61,7 @@ public:
     /// Of a training whose processes have memory in common.
     SliceMessages() = default;
     /// `slice` are the columns that this process averages.
-    [[gnu::cold]] SliceMessages(ReplicaSet<D, T>& set, ColumnRange slice, const Processes& processes);
+    [[gnu::cold]] SliceMessages(Replicas<D, T>& replicas, ColumnRange slice, const Processes& processes);
 
     /// Whether there are any.
     [[nodiscard]] bool any() const { return !received_.empty(); }
@@ -76,38 +76,39 @@ public:
     }
 
     /// Converts the rows of the device's replicas, for the messages.
-    void pack_rows(ReplicaSet<D, T>& set, int device) {
+    void pack_rows(Replicas<D, T>& replicas, int device) {
         if constexpr (packs) {
-            for (int r = set.first_replica(device); r < set.first_replica(device + 1); ++r)
-                ops::Convert<Kernels>::run(set.context(device), set.row(r), packed_row(set, r), elements_);
+            for (int r = replicas.first_replica(device); r < replicas.first_replica(device + 1); ++r)
+                ops::Convert<Kernels>::run(replicas.context(device), replicas.row(r), packed_row(replicas, r),
+                                           elements_);
         }
     }
     /// Converts the received rows back, in columns of the slice.
-    void unpack_rows(ReplicaSet<D, T>& set, int device, ColumnRange columns) {
+    void unpack_rows(Replicas<D, T>& replicas, int device, ColumnRange columns) {
         if constexpr (packs) {
-            for (int r = 0; r < set.replicas(); ++r) {
-                if (set.is_here(r)) continue;
+            for (int r = 0; r < replicas.replicas(); ++r) {
+                if (replicas.is_here(r)) continue;
                 const std::int64_t at = place(r, columns.begin);
-                ops::Convert<Kernels>::run(set.context(device), packed_received_.data() + at, received_.data() + at,
-                                           columns.end - columns.begin);
+                ops::Convert<Kernels>::run(replicas.context(device), packed_received_.data() + at,
+                                           received_.data() + at, columns.end - columns.begin);
             }
         }
     }
     /// Converts the average, before it is divided, in columns of the slice.
-    void pack_average(ReplicaSet<D, T>& set, int device, ColumnRange columns) {
+    void pack_average(Replicas<D, T>& replicas, int device, ColumnRange columns) {
         if constexpr (packs)
-            ops::Convert<Kernels>::run(set.context(device), set.average(device) + columns.begin,
+            ops::Convert<Kernels>::run(replicas.context(device), replicas.average(device) + columns.begin,
                                        packed_average_.data() + columns.begin, columns.end - columns.begin);
     }
     /// Converts the device's part of the received average back, and divides it.
-    void unpack_average(ReplicaSet<D, T>& set, int device, float divisor) {
+    void unpack_average(Replicas<D, T>& replicas, int device, float divisor) {
         if constexpr (packs) {
-            const auto [begin, end] = part_of_all_columns(set, device);
+            const auto [begin, end] = part_of_all_columns(replicas, device);
             const auto unpack = [&](std::int64_t from, std::int64_t to) {
                 if (from >= to) return;
                 const Element* const packed = packed_average_.data() + from;
-                for_each_element(set.context(device), to - from, QuotientFormula{divisor}, set.average(device) + from,
-                                 packed);
+                for_each_element(replicas.context(device), to - from, QuotientFormula{divisor},
+                                 replicas.average(device) + from, packed);
             };
             unpack(begin, std::min(end, slice_.begin));
             unpack(std::max(begin, slice_.end), end);
@@ -119,11 +120,11 @@ private:
         return static_cast<std::int64_t>(replica) * (slice_.end - slice_.begin) + column - slice_.begin;
     }
     /// Where the row of a replica of this process is in the type of the messages.
-    [[nodiscard]] Element* packed_row(ReplicaSet<D, T>& set, int replica) {
+    [[nodiscard]] Element* packed_row(Replicas<D, T>& replicas, int replica) {
         if constexpr (packs)
-            return packed_rows_.data() + static_cast<std::int64_t>(replica - set.first_replica(0)) * elements_;
+            return packed_rows_.data() + static_cast<std::int64_t>(replica - replicas.first_replica(0)) * elements_;
         else
-            return set.row(replica);
+            return replicas.row(replica);
     }
 
     std::int64_t elements_ = 0;
@@ -136,29 +137,29 @@ private:
 };
 
 template <class D, class T, class Element>
-SliceMessages<D, T, Element>::SliceMessages(ReplicaSet<D, T>& set, ColumnRange slice, const Processes& processes)
-    : elements_(set.network().trained_elements), slice_(slice) {
+SliceMessages<D, T, Element>::SliceMessages(Replicas<D, T>& replicas, ColumnRange slice, const Processes& processes)
+    : elements_(replicas.network().trained_elements), slice_(slice) {
     const int me = processes.number();
     const std::int64_t width = slice.end - slice.begin;
-    const auto received = static_cast<std::size_t>(set.replicas() * width);
+    const auto received = static_cast<std::size_t>(replicas.replicas() * width);
     received_ = FixedArray<float>(std::max<std::size_t>(1, received));
     Element *rows = nullptr, *average = nullptr;
     if constexpr (packs) {
-        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(set.replicas_here() * elements_));
+        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(replicas.replicas_here() * elements_));
         packed_received_ = FixedArray<Element>(received);
-        packed_average_ = FixedArray<Element>(set.elements());
+        packed_average_ = FixedArray<Element>(replicas.elements());
         rows = packed_received_.data();
         average = packed_average_.data();
     } else {
         rows = received_.data();
-        average = set.average(0);
+        average = replicas.average(0);
     }
     for (int p = 0; p < processes.count(); ++p) {
         if (p == me) continue;
-        const auto [begin, end] = set.columns_of_process(p, elements_);
-        for (int r = 0; r < set.replicas(); ++r) {
-            if (set.is_here(r)) rows_out_.add(p, packed_row(set, r) + begin, end - begin);
-            if (set.process_of(r) == p) rows_in_.add(p, rows + r * width, width);
+        const auto [begin, end] = replicas.columns_of_process(p, elements_);
+        for (int r = 0; r < replicas.replicas(); ++r) {
+            if (replicas.is_here(r)) rows_out_.add(p, packed_row(replicas, r) + begin, end - begin);
+            if (replicas.process_of(r) == p) rows_in_.add(p, rows + r * width, width);
         }
         average_out_.add(p, average + slice.begin, width);
         average_in_.add(p, average + begin, end - begin);

@@ -23,7 +23,7 @@
 #include <cupola/parallel/agreement/collective_agreement.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
-#include <cupola/parallel/replicas/replica_set.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/processes/agreement/process_checks.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/processes.hpp>
@@ -35,13 +35,13 @@ template <class Collective, class D, class T>
 class CollectiveProcesses final : public ProcessGroup {
 public:
     /// The devices have joined. Both must outlive the object; `lost` is as in ProcessGroup.
-    [[gnu::cold]] CollectiveProcesses(ReplicaSet<D, T>& set, Collective& collective, std::vector<int> lost)
-        : ProcessGroup(set.process_count(), set.process_number(), std::move(lost)),
-          set_(set),
+    [[gnu::cold]] CollectiveProcesses(Replicas<D, T>& replicas, Collective& collective, std::vector<int> lost)
+        : ProcessGroup(replicas.process_count(), replicas.process_number(), std::move(lost)),
+          replicas_(replicas),
           collective_(collective),
-          peers_(*this, set),
+          peers_(*this, replicas),
           mine_(unit),
-          ranks_(unit * static_cast<std::size_t>(set.process_count() * set.device_count())) {}
+          ranks_(unit * static_cast<std::size_t>(replicas.process_count() * replicas.device_count())) {}
 
     [[nodiscard]] Peers& peers() { return peers_; }
 
@@ -54,10 +54,10 @@ public:
             const std::size_t part = std::min(payload, bytes - begin);
             std::memcpy(mine_.data(), &head, sizeof head);
             std::memcpy(mine_.data() + sizeof head, place(static_cast<std::size_t>(number())) + begin, part);
-            set_.threads().run([&](int device) {
-                [[maybe_unused]] const auto team = set_.context(device).team();
+            replicas_.threads().run([&](int device) {
+                [[maybe_unused]] const auto team = replicas_.context(device).team();
                 try {
-                    collective_.gather(device, *set_.at(device).queue, set_.context(device), name, mine_,
+                    collective_.gather(device, *replicas_.at(device).queue, replicas_.context(device), name, mine_,
                                        device == 0 ? std::span(ranks_) : std::span<std::byte>());
                 } catch (const Error& error) {
                     collective_.break_off(device, name.step, error.what());  // the other devices wait for this one
@@ -65,7 +65,8 @@ public:
                 }
             });
             for (std::size_t p = 0; p < count_of_all; ++p) {
-                const std::byte* const of = ranks_.data() + p * static_cast<std::size_t>(set_.device_count()) * unit;
+                const std::byte* const of =
+                    ranks_.data() + p * static_cast<std::size_t>(replicas_.device_count()) * unit;
                 require_same_call(head, of, static_cast<int>(p));
                 std::memcpy(place(p) + begin, of + sizeof head, part);
             }
@@ -81,11 +82,11 @@ private:
     /// Compares the parameters after a step when all processes have read its report: before the step is queued that uses its slot
     /// again. Then all have queued the same steps.
     class ComparingPeers final : public GatheredPeers<D, T> {
-        using GatheredPeers<D, T>::set_;
+        using GatheredPeers<D, T>::replicas_;
 
     public:
-        ComparingPeers(ProcessGroup& processes, ReplicaSet<D, T>& set)
-            : GatheredPeers<D, T>(set), processes_(processes) {}
+        ComparingPeers(ProcessGroup& processes, Replicas<D, T>& replicas)
+            : GatheredPeers<D, T>(replicas), processes_(processes) {}
         [[nodiscard]] bool any() const override { return true; }
         void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) override {
             kept_.push_back({step, hashes, error});
@@ -94,7 +95,7 @@ private:
         void forget() override { kept_.clear(); }
         [[gnu::cold]] void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override {
             try {
-                exchange_texts_of_replicas(processes_, set_, step, of_replicas);
+                exchange_texts_of_replicas(processes_, replicas_, step, of_replicas);
             } catch (const ProcessLost&) {
                 throw;
             } catch (const DeviceError&) {  // the collective has failed; what this process has found is the error
@@ -106,7 +107,7 @@ private:
                 const Kept first = std::move(kept_.front());
                 kept_.pop_front();
                 const auto update = [&](bool differs) {
-                    for (auto& state : set_.devices()) state.updating = differs;
+                    for (auto& state : replicas_.devices()) state.updating = differs;
                 };
                 update(true);  // not healthy, unless they are equal
                 compare_processes(processes_, first.step, first.hashes, first.error);
@@ -147,7 +148,7 @@ private:
                              ": all processes of a training make the same calls in the same order");
     }
 
-    ReplicaSet<D, T>& set_;
+    Replicas<D, T>& replicas_;
     Collective& collective_;
     ComparingPeers peers_;
     std::vector<std::byte> mine_, ranks_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaSet: the replicas of a training on its devices, between steps: one worker thread per device, the copies of the
+// Replicas: the replicas of a training on its devices, between steps: one worker thread per device, the copies of the
 // parameters, the plans, the gradient rows and each device's queue. It is one type for every network of a device and an
 // element type.
 #pragma once
@@ -38,7 +38,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The settings of a replica set.
 template <class DeviceOptions>
-struct ReplicaSetup {
+struct ReplicaSettings {
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
     DeviceOptions device{};
     std::int64_t batch_size = 0;
@@ -79,18 +79,18 @@ struct ReplicaSetup {
 };
 
 template <class D, class T>
-class ReplicaSet : public ReplicaPlacement {
+class Replicas : public ReplicaPlacement {
 public:
-    [[gnu::cold]] ~ReplicaSet();
+    [[gnu::cold]] ~Replicas();
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
     using State = DeviceState<D, T>;
     using Network = NetworkInfo<Kernels, T>;
-    using Setup = ReplicaSetup<typename D::Options>;
+    using Setup = ReplicaSettings<typename D::Options>;
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or, before anything is allocated,
     /// OutOfMemory if the memory does not suffice.
-    [[gnu::cold]] ReplicaSet(const Network& network, const Setup& setup);
+    [[gnu::cold]] Replicas(const Network& network, const Setup& setup);
 
     [[nodiscard]] const Network& network() const { return network_; }
     [[nodiscard]] const MemoryReport& memory() const { return memory_; }
@@ -242,13 +242,13 @@ private:
 };
 
 template <class D, class T>
-ReplicaSet<D, T>::~ReplicaSet() = default;
+Replicas<D, T>::~Replicas() = default;
 
 // Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
 // compiled.
 
 template <class D, class T>
-ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
+Replicas<D, T>::Replicas(const Network& network, const Setup& setup)
     : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters, setup.process.count, setup.process.number),
       network_(network),
       setup_(setup),
@@ -281,7 +281,7 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
 }
 
 template <class D, class T>
-MemoryReport ReplicaSet<D, T>::memory_needed() const {
+MemoryReport Replicas<D, T>::memory_needed() const {
     const std::size_t arena = elements() * sizeof(float);
     MemoryReport memory;
     memory.devices = setup_.devices;
@@ -312,7 +312,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
 }
 
 template <class D, class T>
-const MemoryReport& ReplicaSet<D, T>::required(const MemoryReport& memory) const {
+const MemoryReport& Replicas<D, T>::required(const MemoryReport& memory) const {
     std::size_t available = 0;
     if constexpr (requires { Kernels::available_memory(setup_.device, memory.devices); })
         available = Kernels::available_memory(setup_.device, memory.devices);
@@ -326,7 +326,7 @@ const MemoryReport& ReplicaSet<D, T>::required(const MemoryReport& memory) const
 }
 
 template <class D, class T>
-void ReplicaSet<D, T>::make_plans(int device) {
+void Replicas<D, T>::make_plans(int device) {
     State& state = at(device);
     state.worker.start(device, setup_.devices, setup_.device);
     for (int workspace = 0; workspace < memory_.arenas; ++workspace) {
@@ -343,7 +343,7 @@ void ReplicaSet<D, T>::make_plans(int device) {
 }
 
 template <class D, class T>
-void ReplicaSet<D, T>::allocate(int device) {
+void Replicas<D, T>::allocate(int device) {
     const int first = first_replica(device), last = first_replica(device + 1);
     if (!shares_rows_) gradients_.allocate(device, first, last);
     State& state = at(device);
@@ -361,7 +361,7 @@ void ReplicaSet<D, T>::allocate(int device) {
 }
 
 template <class D, class T>
-ops::LossScaleUpdate ReplicaSet<D, T>::loss_scale_update(int device, const float* divisor) {
+ops::LossScaleUpdate Replicas<D, T>::loss_scale_update(int device, const float* divisor) {
     std::byte* const block = at(device).queue->status();
     const auto batches = static_cast<std::int64_t>(reports_of(device).size());
     const bool ids = std::any_of(setup_.required.begin(), setup_.required.end(),
@@ -381,14 +381,14 @@ ops::LossScaleUpdate ReplicaSet<D, T>::loss_scale_update(int device, const float
 }
 
 template <class D, class T>
-bool ReplicaSet<D, T>::arrive_and_wait(int device) {
+bool Replicas<D, T>::arrive_and_wait(int device) {
     State& state = at(device);
     const Stopwatch watch(state.worker.times(), StepPart::waiting);
     return threads_.arrive_and_wait(state.error == nullptr);
 }
 
 template <class D, class T>
-auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_devices) -> ops::RowsOfMean {
+auto Replicas<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_devices) -> ops::RowsOfMean {
     const int first = first_replica(of_all_devices ? 0 : device),
               last = first_replica(of_all_devices ? setup_.devices : device + 1);
     return {.rows = row(first) + begin,
@@ -399,7 +399,7 @@ auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_
 }
 
 template <class D, class T>
-std::int64_t ReplicaSet<D, T>::not_finite_element(std::int64_t step, int replica) {
+std::int64_t Replicas<D, T>::not_finite_element(std::int64_t step, int replica) {
     unsigned long long end = 0;
     for (int device = 0; device < setup_.devices; ++device) {
         end = std::max(end, *status(device).not_finite(at(device).queue->landed(step), replica));
