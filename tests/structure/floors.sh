@@ -13,7 +13,7 @@ declare -A floor=(
 pending="parallel/nccl_all_reduce.hpp>processes/nccl_environment.hpp
     parallel/nccl_all_reduce.hpp>processes/watch/launcher_variables.hpp
     parallel/replicas/replica_gradients.hpp>processes/processes.hpp
-    parallel/replicas/replica_set.hpp>processes/processes.hpp"
+    parallel/replicas/replicas.hpp>processes/processes.hpp"
 pending=$(tr -s "\n " " " <<<" $pending ")
 errors=0
 error() {
