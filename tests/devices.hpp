@@ -18,6 +18,8 @@
 #ifdef CUPOLA_TEST_CUDA
 #include <cupola/cuda.hpp>
 
+#include "case_listener.hpp"
+
 using Devices = std::tuple<cupola::Cuda>;
 #else
 #include <cupola/host.hpp>
@@ -105,22 +107,11 @@ private:
 #ifdef CUPOLA_TEST_CUDA
 namespace devices_impl {
 /// Ends the context of each case. Before the emulator's listener, which checks that no memory is left.
-struct EndOfCase : doctest::IReporter {
-    explicit EndOfCase(const doctest::ContextOptions&) {}
-    void report_query(const doctest::QueryData&) override {}
-    void test_run_start() override {}
-    void test_run_end(const doctest::TestRunStats&) override {}
-    void test_case_start(const doctest::TestCaseData&) override {}
-    void test_case_reenter(const doctest::TestCaseData&) override {}
+struct EndOfCase : CaseListener {
+    using CaseListener::CaseListener;
     void test_case_end(const doctest::CurrentTestCaseStats&) override {
         CaseContext<cupola::Cuda>::of_case() = nullptr;
     }
-    void test_case_exception(const doctest::TestCaseException&) override {}
-    void subcase_start(const doctest::SubcaseSignature&) override {}
-    void subcase_end() override {}
-    void log_assert(const doctest::AssertData&) override {}
-    void log_message(const doctest::MessageData&) override {}
-    void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 REGISTER_LISTENER("context_of_case", 3, EndOfCase);
 }  // namespace devices_impl

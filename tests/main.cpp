@@ -13,25 +13,15 @@
 #else
 #include "instructions.hpp"
 #endif
+#include "case_listener.hpp"
 
 namespace {
 
 unsigned cases_run = 0;
 
-struct CountCases : doctest::IReporter {
-    explicit CountCases(const doctest::ContextOptions&) {}
-    void report_query(const doctest::QueryData&) override {}
-    void test_run_start() override {}
+struct CountCases : CaseListener {
+    using CaseListener::CaseListener;
     void test_run_end(const doctest::TestRunStats& run) override { cases_run = run.numTestCasesPassingFilters; }
-    void test_case_start(const doctest::TestCaseData&) override {}
-    void test_case_reenter(const doctest::TestCaseData&) override {}
-    void test_case_end(const doctest::CurrentTestCaseStats&) override {}
-    void test_case_exception(const doctest::TestCaseException&) override {}
-    void subcase_start(const doctest::SubcaseSignature&) override {}
-    void subcase_end() override {}
-    void log_assert(const doctest::AssertData&) override {}
-    void log_message(const doctest::MessageData&) override {}
-    void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
 REGISTER_LISTENER("count_cases", 1, CountCases);

@@ -17,6 +17,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../../case_listener.hpp"
 #include "control.hpp"
 
 namespace cupola::emulator {
@@ -30,10 +31,8 @@ inline constexpr double planning_budget = 12;
     return file.find("/gpu/") == std::string_view::npos || file.ends_with("/gpu/data.cpp");
 }
 
-struct Listener : doctest::IReporter {
-    explicit Listener(const doctest::ContextOptions&) {}
-    void report_query(const doctest::QueryData&) override {}
-    void test_run_start() override {}
+struct Listener : CaseListener {
+    using CaseListener::CaseListener;
     void test_run_end(const doctest::TestRunStats&) override {
         for (const auto& [of_file, seconds] : planning) {
             const bool much = seconds > planning_budget && runs_on_gpus(of_file);
@@ -58,7 +57,6 @@ struct Listener : doctest::IReporter {
         case_file = its.m_file.c_str();
         planned_before = planning_seconds();
     }
-    void test_case_reenter(const doctest::TestCaseData&) override {}
     void test_case_end(const doctest::CurrentTestCaseStats&) override {
         const std::string what = failure();
         if (!what.empty()) std::printf("%s: %s\n", case_name, what.c_str());
@@ -68,12 +66,6 @@ struct Listener : doctest::IReporter {
         planning[case_file] += planning_seconds() - planned_before;
         mend();
     }
-    void test_case_exception(const doctest::TestCaseException&) override {}
-    void subcase_start(const doctest::SubcaseSignature&) override {}
-    void subcase_end() override {}
-    void log_assert(const doctest::AssertData&) override {}
-    void log_message(const doctest::MessageData&) override {}
-    void test_case_skipped(const doctest::TestCaseData&) override {}
 
     const char *case_name = "", *case_file = "";
     double planned_before = 0;

@@ -220,6 +220,13 @@ public:
     ~Guard() { state().mutex.unlock(); }
 };
 
+/// The state for one expression.
+struct Locked {
+    Guard guard;
+    State* operator->() const { return &state(); }
+};
+Locked locked() { return {}; }
+
 cudaError_t keep(cudaError_t status) {
     if (status != cudaSuccess) last_error = status;
     return status;
@@ -971,22 +978,10 @@ EngineBehavior product_behavior(std::int64_t splits) {
     constexpr double of_parts[] = {0, 300e-6, 100e-6, 150e-6};
     return behavior_of(state().products, splits, of_parts[splits >= 1 && splits <= 3 ? splits : 1]);
 }
-void set_kernel_seconds(double seconds) {
-    const Guard guard;
-    state().kernel_seconds = seconds;
-}
-std::int64_t library_calls() {
-    const Guard guard;
-    return state().library_calls;
-}
-std::int64_t plans_made() {
-    const Guard guard;
-    return state().plans;
-}
-std::int64_t heuristics_asked(int mode) {
-    const Guard guard;
-    return state().heuristics[mode];
-}
+void set_kernel_seconds(double seconds) { locked()->kernel_seconds = seconds; }
+std::int64_t library_calls() { return locked()->library_calls; }
+std::int64_t plans_made() { return locked()->plans; }
+std::int64_t heuristics_asked(int mode) { return locked()->heuristics[mode]; }
 double planning_seconds() {
     constexpr double of_ranking = 10e-3, of_plan = 0.5e-3;
     const Guard guard;
@@ -994,27 +989,15 @@ double planning_seconds() {
     for (const auto& [mode, asked] : state().heuristics) result += of_ranking * static_cast<double>(asked);
     return result;
 }
-void count_plan() {
-    const Guard guard;
-    ++state().plans;
-}
-void count_heuristics(int mode) {
-    const Guard guard;
-    ++state().heuristics[mode];
-}
-void count_library_call() {
-    const Guard guard;
-    ++state().library_calls;
-}
+void count_plan() { ++locked()->plans; }
+void count_heuristics(int mode) { ++locked()->heuristics[mode]; }
+void count_library_call() { ++locked()->library_calls; }
 void set_clock(const Clock& clock) {
     const Guard guard;
     state().clock = clock;
     for (Device& device : state().device) device.busy = 0;
 }
-void let_idle(int device) {
-    const Guard guard;
-    state().device[static_cast<std::size_t>(device)].busy = 0;
-}
+void let_idle(int device) { locked()->device[static_cast<std::size_t>(device)].busy = 0; }
 void set_load_seconds(double seconds, bool again) {
     const Guard guard;
     state().load_seconds = seconds;
@@ -1025,69 +1008,30 @@ double load_seconds(std::string_view library, std::int64_t algorithm) {
     const bool first = state().loaded.insert(std::string(library) + ' ' + std::to_string(algorithm)).second;
     return first ? state().load_seconds : 0;
 }
-void set_gpu_name(std::string name) {
-    const Guard guard;
-    state().gpu_name = std::move(name);
-}
+void set_gpu_name(std::string name) { locked()->gpu_name = std::move(name); }
 
-void set_devices(int count) {
-    const Guard guard;
-    state().count = std::min(count, max_devices);
-}
-void set_multiprocessors(int count) {
-    const Guard guard;
-    state().multiprocessors = count;
-}
+void set_devices(int count) { locked()->count = std::min(count, max_devices); }
+void set_multiprocessors(int count) { locked()->multiprocessors = count; }
 void set_capability(int major, int minor) {
     const Guard guard;
     state().major = major;
     state().minor = minor;
 }
-void set_driver(int version) {
-    const Guard guard;
-    state().driver = version;
-}
-void set_resident_blocks(int count) {
-    const Guard guard;
-    state().resident_blocks = count;
-}
-void set_cooperative(bool can) {
-    const Guard guard;
-    state().cooperative = can;
-}
-void run_only_last(std::uint64_t blocks) {
-    const Guard guard;
-    state().last_blocks = blocks;
-}
-void run_side_by_side_in(unsigned grids) {
-    const Guard guard;
-    state().side_by_side_in = grids;
-}
-void set_memory(std::size_t bytes) {
-    const Guard guard;
-    state().memory = bytes;
-}
+void set_driver(int version) { locked()->driver = version; }
+void set_resident_blocks(int count) { locked()->resident_blocks = count; }
+void set_cooperative(bool can) { locked()->cooperative = can; }
+void run_only_last(std::uint64_t blocks) { locked()->last_blocks = blocks; }
+void run_side_by_side_in(unsigned grids) { locked()->side_by_side_in = grids; }
+void set_memory(std::size_t bytes) { locked()->memory = bytes; }
 void set_seed(std::uint64_t seed) {
     const Guard guard;
     state().seed = seed;
     state().random = Random(seed);
 }
-void set_pace(int pieces) {
-    const Guard guard;
-    state().pace = pieces;
-}
-void set_eager(bool eager) {
-    const Guard guard;
-    state().eager = eager;
-}
-void set_patience(double patience) {
-    const Guard guard;
-    state().patience = patience;
-}
-void refuse_captures(bool refuse) {
-    const Guard guard;
-    state().refuses_captures = refuse;
-}
+void set_pace(int pieces) { locked()->pace = pieces; }
+void set_eager(bool eager) { locked()->eager = eager; }
+void set_patience(double patience) { locked()->patience = patience; }
+void refuse_captures(bool refuse) { locked()->refuses_captures = refuse; }
 void fail_device(int device, std::int64_t after, cudaError_t error) {
     const Guard guard;
     state().failing_error = error;
@@ -1106,38 +1050,14 @@ void mend() {
     s.failure.clear();
 }
 
-std::int64_t captures() {
-    const Guard guard;
-    return state().captured;
-}
-std::int64_t launches_of_captures() {
-    const Guard guard;
-    return state().launches;
-}
-std::int64_t waits() {
-    const Guard guard;
-    return state().waits;
-}
-std::int64_t kernels() {
-    const Guard guard;
-    return state().kernels;
-}
-std::int64_t cooperative_kernels() {
-    const Guard guard;
-    return state().cooperative_kernels;
-}
-double device_seconds(int device) {
-    const Guard guard;
-    return state().device[static_cast<std::size_t>(device)].clock;
-}
-std::int64_t dependent_kernels() {
-    const Guard guard;
-    return state().dependent;
-}
-std::int64_t pieces() {
-    const Guard guard;
-    return state().pieces;
-}
+std::int64_t captures() { return locked()->captured; }
+std::int64_t launches_of_captures() { return locked()->launches; }
+std::int64_t waits() { return locked()->waits; }
+std::int64_t kernels() { return locked()->kernels; }
+std::int64_t cooperative_kernels() { return locked()->cooperative_kernels; }
+double device_seconds(int device) { return locked()->device[static_cast<std::size_t>(device)].clock; }
+std::int64_t dependent_kernels() { return locked()->dependent; }
+std::int64_t pieces() { return locked()->pieces; }
 std::vector<std::string> kernels_that_ran() {
     const Guard guard;
     std::vector<std::string> result;
@@ -1159,28 +1079,16 @@ std::vector<RecordedWork> recorded_costs() {
     state().records = false;
     return std::exchange(state().recorded, {});
 }
-void track_memory(std::size_t page) {
-    const Guard guard;
-    state().tracked_page = page;
-}
-void set_runs(Runs runs) {
-    const Guard guard;
-    state().runs = runs;
-}
-int overruns() {
-    const Guard guard;
-    return state().overruns;
-}
+void track_memory(std::size_t page) { locked()->tracked_page = page; }
+void set_runs(Runs runs) { locked()->runs = runs; }
+int overruns() { return locked()->overruns; }
 std::size_t memory_in_use() {
     const Guard guard;
     std::size_t result = 0;
     for (const Device& device : state().device) result += device.used;
     return result;
 }
-std::string failure() {
-    const Guard guard;
-    return state().failure;
-}
+std::string failure() { return locked()->failure; }
 
 }  // namespace cupola::emulator
 
