@@ -4,14 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <string>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <cupola/losses.hpp>
 
 #include "../devices.hpp"
-#include "../golden/losses.hpp"
+#include "../golden/golden.hpp"
 #include "loss_run.hpp"
 
 using namespace cupola;
@@ -21,61 +23,65 @@ namespace {
 
 constexpr std::int64_t classes = 5;
 
-std::array<float, 5> weights_of(const golden::LossCase& c) {
+Floats list(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+std::array<float, 5> weights_of(const golden::Case& c) {
     std::array<float, 5> weights{1, 1, 1, 1, 1};
-    if (!c.weights.empty()) std::copy(c.weights.begin(), c.weights.end(), weights.begin());
+    if (c.has("weights")) std::ranges::copy(c.list("weights"), weights.begin());
     return weights;
 }
 
 template <class D, class Loss>
-void check(const golden::LossCase& c, const Loss& loss) {
-    const auto extent = [](std::size_t size) { return static_cast<std::int64_t>(size); };
-    const Shape output = c.height * c.width == 1 ? Shape{extent(c.channels)}
-                                                 : Shape{extent(c.height), extent(c.width), extent(c.channels)};
+void check(const golden::Case& c, const Loss& loss) {
+    const std::vector<std::int64_t> extents = c.extents("outputs");
+    const Shape output = extents[1] * extents[2] == 1 ? Shape{extents[3]} : Shape{extents[1], extents[2], extents[3]};
     std::vector<typename Loss::Target> targets;
     if constexpr (std::same_as<typename Loss::Target, float>) {
-        targets.assign(c.targets.begin(), c.targets.end());
+        targets = list(c.list("targets"));
     } else {
-        targets.assign(c.labels.begin(), c.labels.end());
+        const auto labels = c.list<std::int32_t>("labels");
+        targets.assign(labels.begin(), labels.end());
     }
     for (const int threads : thread_counts<D>()) {
-        const auto outcome =
-            loss_run::run<D>(loss, output, Floats(c.outputs.begin(), c.outputs.end()), targets, threads);
-        CHECK(outcome.result.sum / outcome.result.weight == doctest::Approx(c.loss).epsilon(reference::tolerance));
+        const auto outcome = loss_run::run<D>(loss, output, list(c.list("outputs")), targets, threads);
+        CHECK(outcome.result.sum / outcome.result.weight ==
+              doctest::Approx(c.number<double>("loss")).epsilon(reference::tolerance));
         // A loss writes the gradient of the sum over the number of samples.
         Floats gradient = outcome.gradient;
-        const auto per_weight = static_cast<float>(static_cast<double>(c.batch) / outcome.result.weight);
+        const auto per_weight = static_cast<float>(static_cast<double>(extents[0]) / outcome.result.weight);
         for (float& value : gradient) value *= per_weight;
-        CHECK(reference::distance(gradient, Floats(c.gradient.begin(), c.gradient.end())) < reference::tolerance);
+        CHECK(reference::distance(gradient, list(c.list("gradient"))) < reference::tolerance);
     }
 }
 
 }  // namespace
 
 TEST_CASE_TEMPLATE_DEFINE("losses give PyTorch's values and gradients", D, golden_losses) {
-    for (const golden::LossCase& c : golden::losses_cases) {
-        INFO(std::string(c.name));
+    for (const golden::Case& c : golden::cases("losses")) {
+        INFO(c.name());
+        const std::string_view kind = c.text("kind");
+        const float label_smoothing = c.number("label_smoothing");
         std::optional<std::int32_t> ignored;
-        if (c.ignores) ignored = c.ignored_label;
-        if (c.kind == MeanSquaredError::name) {
+        if (c.has("ignored")) ignored = static_cast<std::int32_t>(c.number<std::int64_t>("ignored"));
+        if (kind == MeanSquaredError::name) {
             check<D>(c, MeanSquaredError{});
-        } else if (c.kind == MeanAbsoluteError::name) {
+        } else if (kind == MeanAbsoluteError::name) {
             check<D>(c, MeanAbsoluteError{});
-        } else if (c.kind == "huber_1") {
+        } else if (kind == "huber_1") {
             check<D>(c, Huber<>{});
-        } else if (c.kind == "huber_2.5") {
+        } else if (kind == "huber_2.5") {
             check<D>(c, Huber<2.5>{});
-        } else if (c.kind == BinaryCrossEntropy::name) {
-            check<D>(c, BinaryCrossEntropy{c.weights[0]});
-        } else if (c.kind == WeightedBinaryCrossEntropy<classes>::name) {
+        } else if (kind == BinaryCrossEntropy::name) {
+            check<D>(c, BinaryCrossEntropy{c.list("weights")[0]});
+        } else if (kind == WeightedBinaryCrossEntropy<classes>::name) {
             check<D>(c, WeightedBinaryCrossEntropy<classes>{weights_of(c)});
-        } else if (c.kind == CrossEntropy<classes>::name) {
-            check<D>(c, CrossEntropy<classes>{c.label_smoothing});
-        } else if (c.kind == WeightedCrossEntropy<classes>::name) {
-            check<D>(c, WeightedCrossEntropy<classes>{c.label_smoothing, weights_of(c), ignored});
+        } else if (kind == CrossEntropy<classes>::name) {
+            check<D>(c, CrossEntropy<classes>{label_smoothing});
+        } else if (kind == WeightedCrossEntropy<classes>::name) {
+            check<D>(c, WeightedCrossEntropy<classes>{label_smoothing, weights_of(c), ignored});
         } else {
-            REQUIRE(c.kind == SoftCrossEntropy<classes>::name);
-            check<D>(c, SoftCrossEntropy<classes>{c.label_smoothing, weights_of(c)});
+            REQUIRE(kind == SoftCrossEntropy<classes>::name);
+            check<D>(c, SoftCrossEntropy<classes>{label_smoothing, weights_of(c)});
         }
     }
 }

@@ -16,7 +16,7 @@
 #include <cupola/host.hpp>
 #include <cupola/net/plan.hpp>
 
-#include "golden/resnet.hpp"
+#include "golden/golden.hpp"
 #include "tutorial.hpp"
 
 using namespace cupola;
@@ -71,39 +71,36 @@ struct Runner {
     }
 };
 
-std::vector<float> golden_parameters(const golden::ResNetCase& golden) {
+std::vector<float> golden_parameters() {
+    const std::vector<golden::Case> of_parameters = golden::cases("resnet_parameters");
     std::vector<float> parameters(static_cast<std::size_t>(Small::parameter_elements));
     std::size_t next = 0;
     for (std::size_t r = 0; r < Small::layer_count; ++r) {
         const LayerInfo& layer = Small::layers[r];
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-            const golden::NetworkParameter& g = golden.parameters[next++];
-            REQUIRE(g.name == parameter_name(Small::layers, r, p));
-            REQUIRE(g.size == static_cast<std::size_t>(layer.parameters.list[p].shape.size()));
-            const bool norm_weight = p == 0 && layer.buffers.count > 0;
-            for (std::size_t i = 0; i < g.size; ++i) {
-                parameters[static_cast<std::size_t>(layer.offsets[p]) + i] =
-                    g.scale * golden::uniform(g.seed, static_cast<std::uint32_t>(i)) + (norm_weight ? 1.0F : 0.0F);
+            const golden::Case& g = of_parameters.at(next++);
+            REQUIRE(g.name() == parameter_name(Small::layers, r, p));
+            std::vector<float> values = golden::uniform(g);
+            REQUIRE(std::ssize(values) == layer.parameters.list[p].shape.size());
+            if (p == 0 && layer.buffers.count > 0) {
+                for (float& value : values) value += 1.0F;
             }
+            std::ranges::copy(values, parameters.begin() + layer.offsets[p]);
         }
     }
     return parameters;
 }
 
-std::vector<float> golden_images(const golden::ResNetCase& golden) {
-    std::vector<float> images(golden.batch * 32 * 32 * 3);
-    for (std::size_t i = 0; i < images.size(); ++i) {
-        images[i] = golden.image_scale * golden::uniform(golden.image_seed, static_cast<std::uint32_t>(i));
-    }
-    return images;
-}
-
 }  // namespace
 
 TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients and running statistics") {
-    for (const golden::ResNetCase& golden : golden::resnet_cases) {
-        const std::vector<float> parameters = golden_parameters(golden), images = golden_images(golden);
-        const auto batch = static_cast<std::int64_t>(golden.batch);
+    const std::vector<golden::Case> of_parameters = golden::cases("resnet_parameters");
+    for (const golden::Case& golden : golden::cases("resnet")) {
+        const auto labels = golden.list<std::int32_t>("labels");
+        const auto batch = std::ssize(labels);
+        const auto expected = golden.list("logits"), buffers = golden.list("buffers"),
+                   evaluated = golden.list("evaluated");
+        const std::vector<float> parameters = golden_parameters(), images = golden::images(golden, batch * 32 * 32 * 3);
         for (const bool fusion : {true, false}) {
             CAPTURE(fusion);
             const PlanOptions options{.batch = batch};
@@ -111,27 +108,28 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             std::vector<float> statistics(static_cast<std::size_t>(Small::buffer_elements));
             const float* logits = run.plan.forward(run.context, images.data(), parameters.data(), {},
                                                    {.running = nullptr, .batch = statistics.data()});
-            CHECK(tutorial::difference(std::span(logits, golden.logits.size()), golden.logits) < 1e-5);
+            CHECK(tutorial::difference(std::span(logits, expected.size()), expected) < 1e-5);
             const auto loss = CrossEntropy<11>{}.operation<Host>();
             const LossResult result =
-                loss.forward(run.context, logits, golden.labels.data(), batch, run.plan.output_gradient());
-            CHECK(result.sum / static_cast<double>(batch) == doctest::Approx(golden.cross_entropy).epsilon(1e-5));
+                loss.forward(run.context, logits, labels.data(), batch, run.plan.output_gradient());
+            CHECK(result.sum / static_cast<double>(batch) ==
+                  doctest::Approx(golden.number<double>("cross_entropy")).epsilon(1e-5));
 
             std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
             run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
             std::size_t next = 0;
             for (const LayerInfo& layer : Small::layers) {
                 for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-                    const golden::NetworkParameter& g = golden.parameters[next++];
-                    CAPTURE(g.name);
+                    const golden::Case& g = of_parameters.at(next++);
+                    CAPTURE(g.name());
                     const float* const ours = gradients.data() + layer.offsets[p];
                     double squares = 0;
-                    for (std::size_t i = 0; i < g.size; ++i)
+                    for (std::int64_t i = 0; i < g.number<std::int64_t>("size"); ++i)
                         squares += static_cast<double>(ours[i]) * static_cast<double>(ours[i]);
-                    CHECK(std::sqrt(squares) == doctest::Approx(g.gradient_norm).epsilon(1e-4));
+                    CHECK(std::sqrt(squares) == doctest::Approx(g.number<double>("gradient_norm")).epsilon(1e-4));
                     std::vector<float> at;
-                    for (const std::size_t place : g.places) at.push_back(ours[place]);
-                    CHECK(tutorial::difference(at, g.gradient) < 1e-4);
+                    for (const std::int64_t place : g.list<std::int64_t>("places")) at.push_back(ours[place]);
+                    CHECK(tutorial::difference(at, g.list("gradient")) < 1e-4);
                 }
             }
 
@@ -139,7 +137,7 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             std::vector<float> running = initial_buffers(Small::layers);
             std::size_t first = 0;
             for (const RunningStatistics& s : running_statistics(Small::layers)) {
-                CHECK(s.decay == doctest::Approx(1 - golden.momentum).epsilon(1e-12));
+                CHECK(s.decay == doctest::Approx(1 - golden.number<double>("momentum")).epsilon(1e-12));
                 const auto channels = static_cast<std::size_t>(s.channels);
                 for (const bool variance : {false, true}) {
                     const auto place = static_cast<std::size_t>(variance ? s.variance : s.mean);
@@ -149,29 +147,30 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
                                                         (1 - s.decay) * factor * static_cast<double>(statistics[c]));
                     }
                     CHECK(tutorial::difference(std::span(running).subspan(place, channels),
-                                               golden.buffers.subspan(first, channels)) < 1e-5);
+                                               buffers.subspan(first, channels)) < 1e-5);
                     first += channels;
                 }
             }
-            CHECK(first == golden.buffers.size());
+            CHECK(first == buffers.size());
             const PlanOptions for_evaluation{.batch = batch, .training = false};
             Runner evaluation(&Plan<Host>::make<Small>, for_evaluation, parameters, running.data());
             const RngKey outside_training{.training = false};
             logits = evaluation.plan.forward(evaluation.context, images.data(), parameters.data(), outside_training,
                                              {.running = running.data(), .batch = nullptr});
-            CHECK(tutorial::difference(std::span(logits, golden.evaluated.size()), golden.evaluated) < 1e-5);
+            CHECK(tutorial::difference(std::span(logits, evaluated.size()), evaluated) < 1e-5);
         }
     }
 }
 
 TEST_CASE("fusion changes no bit of ResNet") {
-    const golden::ResNetCase& golden = golden::resnet_cases[0];
-    const std::vector<float> parameters = golden_parameters(golden), images = golden_images(golden);
+    constexpr std::int64_t batch = 3;
+    const golden::Case golden = golden::cases("resnet")[0];
+    const std::vector<float> parameters = golden_parameters(), images = golden::images(golden, batch * 32 * 32 * 3);
     const auto run = [&](Plan<Host> (*make)(HostContext&, const PlanOptions&)) {
-        const PlanOptions options{.batch = static_cast<std::int64_t>(golden.batch)};
+        const PlanOptions options{.batch = batch};
         Runner r(make, options, parameters);
         const float* logits = r.plan.forward(r.context, images.data(), parameters.data(), {});
-        std::vector<float> result(logits, logits + golden.logits.size());
+        std::vector<float> result(logits, logits + batch * 11);
         for (std::size_t i = 0; i < result.size(); ++i)
             r.plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 5) - 0.02F;
         std::vector<float> gradients(parameters.size());

@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "golden/network.hpp"
+#include "golden/golden.hpp"
 #include "tutorial.hpp"
 
 using namespace cupola;
@@ -35,54 +35,51 @@ struct Runner {
 }  // namespace
 
 TEST_CASE("one step of the tutorial's network gives PyTorch's logits, loss and gradients") {
-    for (const golden::NetworkCase& golden : golden::network_cases) {
-        CAPTURE(golden.name);
+    const std::vector<golden::Case> of_parameters = golden::cases("network_parameters");
+    for (const golden::Case& golden : golden::cases("network")) {
+        CAPTURE(golden.name());
         using Net = tutorial::Net;
-        const auto batch = static_cast<std::int64_t>(golden.batch);
+        const auto labels = golden.list<std::int32_t>("labels");
+        const auto batch = std::ssize(labels);
         std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
         std::size_t next = 0;
         for (const LayerInfo& layer : Net::layers) {
             for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-                const golden::NetworkParameter& g = golden.parameters[next++];
-                REQUIRE(g.size == static_cast<std::size_t>(layer.parameters.list[p].shape.size()));
-                for (std::size_t i = 0; i < g.size; ++i) {
-                    parameters[static_cast<std::size_t>(layer.offsets[p]) + i] =
-                        g.scale * golden::uniform(g.seed, static_cast<std::uint32_t>(i));
-                }
+                const std::vector<float> values = golden::uniform(of_parameters.at(next++));
+                REQUIRE(std::ssize(values) == layer.parameters.list[p].shape.size());
+                std::ranges::copy(values, parameters.begin() + layer.offsets[p]);
             }
         }
-        std::vector<float> images(golden.batch * 24 * 24 * 3);
-        for (std::size_t i = 0; i < images.size(); ++i) {
-            images[i] = golden.image_scale * golden::uniform(golden.image_seed, static_cast<std::uint32_t>(i));
-        }
+        const std::vector<float> images = golden::images(golden, batch * 24 * 24 * 3);
         Runner<Net> run({.batch = batch});
         run.plan.prepare(run.context, parameters.data());
         const float* logits = run.plan.forward(run.context, images.data(), parameters.data(), {});
-        CHECK(tutorial::difference(std::span(logits, golden.logits.size()), golden.logits) < 1e-5);
+        const auto expected = golden.list("logits");
+        CHECK(tutorial::difference(std::span(logits, expected.size()), expected) < 1e-5);
         const auto loss = CrossEntropy<10>{}.operation<Host>();
-        const LossResult result =
-            loss.forward(run.context, logits, golden.labels.data(), batch, run.plan.output_gradient());
-        CHECK(result.sum / static_cast<double>(batch) == doctest::Approx(golden.cross_entropy).epsilon(1e-5));
+        const LossResult result = loss.forward(run.context, logits, labels.data(), batch, run.plan.output_gradient());
+        CHECK(result.sum / static_cast<double>(batch) ==
+              doctest::Approx(golden.number<double>("cross_entropy")).epsilon(1e-5));
         std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
         run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
         next = 0;
         for (const LayerInfo& layer : Net::layers) {
             for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-                const golden::NetworkParameter& g = golden.parameters[next++];
-                CAPTURE(g.name);
+                const golden::Case& g = of_parameters.at(next++);
+                CAPTURE(g.name());
                 // The golden gradient is of the total: the decay's share is coefficient * w.
                 const bool decays = p == 0 && (layer.name == "local3" || layer.name == "local4");
-                const auto at = [&](std::size_t i) {
-                    const std::size_t place = static_cast<std::size_t>(layer.offsets[p]) + i;
+                const auto at = [&](std::int64_t i) {
+                    const auto place = static_cast<std::size_t>(layer.offsets[p] + i);
                     return static_cast<double>(gradients[place]) +
                            (decays ? 0.004 * static_cast<double>(parameters[place]) : 0.0);
                 };
                 double squares = 0;
-                for (std::size_t i = 0; i < g.size; ++i) squares += at(i) * at(i);
-                CHECK(std::sqrt(squares) == doctest::Approx(g.gradient_norm).epsilon(1e-5));
+                for (std::int64_t i = 0; i < g.number<std::int64_t>("size"); ++i) squares += at(i) * at(i);
+                CHECK(std::sqrt(squares) == doctest::Approx(g.number<double>("gradient_norm")).epsilon(1e-5));
                 std::vector<double> ours;
-                for (const std::size_t place : g.places) ours.push_back(at(place));
-                CHECK(tutorial::difference(ours, g.gradient) < 2e-5);
+                for (const std::int64_t place : g.list<std::int64_t>("places")) ours.push_back(at(place));
+                CHECK(tutorial::difference(ours, g.list("gradient")) < 2e-5);
             }
         }
     }

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "golden/schedules.hpp"
+#include "golden/golden.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
@@ -55,13 +55,15 @@ TEST_CASE("a number of steps just below a whole number is rounded to it") {
 
 TEST_CASE("the rates are the golden ones of the tutorial") {
     std::size_t checked = 0;
-    for (const golden::ScheduleCase& golden : golden::schedules_cases) {
-        if (golden.name.substr(0, 9) != "tutorial,") continue;
-        CAPTURE(golden.name);
-        const int replicas = golden.name[10] - '0';
+    for (const golden::Case& golden : golden::cases("schedules")) {
+        if (!golden.name().starts_with("tutorial,")) continue;
+        CAPTURE(golden.name());
+        const int replicas = golden.name()[10] - '0';
         const Schedule schedule = epochs_decay(0.1, images, batch * replicas);
-        for (std::size_t i = 0; i < golden.steps.size(); ++i) {
-            CHECK(schedule(golden.steps[i]) == doctest::Approx(golden.rates[i]).epsilon(1e-12));
+        const auto steps = golden.list<std::int64_t>("steps");
+        const auto rates = golden.list<double>("rates");
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            CHECK(schedule(steps[i]) == doctest::Approx(rates[i]).epsilon(1e-12));
         }
         ++checked;
     }

@@ -9,7 +9,7 @@
 
 #include <cupola/ops/host/element_update.hpp>
 
-#include "golden/moving_average.hpp"
+#include "golden/golden.hpp"
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
@@ -31,18 +31,18 @@ TEST_CASE("the decay grows as the tutorial's, min(0.9999, (1 + n) / (10 + n))") 
 
 TEST_CASE("twenty updates are TensorFlow's") {
     HostContext context(0, {.threads = 1});
-    REQUIRE(std::size(golden::moving_average_cases) == 2);
-    for (const golden::MovingAverageCase& golden : golden::moving_average_cases) {
-        CAPTURE(golden.name);
-        const MovingAverage rule{.decay = golden.decay};
-        std::vector<float> average(golden.initial.begin(), golden.initial.end());
-        for (std::size_t step = 0; step < golden.steps; ++step) {
-            CAPTURE(step);
-            const auto w = golden.values.subspan(step * golden.parameters, golden.parameters);
-            rule.update<Host>(context, average.data(), w.data(), static_cast<std::int64_t>(golden.parameters),
-                              static_cast<std::int64_t>(step) + 1);
-            CHECK(stepping::difference(average, golden.trace.subspan(step * golden.parameters, golden.parameters)) <
-                  1e-6);
+    REQUIRE(golden::cases("moving_average").size() == 2);
+    for (const golden::Case& golden : golden::cases("moving_average")) {
+        CAPTURE(golden.name());
+        const MovingAverage rule{.decay = golden.number<double>("decay")};
+        const auto initial = golden.list("initial"), values = golden.list("values"), trace = golden.list("trace");
+        std::vector<float> average(initial.begin(), initial.end());
+        REQUIRE(values.size() == 20 * average.size());
+        for (std::size_t place = 0; place < values.size(); place += average.size()) {
+            CAPTURE(place);
+            rule.update<Host>(context, average.data(), values.data() + place, std::ssize(average),
+                              static_cast<std::int64_t>(place / average.size()) + 1);
+            CHECK(stepping::difference(average, trace.subspan(place, average.size())) < 1e-6);
         }
     }
 }

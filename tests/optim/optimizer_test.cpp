@@ -27,7 +27,7 @@
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
 
-#include "golden/optimizers.hpp"
+#include "golden/golden.hpp"
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
@@ -42,20 +42,22 @@ namespace {
 
 /// Calls f with the optimiser of a golden case.
 template <class Function>
-void with_optimizer(const golden::OptimizerCase& golden, Function&& f) {
-    const auto n = golden.numbers;
+void with_optimizer(const golden::Case& golden, Function&& f) {
+    const auto n = golden.list<double>("numbers");
+    const std::string_view kind = golden.text("kind");
     const auto clipped = [&]<class Inner>(const Inner& inner) {
-        if (golden.max_norm == 0 && golden.max_value == 0) {
+        const double max_norm = golden.number<double>("max_norm"), max_value = golden.number<double>("max_value");
+        if (max_norm == 0 && max_value == 0) {
             f(inner);
         } else {
-            f(Clipped<Inner>{.optimizer = inner, .max_norm = golden.max_norm, .max_value = golden.max_value});
+            f(Clipped<Inner>{.optimizer = inner, .max_norm = max_norm, .max_value = max_value});
         }
     };
-    if (golden.kind == "sgd")
+    if (kind == "sgd")
         clipped(Sgd{.learning_rate = n[0], .momentum = n[1], .nesterov = n[3] != 0, .weight_decay = n[2]});
-    if (golden.kind == "adam") clipped(Adam{n[0], n[1], n[2], n[3], n[4]});
-    if (golden.kind == "adamw") clipped(AdamW{n[0], n[1], n[2], n[3], n[4]});
-    if (golden.kind == "rmsprop") clipped(RmsProp{n[0], n[1], n[2], n[3], n[4], n[5]});
+    if (kind == "adam") clipped(Adam{n[0], n[1], n[2], n[3], n[4]});
+    if (kind == "adamw") clipped(AdamW{n[0], n[1], n[2], n[3], n[4]});
+    if (kind == "rmsprop") clipped(RmsProp{n[0], n[1], n[2], n[3], n[4], n[5]});
 }
 
 /// An optimiser that calls `apply` so often.
@@ -91,24 +93,25 @@ void with_each_optimizer(Function&& f) {
 }  // namespace
 
 TEST_CASE("twenty steps of each optimiser are PyTorch's, in double and in float, clipped or not") {
-    REQUIRE(std::size(golden::optimizers_cases) >= 14);
-    for (const golden::OptimizerCase& golden : golden::optimizers_cases) {
-        CAPTURE(golden.name);
+    REQUIRE(golden::cases("optimizers").size() >= 14);
+    for (const golden::Case& golden : golden::cases("optimizers")) {
+        CAPTURE(golden.name());
         int ran = 0;
         with_optimizer(golden, [&](const auto& optimizer) {
-            const auto size = static_cast<std::int64_t>(golden.parameters),
-                       first = static_cast<std::int64_t>(golden.first);
-            stepping::Arena arena(optimizer, {first, size - first});
-            arena.segments[0].l2 = golden.l2;
-            arena.scatter(arena.w, golden.initial);
-            for (std::size_t step = 0; step < golden.steps; ++step) {
+            const auto initial = golden.list("initial"), gradients = golden.list("gradients"),
+                       trace = golden.list("trace"), float_trace = golden.list("float_trace");
+            const auto first = golden.number<std::int64_t>("first");
+            const std::size_t size = initial.size();
+            stepping::Arena arena(optimizer, {first, std::ssize(initial) - first});
+            arena.segments[0].l2 = golden.number<double>("l2");
+            arena.scatter(arena.w, initial);
+            REQUIRE(gradients.size() == 20 * size);
+            for (std::size_t step = 0; step < 20; ++step) {
                 CAPTURE(step);
-                const std::size_t row = step * golden.parameters;
-                const auto w =
-                    arena.step(static_cast<std::int64_t>(step), golden.gradients.subspan(row, golden.parameters));
+                const auto w = arena.step(static_cast<std::int64_t>(step), gradients.subspan(step * size, size));
                 // PyTorch's own two figures are up to 1e-6 apart.
-                CHECK(stepping::difference(w, golden.trace.subspan(row, golden.parameters)) < 2e-6);
-                CHECK(stepping::difference(w, golden.float_trace.subspan(row, golden.parameters)) < 2e-6);
+                CHECK(stepping::difference(w, trace.subspan(step * size, size)) < 2e-6);
+                CHECK(stepping::difference(w, float_trace.subspan(step * size, size)) < 2e-6);
             }
             CHECK(arena.padding_untouched());
             ++ran;

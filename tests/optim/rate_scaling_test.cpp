@@ -5,7 +5,7 @@
 
 #include <cupola/optim/epochs.hpp>
 
-#include "golden/schedules.hpp"
+#include "golden/golden.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
@@ -21,15 +21,16 @@ TEST_CASE("the rate scales with the global batch not at all, linearly or with it
 
 TEST_CASE("a warm-up is PyTorch's LinearLR, from the given rate to the scaled one") {
     std::size_t checked = 0;
-    for (const golden::ScheduleCase& golden : golden::schedules_cases) {
-        if (golden.kind != "warm_up") continue;
-        CAPTURE(golden.name);
-        const auto n = golden.numbers;
+    for (const golden::Case& golden : golden::cases("schedules")) {
+        if (golden.text("kind") != "warm_up") continue;
+        CAPTURE(golden.name());
+        const auto n = golden.list<double>("numbers"), rates = golden.list<double>("rates");
+        const auto steps = golden.list<std::int64_t>("steps");
         const Schedule schedule = ScaledRate{.scaling = RateScaling::linear,
                                              .global_batch = static_cast<std::int64_t>(128 * n[1]),
                                              .warm_up = static_cast<std::int64_t>(n[2])}(n[0]);
-        for (std::size_t i = 0; i < golden.steps.size(); ++i) {
-            CHECK(schedule(golden.steps[i]) == doctest::Approx(golden.rates[i]).epsilon(1e-12));
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            CHECK(schedule(steps[i]) == doctest::Approx(rates[i]).epsilon(1e-12));
         }
         CHECK(schedule(0) == n[0]);
         ++checked;

@@ -7,22 +7,23 @@
 
 #include <cupola/optim/rate_scaling.hpp>
 
-#include "golden/schedules.hpp"
+#include "golden/golden.hpp"
 
 using namespace cupola;
 
 namespace {
 
-Schedule schedule_of(const golden::ScheduleCase& golden) {
-    const auto n = golden.numbers;
-    if (golden.kind == "cosine") return cosine(n[0], static_cast<std::int64_t>(n[2]), n[1]);
-    if (golden.kind == "piecewise") {
+Schedule schedule_of(const golden::Case& golden) {
+    const auto n = golden.list<double>("numbers");
+    const std::string_view kind = golden.text("kind");
+    if (kind == "cosine") return cosine(n[0], static_cast<std::int64_t>(n[2]), n[1]);
+    if (kind == "piecewise") {
         const std::size_t boundaries = n.size() / 2;
         std::vector<std::int64_t> at;
         for (std::size_t i = 0; i < boundaries; ++i) at.push_back(static_cast<std::int64_t>(n[i]));
         return piecewise(at, {n.begin() + static_cast<std::ptrdiff_t>(boundaries), n.end()});
     }
-    if (golden.kind == "warm_up") {
+    if (kind == "warm_up") {
         return ScaledRate{.scaling = RateScaling::linear,
                           .global_batch = static_cast<std::int64_t>(128 * n[1]),
                           .warm_up = static_cast<std::int64_t>(n[2])}(n[0]);
@@ -33,13 +34,15 @@ Schedule schedule_of(const golden::ScheduleCase& golden) {
 }  // namespace
 
 TEST_CASE("rates are PyTorch's and the tutorial's, on both sides of each boundary") {
-    REQUIRE(std::size(golden::schedules_cases) >= 4);
-    for (const golden::ScheduleCase& golden : golden::schedules_cases) {
-        CAPTURE(golden.name);
+    REQUIRE(golden::cases("schedules").size() >= 4);
+    for (const golden::Case& golden : golden::cases("schedules")) {
+        CAPTURE(golden.name());
         const Schedule schedule = schedule_of(golden);
-        for (std::size_t i = 0; i < golden.steps.size(); ++i) {
-            CAPTURE(golden.steps[i]);
-            CHECK(schedule(golden.steps[i]) == doctest::Approx(golden.rates[i]).epsilon(1e-12));
+        const auto steps = golden.list<std::int64_t>("steps");
+        const auto rates = golden.list<double>("rates");
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            CAPTURE(steps[i]);
+            CHECK(schedule(steps[i]) == doctest::Approx(rates[i]).epsilon(1e-12));
         }
         CHECK_FALSE(schedule.description().empty());
     }

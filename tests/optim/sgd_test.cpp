@@ -8,7 +8,7 @@
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/optim/update_parameters.hpp>
 
-#include "golden/sgd.hpp"
+#include "golden/golden.hpp"
 
 using namespace cupola;
 
@@ -18,22 +18,23 @@ static_assert(!Optimizer<int, Host> && !HasUpdate<Schedule, Host> && !HasFormula
 
 TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and decoupled decay") {
     HostContext context(0, {.threads = 1});
-    REQUIRE(std::size(golden::sgd_cases) >= 4);
-    for (const golden::SgdCase& golden : golden::sgd_cases) {
-        CAPTURE(golden.name);
-        const Sgd sgd{.learning_rate = golden.learning_rate,
-                      .momentum = golden.momentum,
-                      .nesterov = golden.nesterov,
-                      .weight_decay = golden.weight_decay,
-                      .decoupled = golden.decoupled};
-        std::vector<float> w(golden.initial.begin(), golden.initial.end()), state(golden.parameters),
-            gradient(golden.parameters);
-        const auto count = static_cast<std::int64_t>(golden.parameters);
+    REQUIRE(golden::cases("sgd").size() >= 4);
+    for (const golden::Case& golden : golden::cases("sgd")) {
+        CAPTURE(golden.name());
+        const Sgd sgd{.learning_rate = golden.number<double>("learning_rate"),
+                      .momentum = golden.number<double>("momentum"),
+                      .nesterov = golden.number<std::int64_t>("nesterov") != 0,
+                      .weight_decay = golden.number<double>("weight_decay"),
+                      .decoupled = golden.number<std::int64_t>("decoupled") != 0};
+        const auto initial = golden.list<double>("initial"), gradients = golden.list<double>("gradients"),
+                   trace = golden.list<double>("trace");
+        const std::size_t size = initial.size();
+        std::vector<float> w(initial.begin(), initial.end()), state(size), gradient(size);
+        const auto count = static_cast<std::int64_t>(size);
         const Segment segment{0, count, 0.0};
-        for (std::size_t step = 0; step < golden.steps; ++step) {
-            for (std::size_t i = 0; i < golden.parameters; ++i) {
-                gradient[i] = static_cast<float>(golden.gradients[step * golden.parameters + i]);
-            }
+        REQUIRE(gradients.size() == 20 * size);
+        for (std::size_t step = 0; step < 20; ++step) {
+            for (std::size_t i = 0; i < size; ++i) gradient[i] = static_cast<float>(gradients[step * size + i]);
             update_parameters(sgd, Update<Host>{.context = context,
                                                 .parameters = w.data(),
                                                 .gradient = gradient.data(),
@@ -41,9 +42,8 @@ TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and d
                                                 .elements = count,
                                                 .segments = {&segment, 1},
                                                 .step = static_cast<std::int64_t>(step)});
-            for (std::size_t i = 0; i < golden.parameters; ++i) {
-                CHECK(static_cast<double>(w[i]) ==
-                      doctest::Approx(golden.trace[step * golden.parameters + i]).epsilon(1e-5).scale(0.1));
+            for (std::size_t i = 0; i < size; ++i) {
+                CHECK(static_cast<double>(w[i]) == doctest::Approx(trace[step * size + i]).epsilon(1e-5).scale(0.1));
             }
         }
     }
