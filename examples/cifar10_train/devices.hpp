@@ -17,6 +17,7 @@
 #include <cupola/io/plan_file.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/parallel/cuda/concat_mean.hpp>
+#include <cupola/processes/nccl_launch.hpp>
 #ifdef CUPOLA_EXAMPLE_NCCL
 #include <cupola/nccl.hpp>
 #endif

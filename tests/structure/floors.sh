@@ -10,9 +10,7 @@ declare -A floor=(
     [core]=0 [device]=1 [tensor]=2 [ops]=3 [layers]=4 [data]=3 [net]=5 [loss]=6 [optim]=6 [models]=6 [parallel]=7 [io]=8 [metrics]=8 [train]=9
     [processes]=10)
 # Includes from the floor of the processes that are still to go.
-pending="parallel/nccl_all_reduce.hpp>processes/nccl_environment.hpp
-    parallel/nccl_all_reduce.hpp>processes/watch/launcher_variables.hpp
-    parallel/replicas/replica_gradients.hpp>processes/processes.hpp
+pending="parallel/replicas/replica_gradients.hpp>processes/processes.hpp
     parallel/replicas/replicas.hpp>processes/processes.hpp"
 pending=$(tr -s "\n " " " <<<" $pending ")
 errors=0

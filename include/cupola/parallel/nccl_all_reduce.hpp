@@ -17,20 +17,21 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
-#include <utility>
 
-#include <cupola/core/error.hpp>
-#include <cupola/core/finite.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/processes/nccl_environment.hpp>
-#include <cupola/processes/watch/launcher_variables.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
+/// Of processes/nccl_environment.hpp.
+class NcclEnvironment;
+
 namespace impl {
+
+/// What the members of NcclAllReduce do that ask the launcher's variables. Incomplete here; processes/nccl_launch.hpp defines it.
+struct NcclLaunch;
 
 /// The sums of a process's devices. Incomplete here; <cupola/nccl.hpp> defines it, and only that header needs NCCL.
 template <class Device, class Element = float>
@@ -84,32 +85,43 @@ struct NcclAllReduce {
     /// `processes` and `process` are then those that are left, and a step may take abort_seconds more.
     NcclEnvironment* environment = nullptr;
 
+    // The members of <cupola/nccl.hpp>, or of <cupola/processes/nccl_launch.hpp>, which needs no NCCL. Without such a header the
+    // compiler reports that it is missing.
+
     /// The same with the processes, the number of this one and the address that the launcher's environment variables say,
     /// where they are not given. Throws InvalidArgument, which names them, for variables that contradict each other, whose
     /// number is missing or not a number, or is not below the number of processes.
-    [[nodiscard, gnu::cold]] NcclAllReduce as_launched() const;
-
+    template <class Launch = impl::NcclLaunch>
+    [[nodiscard]] NcclAllReduce as_launched() const {
+        if constexpr (is_included<Launch>())
+            return Launch::as_launched(*this);
+        else
+            return {};
+    }
     /// "process 1 of 4, from RANK and WORLD_SIZE": what as_launched() takes from the environment variables; empty without
     /// a launcher. Throws as it does.
-    [[nodiscard, gnu::cold]] static std::string launcher() {
-        const impl::LaunchedProcess launched = impl::launched_process();
-        return launched.number_variable.empty() ? std::string() : launched.description();
+    template <class Launch = impl::NcclLaunch>
+    [[nodiscard]] static std::string launcher() {
+        if constexpr (is_included<Launch>())
+            return Launch::launcher();
+        else
+            return {};
     }
     /// CudaOptions::first_gpu for a process of `devices` devices that sees `gpus` GPUs: where it sees more than it uses, the
     /// processes that the launcher has started on this machine have consecutive GPUs, by LOCAL_RANK,
     /// OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID or SLURM_LOCALID. Throws InvalidArgument if there are too few.
-    [[nodiscard, gnu::cold]] static int first_gpu(int devices, int gpus) {
-        const impl::LaunchedProcess launched = impl::launched_process();
-        if (gpus <= devices || launched.local_number <= 0) return 0;
-        const std::int64_t first = std::int64_t{devices} * launched.local_number;
-        require(first + devices <= gpus, "the environment variable ", launched.local_variable, " is ",
-                launched.local_number, ", so this process uses the GPUs ", first, " to ", first + devices - 1,
-                ", and it sees ", gpus, " GPUs: start fewer processes per machine, or let each use fewer devices");
-        return static_cast<int>(first);
+    template <class Launch = impl::NcclLaunch>
+    [[nodiscard]] static int first_gpu(int devices, int gpus) {
+        if constexpr (is_included<Launch>())
+            return Launch::first_gpu(devices, gpus);
+        else
+            return {};
     }
-
     /// Throws InvalidArgument if a number is invalid for a training with `devices` devices per process.
-    [[gnu::cold]] void check(int devices) const;
+    template <class Launch = impl::NcclLaunch>
+    void check(int devices) const {
+        if constexpr (is_included<Launch>()) Launch::check(*this, devices);
+    }
 
     template <class Device>
     static consteval CompileTimeMessage diagnostic() {
@@ -124,62 +136,19 @@ struct NcclAllReduce {
     }
 
 private:
+    template <class Launch>
+    static consteval bool is_included() {
+        constexpr bool included = requires { sizeof(Launch); };
+        static_assert(included,
+                      "this member of NcclAllReduce needs #include <cupola/nccl.hpp>, or "
+                      "<cupola/processes/nccl_launch.hpp>, which needs no NCCL");
+        return included;
+    }
     template <class Device>
     static consteval bool supports() {
         if constexpr (requires { Device::has_nccl; }) return Device::has_nccl;
         return false;
     }
 };
-
-inline NcclAllReduce NcclAllReduce::as_launched() const {
-    NcclAllReduce result = *this;
-    if (environment != nullptr) {
-        require(processes == 0 || processes == environment->count(), "an NcclAllReduce of ", processes,
-                " processes has an environment of ", environment->count());
-        result.processes = environment->count();
-        result.process = environment->number();
-    } else if (processes == 0) {
-        require(process == 0, "the process number ", process, " needs the number of processes");
-        const impl::LaunchedProcess launched = impl::launched_process();
-        result.processes = launched.count;
-        result.process = launched.number;
-    }
-    const bool found = result.processes == 1 || !id_file.empty() || !address.empty();
-    if (!found && std::getenv(id_variable) == nullptr) result.address = impl::launched_address();
-    return result;
-}
-
-inline void NcclAllReduce::check(int devices) const {
-    if (processes == 0) return as_launched().check(devices);
-    constexpr int limit = 1 << 20;
-    require(processes >= 1 && processes <= limit, "NcclAllReduce averages over 1 to ", limit, " processes, not ",
-            processes);
-    require(devices >= 1 && devices <= limit / processes, "NcclAllReduce averages over 1 to ", limit, " ranks, not ",
-            processes, processes == 1 ? " process with " : " processes with ", devices,
-            devices == 1 ? " device each" : " devices each");
-    require(process >= 0 && process < processes, "the process number in a training over ", processes,
-            " processes must be 0 to ", processes - 1, ", not ", process);
-    const char* const id = std::getenv(id_variable);
-    require(
-        processes == 1 || !id_file.empty() || !address.empty() || (id != nullptr && *id != '\0'), "a training over ",
-        processes,
-        " processes must share NCCL's id: set id_file to the same new file in each, or address to the host and a port "
-        "of process 0, or set the environment variables MASTER_ADDR and MASTER_PORT, or ",
-        id_variable);
-    require(id_file.empty() || address.empty(), "NcclAllReduce has the id_file ", id_file, " and the address ", address,
-            ": process 0 gives NCCL's id by one of them");
-    require(bucket_bytes >= 0, "NcclAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
-    require(max_groups >= 1 && max_groups <= 1000, "NcclAllReduce's max_groups must be 1 to 1000, not ", max_groups);
-    for (const auto& [what, seconds] :
-         {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
-          std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {
-        // An infinite wait is not offered.
-        require(impl::is_finite(seconds) && seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what,
-                " must be more than 0 s and at most 1e9 s, not ", seconds, " s");
-    }
-    require(heartbeat_seconds < start_seconds && heartbeat_seconds < step_seconds,
-            "a stopped heartbeat must be noticed during a wait: heartbeat_seconds, ", heartbeat_seconds,
-            " s, must be less than start_seconds, ", start_seconds, " s, and step_seconds, ", step_seconds, " s");
-}
 
 }}  // namespace cupola::CUPOLA_ABI

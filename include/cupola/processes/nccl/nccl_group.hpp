@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/nccl_all_reduce.hpp>
 #include <cupola/processes/nccl/communicator_id.hpp>
 #include <cupola/processes/nccl/nccl_calls.hpp>
 #include <cupola/processes/nccl/nccl_communicator.hpp>
+#include <cupola/processes/nccl_launch.hpp>
 #include <cupola/processes/watch/heartbeats.hpp>
 #include <cupola/processes/watch/launcher_variables.hpp>
 #include <cupola/processes/watch/tcp_meeting.hpp>
