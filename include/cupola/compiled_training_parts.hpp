@@ -9,6 +9,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 // clang-format off
 #ifdef CUPOLA_ELEMENT
 CUPOLA_TEMPLATE class impl::DeviceWorker<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::Plans<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, CUPOLA_ELEMENT>&, Plan<Host, CUPOLA_ELEMENT>&,
                                                    std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&);
 CUPOLA_TEMPLATE class impl::AgreementInProcess<Host, CUPOLA_ELEMENT>;

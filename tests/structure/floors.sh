@@ -11,7 +11,7 @@ declare -A floor=(
     [processes]=10)
 # Includes from the floor of the processes that are still to go.
 pending="parallel/replicas/replica_gradients.hpp>processes/processes.hpp
-    parallel/replicas/replicas.hpp>processes/processes.hpp"
+    parallel/replicas/replica_settings.hpp>processes/processes.hpp"
 pending=$(tr -s "\n " " " <<<" $pending ")
 errors=0
 error() {

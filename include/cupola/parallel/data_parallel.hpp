@@ -84,10 +84,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The number of processes that the replicas are divided between, and that of this one.
     [[nodiscard]] ProcessNumber process() const {
-        return {parts_.replicas_.process_count(), parts_.replicas_.process_number()};
+        return {parts_.replicas_.placement().process_count(), parts_.replicas_.placement().process_number()};
     }
     /// The engine of these processes that moves their gradients; null unless the policy spans processes.
-    [[nodiscard]] Processes* processes() const { return parts_.replicas_.processes(); }
+    [[nodiscard]] Processes* processes() const { return parts_.replicas_.settings().processes; }
 
     /// For fit() and its callbacks.
     [[nodiscard]] RunPolicy& run_policy() {
@@ -257,9 +257,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         require(replica >= 0 && replica < options.replicas, "replica ", replica,
                 " is out of range: the number of replicas is ", options.replicas);
-        require(parts_.replicas_.is_here(replica), "the gradient of replica ", replica, " is in another process");
-        const int device = parts_.replicas_.device_of(replica);
-        const float* const row = parts_.replicas_.row(replica);
+        require(parts_.replicas_.placement().is_here(replica), "the gradient of replica ", replica,
+                " is in another process");
+        const int device = parts_.replicas_.placement().device_of(replica);
+        const float* const row = parts_.replicas_.gradients().row(replica);
         std::vector<float> result = parts_.replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
         const double factor = parts_.engine_.factor_of_row(replica);
         if (factor != 1) {
@@ -272,7 +273,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         synchronize();
-        return parts_.replicas_.copied(Net::trained_elements, 0, [&](auto&) { return parts_.replicas_.average(0); });
+        return parts_.replicas_.copied(Net::trained_elements, 0,
+                                       [&](auto&) { return parts_.replicas_.gradients().average(0); });
     }
 
     /// From now on the first device adds the time of each part of its steps to `times`; null ends this. `profile` of

@@ -5,15 +5,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/layers/initializer.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
-#include <cupola/parallel/replicas/worker.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
+
+/// An initialiser for a parameter by its full name; it replaces the one that the layer's type names.
+struct NamedInitializer {
+    std::string parameter;
+    Initializer initializer;
+};
 
 template <class Loss, class Optimizer, class Averaging, class DeviceOptions, class Statistics>
 struct TrainingOptions {

@@ -18,10 +18,11 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
-#include <cupola/parallel/replicas/rows_of_sum.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/replicas/weighted_rows.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -47,27 +48,29 @@ public:
     }
 
     CollectiveAgreement(const A& policy, Replicas<D, T>& replicas)
-        : replicas_(replicas), sums_(static_cast<std::size_t>(replicas.device_count())), rows_(sums_.size()) {
+        : replicas_(replicas),
+          sums_(static_cast<std::size_t>(replicas.placement().device_count())),
+          rows_(sums_.size()) {
         std::vector<int> first, ordinals;
-        for (int device = 0; device < replicas.device_count(); ++device) {
-            first.push_back(replicas.first_replica(device));
+        for (int device = 0; device < replicas.placement().device_count(); ++device) {
+            first.push_back(replicas.placement().first_replica(device));
             if constexpr (requires { replicas.context(device).gpu(); })
                 ordinals.push_back(replicas.context(device).gpu());
             else
                 ordinals.push_back(replicas.context(device).ordinal());
         }
         collective_ = std::make_unique<Collective>(
-            policy, CollectiveSetup{.devices = replicas.device_count(),
+            policy, CollectiveSetup{.devices = replicas.placement().device_count(),
                                     .first_replicas = first,
                                     .ordinals = ordinals,
                                     .elements = replicas.network().trained_elements,
-                                    .loss_scale = static_cast<float>(replicas.constant_loss_scale())});
+                                    .loss_scale = static_cast<float>(replicas.settings().constant_loss_scale())});
         replicas.threads().run([&](int device) {
             collective_->join(device, *replicas_.at(device).queue, replicas_.context(device),
                               rank_blocks(replicas_, device));
-            rows_[static_cast<std::size_t>(device)] = RowsOfSum(replicas_.replicas_of(device));
+            rows_[static_cast<std::size_t>(device)] = RowsOfSum(replicas_.placement().replicas_of(device));
         });
-        if (replicas.process_count() == 1) {
+        if (replicas.placement().process_count() == 1) {
             peers_ = std::make_shared<Peers>();
         } else if constexpr (GathersOnHost<Collective, D>) {
             std::vector<int> lost;
@@ -102,16 +105,17 @@ public:
         // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
         state.attempt([&] {
             RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-            rows.collect(replicas_, replicas_.first_replica(device), replicas_.first_replica(device + 1), samples,
-                         step);
+            rows.collect(replicas_, replicas_.placement().first_replica(device),
+                         replicas_.placement().first_replica(device + 1), samples, step);
             StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
-            if (replicas_.weighted()) {
+            if (replicas_.settings().weighted) {
                 if (!marked)
-                    state.queue->queue([this, device] { replicas_.weigh(device, replicas_.constant_loss_scale()); });
-                shape.weight_here = &step_status(state.queue->status())->divisor;
+                    state.queue->queue(
+                        [this, device] { replicas_.at(device).weigh(replicas_.settings().constant_loss_scale()); });
+                shape.weight_here = &state.status()->divisor;
             }
             collective_->begin(device, *state.queue, replicas_.context(device), shape);
-            const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();
+            const std::span<const GradientBucket> buckets = state.worker.plans().first().buckets();
             for (std::size_t k = 0; k < buckets.size(); ++k) {
                 if (!marked) state.queue->mark_bucket(k);
                 collective_->give(device, *state.queue, replicas_.context(device), k, buckets[k], rows.gradients());
@@ -124,19 +128,24 @@ public:
 
     void reduce(int device, std::byte* block) {
         const Sums& sums = sums_[static_cast<std::size_t>(device)];
-        auto& context = replicas_.context(device);
-        const std::span<float> average = replicas_.average_span(device);
+        auto& state = replicas_.at(device);
+        auto& context = state.context();
+        const int first = replicas_.placement().first_replica(device),
+                  last = replicas_.placement().first_replica(device + 1);
+        const std::span<float> average = replicas_.gradients().average_span(device);
         std::span<const float> values = average;
         if constexpr (std::same_as<Element, float>)
             values = sums.values;
         else
             ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
                                        static_cast<std::int64_t>(average.size()));
-        ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, &step_status(block)->healthy,
-                                         replicas_.rows_of_mean(device), replicas_.scale_on_device(device));
+        ops::TrainingStep<Kernels>::mean(
+            context, values, sums.divisor, average, &step_status(block)->healthy,
+            replicas_.gradients().rows_of_mean(first, last, 0, state.layout.not_finite(block, first)),
+            scale_on_device(replicas_, device));
     }
 
-    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.average(device); }
+    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.gradients().average(device); }
     [[nodiscard]] const float* divisor_of(int device, std::byte*) const {
         return sums_[static_cast<std::size_t>(device)].divisor;
     }

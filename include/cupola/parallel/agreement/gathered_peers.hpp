@@ -17,9 +17,10 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// The part of a device's status that the collective gathers, and where it writes those of all ranks.
 template <class D, class T>
 [[nodiscard]] RankBlocks rank_blocks(Replicas<D, T>& replicas, int device) {
-    if (!replicas.gathers_blocks()) return {};
+    if (!replicas.settings().gathers_blocks()) return {};
     std::byte* const block = replicas.at(device).queue->status();
-    return {.mine = replicas.status(device).own_block(block), .all = replicas.status(device).blocks_of_ranks(block)};
+    return {.mine = replicas.at(device).layout.own_block(block),
+            .all = replicas.at(device).layout.blocks_of_ranks(block)};
 }
 
 /// Reads the results of the others' batches from the blocks that have come with a step. A process also sets flags there
@@ -37,26 +38,27 @@ public:
 
     void queue_flags(int device) override {
         typename D::Queue& queue = *replicas_.at(device).queue;
-        queue.write(replicas_.status(device).flags(queue.status()), flags_);
+        queue.write(replicas_.at(device).layout.flags(queue.status()), flags_);
     }
     void read_flags(std::int64_t step) override {
         std::int64_t all = 0;
         std::byte* const block = replicas_.at(0).queue->landed(step);
-        for (int rank = 0; rank < replicas_.process_count() * replicas_.device_count(); ++rank)
-            all |= *replicas_.status(0).flags(replicas_.status(0).of_rank(block, rank));
+        for (int rank = 0; rank < replicas_.placement().process_count() * replicas_.placement().device_count(); ++rank)
+            all |= *replicas_.at(0).layout.flags(replicas_.at(0).layout.of_rank(block, rank));
         flags_of_all_ = static_cast<int>(all);
     }
     void read_samples(std::int64_t step, SampleCounts& counts) override {
-        for (int r = 0; r < replicas_.replicas(); ++r) {
-            if (replicas_.is_here(r)) continue;
-            for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
+        for (int r = 0; r < replicas_.placement().replicas(); ++r) {
+            if (replicas_.placement().is_here(r)) continue;
+            for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part)
                 counts.of(step, part, r) =
-                    *replicas_.status(replicas_.device_of(r)).samples(landed(step, r), replicas_.batch_number(r, part));
+                    *replicas_.at(replicas_.placement().device_of(r))
+                         .layout.samples(landed(step, r), replicas_.placement().batch_number(r, part));
         }
     }
     [[nodiscard]] BatchResult result_of(std::int64_t step, int replica, int part) override {
-        return replicas_.status(replicas_.device_of(replica))
-            .result(landed(step, replica), replicas_.batch_number(replica, part));
+        return replicas_.at(replicas_.placement().device_of(replica))
+            .layout.result(landed(step, replica), replicas_.placement().batch_number(replica, part));
     }
     void read_together(bool on) override { reads_together_ = on; }
     [[nodiscard]] bool reads_together() const override { return reads_together_; }
@@ -67,8 +69,9 @@ protected:
 private:
     /// Where the block of another process's replica is, in the copy that the host reads.
     [[nodiscard]] std::byte* landed(std::int64_t step, int replica) {
-        const int rank = replicas_.process_of(replica) * replicas_.device_count() + replicas_.device_of(replica);
-        return replicas_.status(0).of_rank(replicas_.at(0).queue->landed(step), rank);
+        const int rank = replicas_.placement().process_of(replica) * replicas_.placement().device_count() +
+                         replicas_.placement().device_of(replica);
+        return replicas_.at(0).layout.of_rank(replicas_.at(0).queue->landed(step), rank);
     }
 
     std::int64_t flags_ = 0;

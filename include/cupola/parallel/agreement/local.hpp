@@ -38,7 +38,9 @@ public:
     }
 
     explicit AgreementInProcess(Replicas<D, T>& replicas)
-        : replicas_(replicas), finite_(static_cast<std::size_t>(replicas.device_count())), weights_(finite_.size()) {}
+        : replicas_(replicas),
+          finite_(static_cast<std::size_t>(replicas.placement().device_count())),
+          weights_(finite_.size()) {}
 
     [[nodiscard]] bool healthy() const { return true; }
     /// The other processes of the training.
@@ -47,7 +49,7 @@ public:
     void begin_step(const SampleCounts&, std::int64_t) {}
     void break_off(int, std::int64_t, const std::string&) {}
     /// The gradient of each replica's update is its device's average.
-    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.average(device); }
+    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.gradients().average(device); }
     /// The divisor of the average of a device, in its memory.
     [[nodiscard]] const float* divisor_of(int, std::byte* block) const { return &step_status(block)->divisor; }
     void after_update(int, std::int64_t) {}
@@ -105,12 +107,13 @@ void AgreementInProcess<D, T>::prepare_rows([[maybe_unused]] const A& policy, [[
                                             [[maybe_unused]] const SampleCounts& samples,
                                             [[maybe_unused]] std::int64_t step) {
     if constexpr (PreparesRows<A, typename D::Kernels>) {
-        if (replicas_.average_in_place()) return;
+        if (replicas_.gradients().in_place()) return;
         auto& state = replicas_.at(device);
         const Stopwatch watch(state.worker.times(), StepPart::averaging);
-        for (int r = replicas_.first_replica(device); r < replicas_.first_replica(device + 1); ++r) {
+        for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
+             ++r) {
             if (samples.of_replica(step, r) == 0) continue;
-            const std::span<float> row(replicas_.row(r), replicas_.elements());
+            const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
             state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
         }
     }
@@ -124,11 +127,11 @@ void AgreementInProcess<D, T>::wait_for_queue(int device, std::int64_t step) {
 
 template <class D, class T>
 void AgreementInProcess<D, T>::read_weight(int device) {
-    if (!replicas_.weighted()) return;
+    if (!replicas_.settings().weighted) return;
     double& weight = weights_[static_cast<std::size_t>(device)];
     weight = 0;
     std::vector<LossReport> copy;
-    const std::span<const LossReport> reports = replicas_.reports_of(device);
+    const std::span<const LossReport> reports = replicas_.at(device).reports();
     for (const LossReport& each :
          replicas_.at(device).queue->on_host(replicas_.context(device), reports.data(), reports.size(), copy))
         weight += each.weight;
@@ -136,12 +139,12 @@ void AgreementInProcess<D, T>::read_weight(int device) {
 
 template <class D, class T>
 void AgreementInProcess<D, T>::queue_divisor(int device, std::int64_t samples) {
-    if (!replicas_.weighted()) return;
+    if (!replicas_.settings().weighted) return;
     typename D::Queue& queue = *replicas_.at(device).queue;
     double weight = 0;
     for (const double each : weights_) weight += each;
     // As weigh() of a single device computes it.
-    const double divisor = replicas_.constant_loss_scale() / static_cast<double>(samples) * weight;
+    const double divisor = replicas_.settings().constant_loss_scale() / static_cast<double>(samples) * weight;
     queue.write(&step_status(queue.status())->divisor, static_cast<float>(divisor));
 }
 

@@ -12,6 +12,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -30,7 +31,7 @@ public:
     ParameterAgreement(const A& policy, Replicas<D, T>& replicas) : Base(replicas), policy_(policy) {
         require(policy.every() >= 1, A::name, " must act on the parameters every 1 or more steps, not every ",
                 policy.every());
-        for (int r = 0; r < replicas.replicas(); ++r) {
+        for (int r = 0; r < replicas.placement().replicas(); ++r) {
             rows_.push_back(replicas.parameters(r));
         }
     }
@@ -41,38 +42,41 @@ public:
         typename D::Queue& queue = *state.queue;
         std::int32_t* const finite = Base::finite(device);
         state.attempt([&] {
-            for (int r = replicas_.first_replica(device); r < replicas_.first_replica(device + 1); ++r)
+            for (int r = replicas_.placement().first_replica(device);
+                 r < replicas_.placement().first_replica(device + 1); ++r)
                 require(samples.of_replica(step, r) > 0, "replica ", r, " has no samples in step ", step, ", and ",
                         A::name, " updates each replica with its own samples");
-            for (int r = replicas_.first_replica(device); r < replicas_.first_replica(device + 1); ++r) {
+            for (int r = replicas_.placement().first_replica(device);
+                 r < replicas_.placement().first_replica(device + 1); ++r) {
                 queue.queue([this, device, r, block = queue.status(), to = finite, here = samples.of_replica(step, r)] {
-                    const std::span<float> row(replicas_.row(r), replicas_.elements());
+                    const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
                     float divisor = step_status(block)->divisor;
-                    if (replicas_.weighted()) {
+                    if (replicas_.settings().weighted) {
                         const double weight = weight_of(device, r);
-                        divisor =
-                            static_cast<float>(replicas_.constant_loss_scale() * weight / static_cast<double>(here));
+                        divisor = static_cast<float>(replicas_.settings().constant_loss_scale() * weight /
+                                                     static_cast<double>(here));
                     }
                     ops::TrainingStep<Kernels>::mean(
                         replicas_.context(device), row, &divisor, row, to,
-                        {.rows = row.data(), .count = 1, .ends = replicas_.status(device).not_finite(block, r)},
-                        replicas_.scale_on_device(device));
+                        {.rows = row.data(), .count = 1, .ends = replicas_.at(device).layout.not_finite(block, r)},
+                        scale_on_device(replicas_, device));
                 });
             }
             Base::wait_for_queue(device, step);
         });
         if (!replicas_.arrive_and_wait(device)) return false;
         Base::update_only_if_all_finite(device);
-        if (replicas_.skips_without_weight()) {
+        if (replicas_.settings().skips_without_weight) {
             // Each row has a divisor of its own; that of the step tells whether any sample counts.
             double weight = 0;
-            for (int r = 0; r < replicas_.replicas(); ++r) weight += weight_of(replicas_.device_of(r), r);
+            for (int r = 0; r < replicas_.placement().replicas(); ++r)
+                weight += weight_of(replicas_.placement().device_of(r), r);
             queue.write(&step_status(queue.status())->divisor, static_cast<float>(weight));
         }
         return true;
     }
     void reduce(int, std::byte*) {}
-    [[nodiscard]] const float* gradient_of(int, int replica) const { return replicas_.row(replica); }
+    [[nodiscard]] const float* gradient_of(int, int replica) const { return replicas_.gradients().row(replica); }
 
     /// Called on every device's thread after its update is queued.
     void after_update(int device, std::int64_t step) {
@@ -82,7 +86,7 @@ public:
         if (!replicas_.arrive_and_wait(device)) return;
         if (device == 0) {
             state.attempt([&] {
-                if (step_status(state.queue->status())->healthy == 0) return;
+                if (state.status()->healthy == 0) return;
                 policy_.agree(replicas_.context(0), {.rows = rows_, .columns = replicas_.network().trained_elements});
             });
         }
@@ -93,8 +97,8 @@ private:
     /// The weight of a replica's samples, once its losses are computed.
     [[nodiscard]] double weight_of(int device, int replica) {
         double weight = 0;
-        for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
-            weight += replicas_.reports_of(device)[replicas_.batch_number(replica, part)].weight;
+        for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part)
+            weight += replicas_.at(device).reports()[replicas_.placement().batch_number(replica, part)].weight;
         return weight;
     }
 

@@ -12,7 +12,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/optim/parameter_group.hpp>
-#include <cupola/parallel/replicas/worker.hpp>
+#include <cupola/parallel/training_options.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -64,7 +64,7 @@ public:
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
           replicas_(network_info<Net, Kernels>(),
-                    setup_of(options, functions_, regularized_.size(), required_, processes_.get())),
+                    settings_of(options, functions_, regularized_.size(), required_, processes_.get()), options.device),
           engine_(functions_, options.averaging, replicas_, regularized_),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
@@ -91,11 +91,9 @@ public:
     }
 
 private:
-    [[nodiscard]] static ReplicaSettings<typename D::Options> setup_of(const Options& options,
-                                                                       const StepFunctions<D>& functions,
-                                                                       std::size_t regularized,
-                                                                       std::span<const RequiredColumn> required,
-                                                                       Processes* processes) {
+    [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
+                                                     std::size_t regularized, std::span<const RequiredColumn> required,
+                                                     Processes* processes) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
@@ -119,7 +117,6 @@ private:
         return {.replicas = options.replicas,
                 .devices = options.devices,
                 .gradient_accumulation_steps = options.gradient_accumulation_steps,
-                .device = options.device,
                 .batch_size = options.batch_size,
                 .other_batch_sizes = options.other_batch_sizes,
                 .evaluation_batch_size = options.evaluation_batch_size,

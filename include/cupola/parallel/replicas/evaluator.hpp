@@ -92,12 +92,12 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     bool loss_reads_input = false;
     for (const LossOfOutput& each : functions.losses)
         loss_reads_input = loss_reads_input || each.entry.column == input_column;
-    MetricFeed<D> feed(metrics, replicas_.network().layers, replicas_.device_count(), loss_reads_input);
+    MetricFeed<D> feed(metrics, replicas_.network().layers, replicas_.placement().device_count(), loss_reads_input);
     const auto run = [&](int device) {
         Context& context = replicas_.context(device);
-        for (std::int64_t i = device; i < count; i += replicas_.device_count()) {
+        for (std::int64_t i = device; i < count; i += replicas_.placement().device_count()) {
             const BatchView batch = batches(i, device, context);
-            require_batch(batch, replicas_.required_columns());
+            require_batch(batch, replicas_.settings().required);
             Plan<Kernels, T>* plan = nullptr;
             if (batch.size > 0) {
                 require_valid(context, batch, i);
@@ -124,7 +124,7 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     for (const LossOfOutput& each : functions.losses) evaluation.losses.push_back({std::string(each.entry.name)});
     for (std::size_t i = 0; i < sizes.size(); ++i) {
         evaluation.samples += sizes[i];
-        evaluation.weight += replicas_.weighted() ? results[i * losses].weight : static_cast<double>(sizes[i]);
+        evaluation.weight += replicas_.settings().weighted ? results[i * losses].weight : static_cast<double>(sizes[i]);
         for (std::size_t k = 0; k < losses; ++k) {
             evaluation.losses[k].loss += results[i * losses + k].sum;
             evaluation.losses[k].correct += results[i * losses + k].correct;
@@ -200,8 +200,8 @@ Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchVi
     [[maybe_unused]] const auto team = state.worker.context().team();
     require_size(samples.size);
     const PlanOptions options{.batch = samples.size, .training = false};
-    state.worker.add_plan(replicas_.network().make, options);
-    auto& owner = replicas_.at(replicas_.device_of_evaluated_copy(device)).worker;
+    state.worker.plans().add(replicas_.network().make, options);
+    auto& owner = replicas_.at(replicas_.placement().device_of_evaluated_copy(device)).worker;
     const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
     Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, owner.parameters());
     static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},

@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/processes/processes.hpp>
 
@@ -37,14 +39,34 @@ public:
 
     /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
     [[gnu::cold]] void allocate(int device, int first, int last);
-    /// Places the memory of all devices in memory that all processes read and write. Returns false, and does nothing, if they
-    /// have none in common.
+    /// Places the memory of all devices in memory that all processes read and write. Returns false, and does nothing,
+    /// if they have none in common.
     [[nodiscard, gnu::cold]] bool place_in_shared(Processes& processes);
 
     /// Null for a replica whose row this process cannot read.
     [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }
     /// The average of a device; without one, the first row.
     [[nodiscard]] float* average(int device) const { return averages_[static_cast<std::size_t>(device)]; }
+    /// All of it.
+    [[nodiscard]] std::span<float> average_span(int device) const {
+        return {average(device), static_cast<std::size_t>(elements_)};
+    }
+    /// Whether the average of a single replica is its gradient, in place.
+    [[nodiscard]] bool in_place() const { return average_bytes() == 0; }
+    /// The columns of the average that a device computes.
+    [[nodiscard]] ReplicaPlacement::ColumnRange columns_of(int device) const {
+        return placement_.columns_of(device, elements_);
+    }
+    /// The rows of the replicas [first, last), from column `begin` on, for the search of what makes their mean not
+    /// finite; `ends` are those of StatusLayout::not_finite, from the first replica on.
+    [[nodiscard]] ops::RowsOfMean rows_of_mean(int first, int last, std::int64_t begin,
+                                               unsigned long long* ends) const {
+        return {.rows = row(first) + begin,
+                .stride = elements_,
+                .count = last - first,
+                .first_column = begin,
+                .ends = ends};
+    }
 
 private:
     [[nodiscard]] std::size_t arena_bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }

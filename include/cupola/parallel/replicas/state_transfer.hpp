@@ -13,12 +13,21 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/layers/initializer.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/parallel/non_finite_state.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// A parameter arena's initial values.
+[[nodiscard, gnu::cold]] std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
+                                                               std::span<const NamedInitializer> named);
+
+/// Throws InvalidArgument unless a part of a training's state has as many elements as the network's.
+[[gnu::cold]] void require_elements(const char* what, std::size_t given, std::int64_t wanted);
 
 template <class D, class T>
 class StateTransfer {
@@ -65,9 +74,9 @@ private:
     /// `to` is a TrainingState or a ReplicaState.
     template <class Part>
     void copy_replica(int replica, Part& to) {
-        const int copy = replicas_.copy_of(replica);
+        const int copy = replicas_.placement().copy_of(replica);
         const auto copied = [&](std::int64_t elements, auto&& place) {
-            return replicas_.copied(elements, replicas_.device_of(replica),
+            return replicas_.copied(elements, replicas_.placement().device_of(replica),
                                     [&](State& device) { return place(device.worker); });
         };
         const auto arena = [&](auto&& place) { return copied(replicas_.network().trained_elements, place); };
@@ -86,7 +95,7 @@ private:
         try {
             require_fitting_part(part);
         } catch (const InvalidArgument& error) {
-            if (replicas_.different_copies() == 1) throw;
+            if (replicas_.placement().different_copies() == 1) throw;
             throw InvalidArgument(text("replica ", replica, "'s part of the state: ", error.what()));
         }
     }
@@ -140,7 +149,7 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
     // Each replica with its own parameters begins with the same.
     replicas_.threads().run([&](int device) {
         auto& worker = replicas_.at(device).worker;
-        for (int copy = 0; copy < replicas_.copies(device); ++copy) {
+        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
             worker.set(worker.parameters(copy), parameters);
             if (averages_) worker.set(worker.averages(copy), trained);
         }
@@ -151,7 +160,7 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
         require_none(text(names_[arena], " of "), non_finite_parameter(layers, values));
         replicas_.threads().run([&](int device) {
             auto& worker = replicas_.at(device).worker;
-            for (int copy = 0; copy < replicas_.copies(device); ++copy)
+            for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
                 worker.set(worker.state(copy) + arena * replicas_.elements(), values);
         });
     }
@@ -166,7 +175,7 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     if (state.loss_scale) require_loss_scale(*state.loss_scale, state.step);
     if (!state.tensors.empty()) require_tensors_of(replicas_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), replicas_.network().buffer_elements);
-    const std::size_t kept = static_cast<std::size_t>(replicas_.different_copies()),
+    const std::size_t kept = static_cast<std::size_t>(replicas_.placement().different_copies()),
                       given = state.other_replicas.size() + 1;
     require(kept == given, "this training keeps the parameters of ", kept, kept == 1 ? " replica" : " replicas",
             ", and the state has those of ", given);
@@ -179,10 +188,10 @@ template <class D, class T>
 TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float> running,
                                         const LossScaleState& loss_scale) {
     TrainingState state{.step = step};
-    if (replicas_.loss_scale().dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
+    if (replicas_.settings().loss_scale.dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
     copy_replica(0, state);
-    state.other_replicas.resize(static_cast<std::size_t>(replicas_.different_copies() - 1));
-    for (int r = 1; r < replicas_.different_copies(); ++r)
+    state.other_replicas.resize(static_cast<std::size_t>(replicas_.placement().different_copies() - 1));
+    for (int r = 1; r < replicas_.placement().different_copies(); ++r)
         copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
     state.buffers.assign(running.begin(), running.end());
     state.tensors = state_tensors(replicas_.network().layers);
@@ -191,9 +200,9 @@ TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float
 
 template <class D, class T>
 LossScaleState StateTransfer<D, T>::loss_scale_of(const TrainingState& state) const {
-    LossScaleState result{.scale = static_cast<float>(replicas_.loss_scale().initial)};
+    LossScaleState result{.scale = static_cast<float>(replicas_.settings().loss_scale.initial)};
     if (!state.loss_scale) return result;
-    if (replicas_.loss_scale().dynamic) return *state.loss_scale;
+    if (replicas_.settings().loss_scale.dynamic) return *state.loss_scale;
     result.skipped_steps = state.loss_scale->skipped_steps;
     return result;
 }
@@ -207,8 +216,8 @@ template <class D, class T>
 void StateTransfer<D, T>::restore(const TrainingState& state) {
     replicas_.threads().run([&](int device) {
         auto& worker = replicas_.at(device).worker;
-        for (int copy = 0; copy < replicas_.copies(device); ++copy) {
-            const int replica = replicas_.replica_of_copy(device, copy);
+        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
+            const int replica = replicas_.placement().replica_of_copy(device, copy);
             if (replica == 0) {
                 restore_copy(worker, copy, state);
             } else {
@@ -226,8 +235,36 @@ void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
     require(found.empty(), "parameters must be finite, but ", found);
     replicas_.threads().run([&](int device) {
         auto& worker = replicas_.at(device).worker;
-        for (int copy = 0; copy < replicas_.copies(device); ++copy) worker.set(worker.parameters(copy), values);
+        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
+            worker.set(worker.parameters(copy), values);
     });
 }
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
+                                                    std::span<const NamedInitializer> named) {
+    std::vector<float> values(static_cast<std::size_t>(arena_elements(layers)));
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
+            const Parameter& parameter = layers[i].parameters.list[p];
+            Initializer initializer = parameter.initializer;
+            for (const NamedInitializer& other : named) {
+                if (other.parameter == parameter_name(layers, i, p)) initializer = other.initializer;
+            }
+            initialize({values.data() + layers[i].offsets[p], static_cast<std::size_t>(parameter.shape.size())},
+                       initializer, parameter.fan_in, parameter.fan_out, seed, number++);
+        }
+    }
+    return values;
+}
+
+CUPOLA_INLINE void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
+    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ",
+            given);
+}
+
+#endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -58,7 +58,7 @@ public:
         : functions_(functions),
           replicas_(replicas),
           counts_(counts),
-          taken_(static_cast<std::size_t>(replicas.replicas())) {}
+          taken_(static_cast<std::size_t>(replicas.placement().replicas())) {}
 
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
@@ -104,41 +104,42 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
         const Stopwatch watch(state.worker.times(), StepPart::data);
         return batches(place_of(step, part), replica, context);
     }();
-    require_batch(given, replicas_.required_columns());
-    const std::size_t number = replicas_.batch_number(replica, part);
+    require_batch(given, replicas_.settings().required);
+    const std::size_t number = replicas_.placement().batch_number(replica, part);
     std::byte* const block = state.queue->status();
-    if (replicas_.gathers_blocks()) state.queue->write(replicas_.status(device).samples(block, number), given.size);
+    if (replicas_.settings().gathers_blocks())
+        state.queue->write(replicas_.at(device).layout.samples(block, number), given.size);
     if (given.size == 0) {
-        if (replicas_.weighted() || replicas_.may_skip())
-            state.queue->write(replicas_.status(device).report(block, number), no_loss);
-        if (replicas_.may_skip()) clear_reports(device, number);
+        if (replicas_.settings().weighted || replicas_.settings().may_skip())
+            state.queue->write(replicas_.at(device).layout.report(block, number), no_loss);
+        if (replicas_.settings().may_skip()) clear_reports(device, number);
         return {};
     }
-    const auto [plan, packs] =
-        state.worker.take_plan(replicas_.plan_options(given.size), replicas_.parameters(replica), workspace);
+    const auto [plan, packs] = state.worker.plans().take(replicas_.settings().plan_options(given.size),
+                                                         replicas_.parameters(replica), workspace);
     require(plan != nullptr, "a batch has ", given.size, given.size == 1 ? " sample" : " samples",
             ", and plans were made for batch_size ", functions_.batch_size, " and other_batch_sizes only");
     // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
-    require(
-        !replicas_.synchronized() || functions_.gradient_accumulation_steps == 1 || given.size == functions_.batch_size,
-        "with synchronised statistics and accumulation every batch has batch_size samples, ", functions_.batch_size,
-        ", or none, not ", given.size);
+    require(!replicas_.settings().synchronized || functions_.gradient_accumulation_steps == 1 ||
+                given.size == functions_.batch_size,
+            "with synchronised statistics and accumulation every batch has batch_size samples, ", functions_.batch_size,
+            ", or none, not ", given.size);
     const bool accumulates = counts_.of_replica(step, replica) > 0;
     counts_.of(step, part, replica) = given.size;
     const RngKey key = key_of(step, part, replica);
     state.queue->write(&step_status(block)->step, key.step);
-    of(replica) = {take(*state.queue, replicas_.local(replica), given, *plan), key,
-                   replicas_.status(device).statistics(block, number)};
-    const bool last =
-        replica + 1 == replicas_.first_replica(device + 1) && part + 1 == functions_.gradient_accumulation_steps;
+    of(replica) = {take(*state.queue, replicas_.placement().local(replica), given, *plan), key,
+                   replicas_.at(device).layout.statistics(block, number)};
+    const bool last = replica + 1 == replicas_.placement().first_replica(device + 1) &&
+                      part + 1 == functions_.gradient_accumulation_steps;
     return {plan, packs, accumulates, converts && plan->place_of_batch() != nullptr, last, number};
 }
 
 template <class D, class T>
 void TakenBatches<D, T>::clear_reports(int device, std::size_t number) {
     typename D::Queue& queue = *replicas_.at(device).queue;
-    const StatusLayout& status = replicas_.status(device);
-    for (std::size_t k = 0; k < replicas_.losses(); ++k)
+    const StatusLayout& status = replicas_.at(device).layout;
+    for (std::size_t k = 0; k < replicas_.settings().losses; ++k)
         queue.write(status.reports_of_losses(queue.status(), number) + k, no_loss);
     queue.write(status.bad_id(queue.status(), number), no_bad_id);
 }

@@ -32,7 +32,7 @@ void queue_check(Replicas<D, T>& replicas, int device) {
     std::byte* const block = replicas.at(device).queue->status();
     // All copies of the parameters on the device, which are contiguous.
     const std::span<const float> parameters(
-        worker.parameters(), replicas.all_elements() * static_cast<std::size_t>(replicas.copies(device)));
+        worker.parameters(), replicas.all_elements() * static_cast<std::size_t>(replicas.placement().copies(device)));
     ops::TrainingStep<Kernels>::hash(worker.context(), parameters, &step_status(block)->hash);
     ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, &step_status(block)->parameters_finite);
 }
@@ -50,8 +50,8 @@ void queue_check(Replicas<D, T>& replicas, int device) {
 /// The first device whose parameters after a step with queue_check() differ from those of the process's first device, or -1.
 template <class D, class T>
 [[nodiscard, gnu::cold]] int device_that_differs(Replicas<D, T>& replicas, std::int64_t step) {
-    const auto hash = [&](int device) { return step_status(replicas.at(device).queue->landed(step))->hash; };
-    for (int device = 1; device < replicas.device_count(); ++device) {
+    const auto hash = [&](int device) { return replicas.at(device).landed(step).hash; };
+    for (int device = 1; device < replicas.placement().device_count(); ++device) {
         if (hash(device) != hash(0)) return device;
     }
     return -1;
@@ -62,10 +62,10 @@ template <class D, class T>
 template <class D, class T>
 [[gnu::cold]] void require_finite_parameters(Replicas<D, T>& replicas, std::int64_t step,
                                              std::span<const float> running) {
-    for (int device = 0; device < replicas.device_count(); ++device) {
-        if (step_status(replicas.at(device).queue->landed(step))->parameters_finite != 0) continue;
+    for (int device = 0; device < replicas.placement().device_count(); ++device) {
+        if (replicas.at(device).landed(step).parameters_finite != 0) continue;
         // The slow search: padding that is not finite is ignored.
-        for (int copy = 0; copy < replicas.copies(device); ++copy) {
+        for (int copy = 0; copy < replicas.placement().copies(device); ++copy) {
             const std::vector<float> values =
                 replicas.copied(replicas.network().parameter_elements, device,
                                 [&](auto& state) { return state.worker.parameters(copy); });
@@ -84,7 +84,7 @@ template <class D, class T>
 template <class D, class T>
 [[gnu::cold]] void check_agreement(Replicas<D, T>& replicas, Peers& peers, std::int64_t step, bool equal,
                                    std::span<const float> running) {
-    ComparedHashes hashes{.parameters = step_status(replicas.at(0).queue->landed(step))->hash,
+    ComparedHashes hashes{.parameters = replicas.at(0).landed(step).hash,
                           .differs = equal ? device_that_differs(replicas, step) : -1};
     if (peers.any()) hashes.running = hash_of_bits(running);
     std::exception_ptr error;

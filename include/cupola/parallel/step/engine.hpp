@@ -28,6 +28,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -74,9 +75,10 @@ public:
         : functions_(functions),
           replicas_(replicas),
           agreement_(averaging, replicas),
-          counts_(replicas.replicas(), functions.gradient_accumulation_steps, D::max_steps_in_flight),
+          counts_(replicas.placement().replicas(), functions.gradient_accumulation_steps, D::max_steps_in_flight),
           passes_(functions, replicas, agreement_.peers(), counts_, Agreement::takes_buckets),
           reports_(replicas, agreement_.peers(), counts_, functions, regularized),
+          results_(replicas, agreement_.peers()),
           statistics_(replicas, agreement_.peers(), counts_),
           probe_(replicas),
           update_(functions, replicas, agreement_, regularized) {}
@@ -215,6 +217,7 @@ private:
     SampleCounts counts_;
     Passes passes_;
     StepReports<D, T> reports_;
+    BatchResults<D, T> results_;
     SharedStatistics<D, T> statistics_;
     StepProbe<D, T> probe_;
     StepUpdate update_;
@@ -240,7 +243,7 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     agreement_.peers().begin_step(step_);
     if constexpr (!D::host_memory) {
         // The update of an optimiser that is queued anew in each step needs its number now.
-        if (replicas_.may_skip() && !functions_.repeats_update) synchronize();
+        if (replicas_.settings().may_skip() && !functions_.repeats_update) synchronize();
     }
     counts_.clear(step_);
     update_.begin_step(loss_scale_.skipped_steps, step_ - checked_);
@@ -274,11 +277,12 @@ const StepReport& StepEngine<D, T, A>::last_report() {
 template <class D, class T, class A>
 double StepEngine<D, T, A>::factor_of_row(int replica) {
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
-    const bool divided = own_parameters || replicas_.row(replica) == replicas_.average(replicas_.device_of(replica));
+    const bool divided = own_parameters || replicas_.gradients().row(replica) ==
+                                               replicas_.gradients().average(replicas_.placement().device_of(replica));
     const double scale = divided ? 1.0 : scale_of_rows_;
     double factor = (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
     // A row is the gradient of the sum over the replica's samples divided by their number.
-    if (!divided && replicas_.weighted() && step_ > 0) {
+    if (!divided && replicas_.settings().weighted && step_ > 0) {
         const ReplicaReport& report = reports_.of(step_ - 1, replica);
         if (report.weight > 0) factor *= static_cast<double>(report.samples) / report.weight;
     }
@@ -327,7 +331,7 @@ std::string StepEngine<D, T, A>::not_repeated() const {
     const auto look = [&](const auto& recording, const char* of) {
         if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
     };
-    for (int device = 0; device < replicas_.device_count(); ++device) {
+    for (int device = 0; device < replicas_.placement().device_count(); ++device) {
         passes_.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
         update_.for_each_recording(device, [&](const auto& update) { look(update, "the update: "); });
     }
@@ -400,8 +404,8 @@ void StepEngine<D, T, A>::show(Inspector inspector) {
     replicas_.at(0).queue->mark();
     agreement_.wait(0, step_, false);
     // The first replica that has samples; if there is none, all samples are in another process.
-    int replica = replicas_.first_replica(0);
-    while (replicas_.is_here(replica + 1) && counts_.of_replica(step_, replica) == 0) ++replica;
+    int replica = replicas_.placement().first_replica(0);
+    while (replicas_.placement().is_here(replica + 1) && counts_.of_replica(step_, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step_, replica) > 0;
     probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
                 agreement_.gradient_of(0, replica), inspector);
@@ -437,7 +441,7 @@ void StepEngine<D, T, A>::read_step(std::int64_t step) {
     if (!there || !agreement_.healthy()) replicas_.threads().run([&](int device) { wait_for(device, step); });
     agreement_.peers().read_samples(step, counts_);
     const bool finite = reports_.read(step);
-    const LossScaleState before = loss_scale_, after = step_status(replicas_.at(0).queue->landed(step))->loss_scale;
+    const LossScaleState before = loss_scale_, after = replicas_.at(0).landed(step).loss_scale;
     const bool skipped = after.skipped_steps != before.skipped_steps;
     if (skipped ? !reports_.healthy(step) || !valid_input(step) : !finite) roll_back(step);
     reports_.finish(step, functions_.learning_rate_at(step - before.skipped_steps), before, after);
@@ -463,22 +467,22 @@ void StepEngine<D, T, A>::roll_back(std::int64_t step) {
         error = std::current_exception();
     }
     step_ = step;
-    if (replicas_.weighted() && (own_parameters || replicas_.average_in_place())) clear_rows();
+    if (replicas_.settings().weighted && (own_parameters || replicas_.gradients().in_place())) clear_rows();
     forget_steps();
     std::rethrow_exception(error);
 }
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::find_error(std::int64_t step) {
-    FixedArray<SearchedReplica> replicas(static_cast<std::size_t>(replicas_.replicas()));
-    for (int r = 0; r < replicas_.replicas(); ++r) {
+    FixedArray<SearchedReplica> replicas(static_cast<std::size_t>(replicas_.placement().replicas()));
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         SearchedReplica& found = replicas[static_cast<std::size_t>(r)];
         found = {.samples = counts_.of_replica(step, r),
                  .total = reports_.of(step, r).total,
-                 .not_finite_element = replicas_.not_finite_element(step, r)};
+                 .not_finite_element = results_.not_finite_element(step, r)};
         found.part = reports_.part_not_finite(step, r);
         found.last_part = counts_.last_part(step, r);
-        if (!replicas_.is_here(r)) continue;
+        if (!replicas_.placement().is_here(r)) continue;
         // A queue that copies batches still has those of the failed step, even if later steps were queued.
         const int part = std::max(found.last_part, 0);
         found.batch = passes_.batches().of(r).batch;
@@ -493,7 +497,7 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
 template <class D, class T, class A>
 bool StepEngine<D, T, A>::valid_input(std::int64_t step) {
     try {
-        for (int r = 0; r < replicas_.replicas(); ++r) static_cast<void>(reports_.part_not_finite(step, r));
+        for (int r = 0; r < replicas_.placement().replicas(); ++r) static_cast<void>(reports_.part_not_finite(step, r));
         require_weights(step);
     } catch (const InvalidArgument&) {
         return false;
@@ -501,7 +505,7 @@ bool StepEngine<D, T, A>::valid_input(std::int64_t step) {
     // Another device has not skipped a step whose loss there is not finite, although no sample counts.
     double weight = 0;
     bool finite = true;
-    for (int r = 0; r < replicas_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         weight += reports_.of(step, r).weight;
         finite = finite && is_finite(reports_.of(step, r).total);
     }
@@ -512,22 +516,22 @@ template <class D, class T, class A>
 void StepEngine<D, T, A>::require_weights(std::int64_t step) {
     double weight = 0;
     bool finite = true;
-    for (int r = 0; r < replicas_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         const double of_replica = reports_.of(step, r).weight;
         require(is_nan(of_replica) || of_replica >= 0, "the weights of the samples of replica ", r, " in step ", step,
                 " add up to ", of_replica, "; a weight must be 0 or more");
         weight += of_replica;
         finite = finite && is_finite(reports_.of(step, r).total);
     }
-    if (!replicas_.weighted() || !finite) return;
+    if (!replicas_.settings().weighted || !finite) return;
     if (!(weight > 0)) {
-        require(replicas_.skips_without_weight(), "no sample of step ", step, " counts, of ", samples_text(step), ": ",
-                functions_.reason_of_no_weight(),
+        require(replicas_.settings().skips_without_weight, "no sample of step ", step, " counts, of ",
+                samples_text(step), ": ", functions_.reason_of_no_weight(),
                 "; the option skip_steps_without_labels lets such a step pass without an update");
         return;
     }
     if constexpr (own_parameters) {
-        for (int r = 0; r < replicas_.replicas(); ++r) {
+        for (int r = 0; r < replicas_.placement().replicas(); ++r) {
             const std::int64_t samples = counts_.of_replica(step, r);
             require(samples == 0 || reports_.of(step, r).weight > 0, "no sample of replica ", r, " in step ", step,
                     " counts, of ", samples, ": ", functions_.reason_of_no_weight(), "; ", A::name,
@@ -539,7 +543,7 @@ void StepEngine<D, T, A>::require_weights(std::int64_t step) {
 template <class D, class T, class A>
 std::string StepEngine<D, T, A>::samples_text(std::int64_t step) const {
     std::string all;
-    for (int r = 0; r < replicas_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         const std::int64_t samples = counts_.of_replica(step, r);
         if (samples > 0) all += text(all.empty() ? "" : ", ", samples, " on replica ", r);
     }
@@ -550,8 +554,9 @@ template <class D, class T, class A>
 void StepEngine<D, T, A>::clear_rows() {
     const FixedArray<float> zeros(replicas_.elements());
     replicas_.threads().run([&](int device) {
-        for (int r = replicas_.first_replica(device); r < replicas_.first_replica(device + 1); ++r)
-            replicas_.at(device).worker.set(replicas_.row(r), zeros);
+        for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
+             ++r)
+            replicas_.at(device).worker.set(replicas_.gradients().row(r), zeros);
     });
 }
 
@@ -564,8 +569,8 @@ void StepEngine<D, T, A>::forget_steps() {
         queue.write(&step_status(queue.status())->healthy, std::int32_t{1});
         queue.write(&step_status(queue.status())->failed, std::int32_t{0});
         queue.write(&step_status(queue.status())->loss_scale, loss_scale_);
-        for (int r = 0; r < replicas_.replicas(); ++r)
-            queue.write(replicas_.status(device).not_finite(queue.status(), r), 0ULL);
+        for (int r = 0; r < replicas_.placement().replicas(); ++r)
+            queue.write(replicas_.at(device).layout.not_finite(queue.status(), r), 0ULL);
     });
 }
 

@@ -39,8 +39,9 @@ public:
     /// `scale` is the loss scale of the step.
     FiniteSearch(Replicas<D, T>& replicas, Peers& peers, std::int64_t step, int parts, float scale)
         : replicas_(replicas), peers_(peers), step_(step), parts_(parts) {
-        if (replicas.loss_scale().dynamic)
-            under_ = text(" (the loss scale is ", scale, ", and its minimum ", replicas.loss_scale().minimum, ")");
+        if (replicas.settings().loss_scale.dynamic)
+            under_ =
+                text(" (the loss scale is ", scale, ", and its minimum ", replicas.settings().loss_scale.minimum, ")");
     }
 
     /// Throws DivergedError for the first replica whose loss or gradient is not finite. Shared statistics make the losses
@@ -141,13 +142,14 @@ std::string FiniteSearch<D, T>::search(int replica, const SearchedReplica& each)
     std::string where;
     if (each.batch.size == 0) return where;
     replicas_.threads().run([&](int device) {
-        if (device != replicas_.device_of(replica)) return;
+        if (device != replicas_.placement().device_of(replica)) return;
         auto& state = replicas_.at(device);
         const auto team = state.worker.context().team();
-        state.queue->write(&step_status(state.queue->status())->step, each.key.step);
-        where = first_not_finite(state.worker, replicas_.inspection_plan(device, each.batch.size),
-                                 replicas_.network().layers, state.worker.parameters(replicas_.copy_of(replica)),
-                                 each.batch, each.key);
+        state.queue->write(&state.status()->step, each.key.step);
+        where = first_not_finite(
+            state.worker, replicas_.at(device).worker.plans().inspection(replicas_.network().make, each.batch.size),
+            replicas_.network().layers, state.worker.parameters(replicas_.placement().copy_of(replica)), each.batch,
+            each.key);
     });
     return where;
 }

@@ -14,6 +14,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -78,7 +79,8 @@ private:
         if (trace_) trace_(device, name);
     }
     void for_each_replica(int device, FunctionRef<void(int replica)> work) {
-        for (int replica = replicas_.first_replica(device); replica < replicas_.first_replica(device + 1); ++replica) {
+        for (int replica = replicas_.placement().first_replica(device);
+             replica < replicas_.placement().first_replica(device + 1); ++replica) {
             replicas_.at(device).attempt([&] { work(replica); });
         }
     }
@@ -139,18 +141,18 @@ ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& functions, Replicas<D
       counts_(counts),
       marks_buckets_(marks_buckets),
       batches_(functions, replicas, counts),
-      recordings_(replicas.device_count()),
-      marked_(static_cast<std::size_t>(replicas.device_count())),
+      recordings_(replicas.placement().device_count()),
+      marked_(static_cast<std::size_t>(replicas.placement().device_count())),
       factors_(functions.losses.size()) {
     for (std::size_t k = 0; k < functions.losses.size(); ++k) factors_[k] = functions.losses[k].entry.factor;
-    for (const RequiredColumn& each : replicas.required_columns()) reads_ids_ = reads_ids_ || each.ids > 0;
+    for (const RequiredColumn& each : replicas.settings().required) reads_ids_ = reads_ids_ || each.ids > 0;
 }
 
 template <class D, class T>
 void ReplicaPasses<D, T>::run_in_step() {
     queue_together_ = &ReplicaPasses::queue_together;
-    sync_batch_norm_.make(replicas_.replicas(), replicas_.at(0).worker.first_plan());
-    begun_together_ = FixedArray<BatchToRun>(static_cast<std::size_t>(replicas_.replicas()));
+    sync_batch_norm_.make(replicas_.placement().replicas(), replicas_.at(0).worker.plans().first());
+    begun_together_ = FixedArray<BatchToRun>(static_cast<std::size_t>(replicas_.placement().replicas()));
     merged_ = FixedArray<FixedArray<double>>(marked_.size());
     for (auto& merged : merged_) merged = FixedArray<double>(sync_batch_norm_.largest());
 }
@@ -173,7 +175,8 @@ void ReplicaPasses<D, T>::complete(int device, std::int64_t step) {
     for_each_replica(device, [&](int replica) {
         const double factor = completion(step, replica);
         if (factor == 1) return;
-        replicas_.at(device).queue->queue([this, device, row = std::span(replicas_.row(replica), replicas_.elements()),
+        replicas_.at(device).queue->queue([this, device,
+                                           row = std::span(replicas_.gradients().row(replica), replicas_.elements()),
                                            factor] { scale(replicas_.context(device), row, factor); });
     });
 }
@@ -206,19 +209,20 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
             if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
             const bool own_type = takes_own_type(device);
             const PassBuffers buffers{.running = here.worker.buffers(),
-                                      .batch = replicas_.status(device).statistics(block, begun.number),
+                                      .batch = replicas_.at(device).layout.statistics(block, begun.number),
                                       .batch_is_converted = begun.converted,
                                       .keeps_outputs = own_type};
             static_cast<void>(begun.plan->forward(context, batch, parameters, key, buffers));
             queue_loss_of(device, begun, batch, own_type);
             // The last bucket is sent together with the weight of the device's samples.
-            if (marks) replicas_.weigh(device, replicas_.constant_loss_scale());
+            if (marks && replicas_.settings().weighted)
+                replicas_.at(device).weigh(replicas_.settings().constant_loss_scale());
             const std::size_t buckets = begun.plan->buckets().size();
             const auto ready = [&](std::size_t k) {
                 if (k + 1 < buckets) here.queue->mark_bucket(k);
             };
             using BucketReady = typename NetworkPlan::BucketReady;
-            begun.plan->backward(context, batch, parameters, replicas_.row(replica), key, begun.accumulates,
+            begun.plan->backward(context, batch, parameters, replicas_.gradients().row(replica), key, begun.accumulates,
                                  marks ? BucketReady(ready) : BucketReady(), own_type);
             // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
             poison(device, replica, begun);
@@ -228,8 +232,9 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
 
 template <class D, class T>
 bool ReplicaPasses<D, T>::takes_own_type(int device) const {
-    bool takes = std::same_as<T, BFloat16> && functions_.queues_bfloat16() && replicas_.constant_loss_scale() == 1 &&
-                 replicas_.scale_on_device(device) == nullptr && functions_.gradient_accumulation_steps == 1;
+    bool takes = std::same_as<T, BFloat16> && functions_.queues_bfloat16() &&
+                 replicas_.settings().constant_loss_scale() == 1 && scale_on_device(replicas_, device) == nullptr &&
+                 functions_.gradient_accumulation_steps == 1;
     for (const LossOfOutput& each : functions_.losses) takes = takes && each.entry.factor == 1;
     return takes;
 }
@@ -240,11 +245,11 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
     State& state = replicas_.at(device);
     Context& context = state.worker.context();
     std::byte* const block = state.queue->status();
-    LossReport* const report = replicas_.status(device).report(block, begun.number);
+    LossReport* const report = replicas_.at(device).layout.report(block, begun.number);
     {
         const Stopwatch watch(state.worker.times(), StepPart::loss);
         LossReport* const reports =
-            functions_.sums_losses ? replicas_.status(device).reports_of_losses(block, begun.number) : report;
+            functions_.sums_losses ? replicas_.at(device).layout.reports_of_losses(block, begun.number) : report;
         for (std::size_t k = 0; k < functions_.losses.size(); ++k) {
             const std::size_t output = functions_.losses[k].output;
             if constexpr (std::same_as<T, BFloat16>) {
@@ -262,13 +267,13 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
     }
     if (reads_ids_) queue_id_check(device, begun, batch);
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
-    double weight = replicas_.constant_loss_scale();
+    double weight = replicas_.settings().constant_loss_scale();
     if (functions_.gradient_accumulation_steps > 1) {
         weight *= static_cast<double>(batch.size) /
                   static_cast<double>(functions_.batch_size * functions_.gradient_accumulation_steps);
     }
     for (const LossOfOutput& each : functions_.losses) {
-        const float* const by = replicas_.scale_on_device(device);
+        const float* const by = scale_on_device(replicas_, device);
         if (by == nullptr && weight * each.entry.factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
         const std::span gradient(begun.plan->output_gradient(each.output), count);
@@ -283,15 +288,15 @@ template <class D, class T>
 void ReplicaPasses<D, T>::queue_id_check(int device, const BatchToRun& begun, const BatchView& batch) {
     State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
-    IdReport* const report = replicas_.status(device).bad_id(block, begun.number);
+    IdReport* const report = replicas_.at(device).layout.bad_id(block, begun.number);
     state.queue->write(report, no_bad_id);
-    const std::span<const RequiredColumn> required = replicas_.required_columns();
+    const std::span<const RequiredColumn> required = replicas_.settings().required;
     for (std::size_t c = 0; c < required.size(); ++c) {
         if (required[c].ids == 0) continue;
         const ColumnSpec& column = required[c].column;
         ops::IdCheck<Kernels>::queue(state.worker.context(), batch.data<std::int32_t>(column.name),
                                      batch.size * column.shape.size(), required[c].ids, static_cast<std::int32_t>(c),
-                                     report, &replicas_.status(device).report(block, begun.number)->sum);
+                                     report, &replicas_.at(device).layout.report(block, begun.number)->sum);
     }
 }
 
@@ -299,8 +304,8 @@ template <class D, class T>
 void ReplicaPasses<D, T>::poison(int device, int replica, const BatchToRun& begun) {
     State& state = replicas_.at(device);
     ops::TrainingStep<Kernels>::poison(state.worker.context(),
-                                       &replicas_.status(device).report(state.queue->status(), begun.number)->sum,
-                                       replicas_.row(replica), replicas_.failed(device));
+                                       &replicas_.at(device).layout.report(state.queue->status(), begun.number)->sum,
+                                       replicas_.gradients().row(replica), failed_on_device(replicas_, device));
 }
 
 template <class D, class T>
@@ -308,8 +313,8 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
     State& state = replicas_.at(device);
     Context& context = state.worker.context();
     const std::size_t all_reduces = sync_batch_norm_.all_reduces();
-    const int first = replicas_.first_replica(device);
-    for (int replica = first; replica < replicas_.first_replica(device + 1); ++replica)
+    const int first = replicas_.placement().first_replica(device);
+    for (int replica = first; replica < replicas_.placement().first_replica(device + 1); ++replica)
         sync_batch_norm_.plan(replica) = nullptr;
     for_each_replica(device, [&](int replica) {
         const auto workspace = static_cast<std::size_t>(replica - first);
@@ -333,7 +338,7 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
             const PassBuffers buffers{
                 .running = state.worker.buffers(),
-                .batch = replicas_.status(device).statistics(state.queue->status(), begun.number)};
+                .batch = replicas_.at(device).layout.statistics(state.queue->status(), begun.number)};
             static_cast<void>(plan.forward_segment(context, k, batch.batch, replicas_.parameters(replica), batch.key,
                                                    buffers, merged, sync_batch_norm_.partial(k, replica)));
             if (k == all_reduces) queue_loss_of(device, begun, batch.batch);
@@ -344,8 +349,8 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
     note(device, "backward");
     for (std::size_t k = 0; k <= all_reduces; ++k) {
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-            plan.backward_segment(context, k, batch.batch, replicas_.parameters(replica), replicas_.row(replica),
-                                  batch.key, begun.accumulates, merged,
+            plan.backward_segment(context, k, batch.batch, replicas_.parameters(replica),
+                                  replicas_.gradients().row(replica), batch.key, begun.accumulates, merged,
                                   sync_batch_norm_.partial(all_reduces + k, replica));
             if (k == all_reduces) poison(device, replica, begun);
         });
@@ -358,13 +363,14 @@ template <class D, class T>
 bool ReplicaPasses<D, T>::all_reduce(int device, std::int64_t step, Direction direction, std::size_t k,
                                      std::size_t turn, const double*& merged) {
     State& state = replicas_.at(device);
-    const int first = replicas_.first_replica(device), last = replicas_.first_replica(device + 1);
+    const int first = replicas_.placement().first_replica(device),
+              last = replicas_.placement().first_replica(device + 1);
     for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
     bool all_here = replicas_.arrive_and_wait(device);
     if (peers_.exchanges_sums()) {
         // A process that has failed takes part too, so that the others leave the step with it.
         if (device == 0) {
-            replicas_.attempt_always(0, [&] {
+            replicas_.at(0).attempt_always([&] {
                 peers_.exchange_sums(step, replicas_.first_error(), sync_batch_norm_.sums(turn),
                                      sync_batch_norm_.largest(), sync_batch_norm_.contributions(turn));
             });

@@ -55,7 +55,7 @@ SharedStatistics<D, T>::SharedStatistics(Replicas<D, T>& replicas, Peers& peers,
       results_(replicas, peers),
       counts_(counts),
       layers_(running_statistics(replicas.network().layers)),
-      rows_(replicas.replicas()) {
+      rows_(replicas.placement().replicas()) {
     // The statistics of frozen norms are not updated.
     std::size_t kept = 0;
     for (const RunningStatistics& each : layers_) {
@@ -79,9 +79,9 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
     const FlushedDenormals scope;
     if (!in_place) std::copy(values_.begin(), values_.end(), next_.begin());
     float* const running = in_place ? values_.data() : next_.data();
-    for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part) {
+    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part) {
         rows_.clear();
-        for (int r = 0; r < replicas_.replicas(); ++r)
+        for (int r = 0; r < replicas_.placement().replicas(); ++r)
             rows_.add(results_.of(step, r, part).statistics, counts_.of(step, part, r));
         if (rows_.rows().empty()) continue;
         functions.update_statistics(

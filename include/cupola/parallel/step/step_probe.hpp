@@ -59,9 +59,9 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
     auto& context = state.worker.context();
     std::vector<std::int32_t> flag;
     if (queue.on_host(context, &step_status(queue.status())->healthy, 1, flag)[0] == 0) return;
-    BatchView shown = replicas_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
+    BatchView shown = replicas_.placement().device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
     samples_ = shown;
-    statistics_ = replicas_.synchronized() ? batch.statistics : nullptr;
+    statistics_ = replicas_.settings().synchronized ? batch.statistics : nullptr;
     std::vector<float> parameters, averaged;
     std::array<std::vector<std::byte>, max_columns> columns;
     for (std::size_t i = 0; i < shown.columns().size(); ++i) {
@@ -89,13 +89,13 @@ void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, vo
                                     typename Inspection<Kernels>::VisitOutput visit) {
     if (view.size == 0) return;
     auto& state = replicas_.at(0);
-    state.queue->write(&step_status(state.queue->status())->step, key.step);
-    state.worker.inspect(replicas_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
-                         [&](std::size_t layer, std::span<const float> values) {
-                             std::vector<float> copy;
-                             visit(visitor, layer,
-                                   state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
-                         });
+    state.queue->write(&state.status()->step, key.step);
+    state.worker.inspect(
+        replicas_.at(0).worker.plans().inspection(replicas_.network().make, view.size), state.worker.parameters(),
+        samples_, key, statistics_, [&](std::size_t layer, std::span<const float> values) {
+            std::vector<float> copy;
+            visit(visitor, layer, state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
+        });
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -80,7 +80,7 @@ StepReports<D, T>::StepReports(Replicas<D, T>& replicas, Peers& peers, const Sam
       regularized_(regularized),
       regularization_(regularized.size()) {
     for (StepReportBuilder& each : builders_)
-        each = StepReportBuilder(replicas.replicas(), functions.losses, regularized);
+        each = StepReportBuilder(replicas.placement().replicas(), functions.losses, regularized);
 }
 
 template <class D, class T>
@@ -89,21 +89,21 @@ StepReports<D, T>::~StepReports() = default;
 template <class D, class T>
 bool StepReports<D, T>::read(std::int64_t step) {
     bool finite = true;
-    for (int r = 0; r < replicas_.replicas(); ++r) finite = read_replica(step, r) && finite;
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) finite = read_replica(step, r) && finite;
     return finite && healthy(step);
 }
 
 template <class D, class T>
 bool StepReports<D, T>::healthy(std::int64_t step) {
     bool all = true;
-    for (auto& state : replicas_.devices()) all = all && step_status(state.queue->landed(step))->healthy != 0;
+    for (auto& state : replicas_.devices()) all = all && state.landed(step).healthy != 0;
     return all;
 }
 
 template <class D, class T>
 int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
     int found = -1;
-    for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part) {
+    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part) {
         if (counts_.of(step, part, replica) == 0) continue;
         require_ids(step, part, replica);
         bool finite = true;
@@ -116,7 +116,7 @@ int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
 
 template <class D, class T>
 void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
-    const std::span<const RequiredColumn> required = replicas_.required_columns();
+    const std::span<const RequiredColumn> required = replicas_.settings().required;
     if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
     const IdReport& bad = *results_.of(step, replica, part).bad_id;
     if (bad.place < 0) return;
@@ -136,19 +136,21 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
     builder(step).begin(replica);
     ReplicaReport& report = builder(step).of(replica);
     bool finite = true;
-    for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part) {
+    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part) {
         if (counts_.of(step, part, replica) == 0) continue;
         const LossReport& of_batch = *results_.of(step, replica, part).report;
         report.correct += of_batch.correct;
         report.predictions += of_batch.predictions;
-        report.weight += replicas_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
+        report.weight +=
+            replicas_.settings().weighted ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
         for (std::size_t k = 0; k < functions_.losses.size(); ++k)
             report.parts[k].value += functions_.losses[k].entry.factor * landed(step, part, replica, k).sum;
         finite = finite && is_finite(of_batch.sum);
     }
     // Every process has the same parameters.
     std::byte* const block =
-        replicas_.at(replicas_.is_here(replica) ? replicas_.device_of(replica) : 0).queue->landed(step);
+        replicas_.at(replicas_.placement().is_here(replica) ? replicas_.placement().device_of(replica) : 0)
+            .queue->landed(step);
     for (std::size_t i = 0; i < regularized_.size(); ++i)
         regularization_[i] = 0.5 * regularized_[i].coefficient * StatusLayout::regularization(block)[i];
     const std::int64_t samples = counts_.of_replica(step, replica);

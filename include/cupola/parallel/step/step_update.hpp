@@ -20,6 +20,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
@@ -41,12 +42,12 @@ public:
           agreement_(agreement),
           regularized_(regularized),
           segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
-          recordings_(static_cast<std::size_t>(replicas.device_count())) {}
+          recordings_(static_cast<std::size_t>(replicas.placement().device_count())) {}
 
     /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight that may be.
     void begin_step(std::int64_t skipped, std::int64_t in_flight) {
         skipped_ = skipped;
-        in_flight_ = replicas_.may_skip() ? static_cast<int>(in_flight) : 0;
+        in_flight_ = replicas_.settings().may_skip() ? static_cast<int>(in_flight) : 0;
     }
     /// Queues the constants of a step's update, before the passes of the step.
     void set_constants(int device, std::int64_t step);
@@ -95,7 +96,7 @@ private:
     /// host reads, and otherwise as far as the host knows.
     [[nodiscard]] std::int64_t number_of_update(int device, std::int64_t step) {
         if constexpr (D::host_memory) {
-            return step - step_status(replicas_.at(device).queue->status())->loss_scale.skipped_steps;
+            return step - replicas_.at(device).status()->loss_scale.skipped_steps;
         } else {
             return step - skipped_;
         }
@@ -134,14 +135,14 @@ void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
             if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();
         }
     });
-    if (packed != nullptr) replicas_.at(device).worker.set_packed(replicas_.at(device).worker.parameters());
+    if (packed != nullptr) replicas_.at(device).worker.plans().set_packed(replicas_.at(device).worker.parameters());
 }
 
 template <class D, class T, class Agreement>
 auto StepUpdate<D, T, Agreement>::packed_plan(int device) -> NetworkPlan* {
     // A policy for parameters may change them after the update.
     if (!repeats_work<D> || !functions_.repeats_update || Agreement::own_parameters) return nullptr;
-    return replicas_.at(device).worker.last_packing_plan();
+    return replicas_.at(device).worker.plans().last_packing();
 }
 
 template <class D, class T, class Agreement>
@@ -170,7 +171,7 @@ void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
 template <class D, class T, class Agreement>
 auto StepUpdate<D, T, Agreement>::begin(int device) -> Queue& {
     State& state = replicas_.at(device);
-    state.worker.parameters_changed();
+    state.worker.plans().parameters_changed();
     return *state.queue;
 }
 
@@ -183,10 +184,10 @@ void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::update_loss_scale(int device) {
-    if (!replicas_.may_skip()) return;
+    if (!replicas_.settings().may_skip()) return;
     const float* const divisor = agreement_.divisor_of(device, replicas_.at(device).queue->status());
     ops::TrainingStep<Kernels>::update_loss_scale(replicas_.context(device),
-                                                  replicas_.loss_scale_update(device, divisor));
+                                                  loss_scale_update(replicas_, device, divisor));
 }
 
 template <class D, class T, class Agreement>
@@ -208,7 +209,7 @@ auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t n
     auto& worker = replicas_.at(device).worker;
     return {.context = worker.context(),
             .parameters = worker.parameters(copy),
-            .gradient = agreement_.gradient_of(device, replicas_.first_replica(device) + copy),
+            .gradient = agreement_.gradient_of(device, replicas_.placement().first_replica(device) + copy),
             .state = worker.state(copy),
             .elements = replicas_.network().trained_elements,
             .segments = segments_,
@@ -217,7 +218,7 @@ auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t n
 
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::write_constants_of(int device, std::int64_t number, ConstantsWriter& to) {
-    for (int copy = 0; copy < replicas_.copies(device); ++copy) {
+    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
         functions_.write_constants(update_of(device, copy, number), to);
         if (functions_.moving_average.on()) to.write(functions_.moving_average.constants(number + 1));
     }
@@ -226,7 +227,7 @@ void StepUpdate<D, T, Agreement>::write_constants_of(int device, std::int64_t nu
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t number) {
     auto& worker = replicas_.at(device).worker;
-    for (int copy = 0; copy < replicas_.copies(device); ++copy) {
+    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
         {
             const Stopwatch watch(worker.times(), StepPart::optimizer);
             functions_.update(update_of(device, copy, number));

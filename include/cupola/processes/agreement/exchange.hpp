@@ -28,6 +28,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement/local.hpp>
 #include <cupola/parallel/replicas/batch_results.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -77,7 +78,7 @@ protected:
 
     /// A replica's gradient from a column on; null if it is not here.
     [[nodiscard]] const float* row_here(int replica, std::int64_t begin) const {
-        return replicas_.is_here(replica) ? replicas_.row(replica) + begin : nullptr;
+        return replicas_.placement().is_here(replica) ? replicas_.gradients().row(replica) + begin : nullptr;
     }
 
     /// Once the work of the device is complete, exchanges the samples and results of all replicas. Returns false if a process
@@ -120,21 +121,22 @@ private:
 template <class D, class T>
 ProcessAgreement<D, T>::ProcessAgreement(Replicas<D, T>& replicas)
     : Base(replicas),
-      processes_(*replicas.processes()),
-      peers_(processes_, replicas, replicas.gradient_accumulation_steps(), replicas.losses(),
-             replicas.network().buffer_elements),
+      processes_(*replicas.settings().processes),
+      peers_(processes_, replicas.placement(), replicas.settings().gradient_accumulation_steps,
+             replicas.settings().losses, replicas.network().buffer_elements),
       results_(replicas, peers_),
-      votes_(processes_, sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(replicas.replicas())) * sizeof(Ends)),
-      hashes_(static_cast<std::size_t>(replicas.device_count())),
+      votes_(processes_,
+             sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(replicas.placement().replicas())) * sizeof(Ends)),
+      hashes_(static_cast<std::size_t>(replicas.placement().device_count())),
       finite_(hashes_.size()),
       ends_(finite_.size()) {
-    for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(replicas.replicas()));
+    for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(replicas.placement().replicas()));
 }
 
 template <class D, class T>
 bool ProcessAgreement<D, T>::in_all(int device, FunctionRef<void()> exchange) {
     static_cast<void>(replicas_.arrive_and_wait(device));
-    if (device == 0) replicas_.attempt_always(0, exchange);
+    if (device == 0) replicas_.at(0).attempt_always(exchange);
     return replicas_.arrive_and_wait(device);
 }
 
@@ -164,9 +166,10 @@ void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_
     ReplicaRecords& records = peers_.records();
     const std::exception_ptr error = replicas_.first_error();
     begin_block(records.gather().mine(), step, error);
-    const int first = replicas_.first_replica(0), last = replicas_.first_replica(replicas_.device_count());
+    const int first = replicas_.placement().first_replica(0),
+              last = replicas_.placement().first_replica(replicas_.placement().device_count());
     for (int r = first; !error && r < last; ++r) {
-        for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
+        for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part)
             records.write(r, part, samples.of(step, part, r), results_.of(step, r, part));
     }
     if (!error) {
@@ -179,9 +182,9 @@ void ProcessAgreement<D, T>::exchange_records(SampleCounts& samples, std::int64_
     records.gather().run({"the records of the replicas", step});
     require_all_in_step(records.gather(), processes_, step);
     if (!error) require_same_parameters(step);
-    for (int r = 0; r < replicas_.replicas(); ++r) {
-        if (replicas_.is_here(r)) continue;
-        for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part)
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
+        if (replicas_.placement().is_here(r)) continue;
+        for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part)
             samples.of(step, part, r) = records.samples(r, part);
     }
 }
@@ -207,15 +210,15 @@ void ProcessAgreement<D, T>::require_same_parameters(std::int64_t step) {
 template <class D, class T>
 void ProcessAgreement<D, T>::queue_divisor(int device, const SampleCounts& samples, std::int64_t step) {
     require(samples.of_step(step) > 0, "step ", step, " has no samples on any replica");
-    if (!replicas_.weighted()) return;
+    if (!replicas_.settings().weighted) return;
     double weight = 0;
-    for (int part = 0; part < replicas_.gradient_accumulation_steps(); ++part) {
-        for (int r = 0; r < replicas_.replicas(); ++r) {
+    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part) {
+        for (int r = 0; r < replicas_.placement().replicas(); ++r) {
             if (samples.of(step, part, r) > 0) weight += results_.of(step, r, part).report->weight;
         }
     }
     // As weigh() of a single device computes it.
-    const double scale = replicas_.constant_loss_scale() / static_cast<double>(samples.of_step(step));
+    const double scale = replicas_.settings().constant_loss_scale() / static_cast<double>(samples.of_step(step));
     typename D::Queue& queue = *replicas_.at(device).queue;
     queue.write(&step_status(queue.status())->divisor, static_cast<float>(scale * weight));
 }
@@ -226,17 +229,17 @@ void ProcessAgreement<D, T>::reduce_columns(int device, ColumnRange columns, Row
     const auto [begin, end] = columns;
     finite_[index] = 1;
     std::fill(ends_[index].begin(), ends_[index].end(), 0);
-    const std::span<float> part =
-        replicas_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const std::span<float> part = replicas_.gradients().average_span(device).subspan(
+        static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     auto& context = replicas_.context(device);
-    const auto scale = static_cast<double>(step_status(replicas_.at(device).queue->status())->divisor);
+    const auto scale = static_cast<double>(replicas_.at(device).status()->divisor);
     const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
     using Step = ops::TrainingStep<Kernels>;
-    Step::mean(context, part, &divisor, part, &finite_[index], {}, replicas_.scale_on_device(device));
+    Step::mean(context, part, &divisor, part, &finite_[index], {}, scale_on_device(replicas_, device));
     if (finite_[index] != 0) return;
     constexpr float one = 1;
-    for (int r = 0; r < replicas_.replicas(); ++r) {
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         const float* const row = row_from(r, begin);
         if (row == nullptr) continue;
         Step::mean(context, part, &one, part, &finite_[index],
@@ -254,8 +257,8 @@ bool ProcessAgreement<D, T>::vote(int device, std::int64_t step) {
     if (voted_finite_) return true;
     std::byte* const block = replicas_.at(device).queue->status();
     replicas_.at(device).queue->write(&step_status(block)->healthy, std::int32_t{0});
-    for (int r = 0; r < replicas_.replicas(); ++r) {
-        Ends* const end = replicas_.status(device).not_finite(block, r);
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
+        Ends* const end = replicas_.at(device).layout.not_finite(block, r);
         for (const auto& each : ends_) *end = std::max(*end, each[static_cast<std::size_t>(r)]);
     }
     return true;

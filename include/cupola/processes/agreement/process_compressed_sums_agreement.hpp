@@ -73,18 +73,18 @@ struct AgreementOf<A, D, T> {
 template <class A, class D, class T>
 ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas)
     : Base(replicas),
-      slice_(replicas.columns_of_process(processes_.number(), replicas.network().trained_elements)),
+      slice_(replicas.placement().columns_of_process(processes_.number(), replicas.network().trained_elements)),
       sums_(replicas.elements()),
       received_(static_cast<std::size_t>((processes_.count() - 1) * (slice_.end - slice_.begin))),
-      rows_(static_cast<std::size_t>(replicas.device_count())),
+      rows_(static_cast<std::size_t>(replicas.placement().device_count())),
       weights_(rows_.size()) {
-    for (WeightedRows& each : rows_) each = WeightedRows(replicas.replicas());
-    for (auto& each : weights_) each = FixedArray<float>(static_cast<std::size_t>(replicas.replicas()));
+    for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
+    for (auto& each : weights_) each = FixedArray<float>(static_cast<std::size_t>(replicas.placement().replicas()));
     const std::int64_t width = slice_.end - slice_.begin;
     Element* next = received_.data();
     for (int p = 0; p < processes_.count(); ++p) {
         if (p == processes_.number()) continue;
-        const auto [begin, end] = replicas.columns_of_process(p, replicas.network().trained_elements);
+        const auto [begin, end] = replicas.placement().columns_of_process(p, replicas.network().trained_elements);
         sums_out_.add(p, sums_.data() + begin, end - begin);
         sums_in_.add(p, next, width);
         totals_out_.add(p, sums_.data() + slice_.begin, width);
@@ -99,19 +99,19 @@ bool ProcessCompressedSumsAgreement<A, D, T>::agree(int device, SampleCounts& sa
     auto& state = replicas_.at(device);
     state.attempt([&] {
         Base::queue_divisor(device, samples, step);
-        if (!replicas_.average_in_place()) add_rows(device, samples, step);
+        if (!replicas_.gradients().in_place()) add_rows(device, samples, step);
     });
-    if (!replicas_.average_in_place()) {
+    if (!replicas_.gradients().in_place()) {
         if (!exchange(device, {"the slices of the sums", step}, sums_out_, sums_in_)) return false;
         state.attempt([&] { add_sums(device); });
         if (!exchange(device, {"the slices of the totals", step}, totals_out_, totals_in_)) return false;
     }
     state.attempt([&] {
         const auto [begin, end] = part_of_all_columns(replicas_, device);
-        if (!replicas_.average_in_place()) {
+        if (!replicas_.gradients().in_place()) {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
             const Element* const totals = sums_.data() + begin;
-            ops::Convert<Kernels>::run(replicas_.context(device), totals, replicas_.average(device) + begin,
+            ops::Convert<Kernels>::run(replicas_.context(device), totals, replicas_.gradients().average(device) + begin,
                                        end - begin);
         }
         Base::reduce_columns(device, {begin, end},
@@ -135,16 +135,17 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleC
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
     rows.clear();
-    for (int r = replicas_.first_replica(0); r < replicas_.first_replica(replicas_.device_count()); ++r)
-        rows.add(replicas_.row(r) + begin, samples.of_replica(step, r));
+    for (int r = replicas_.placement().first_replica(0);
+         r < replicas_.placement().first_replica(replicas_.placement().device_count()); ++r)
+        rows.add(replicas_.gradients().row(r) + begin, samples.of_replica(step, r));
     FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];
     const std::size_t count = rows.rows().size();
     for (std::size_t i = 0; i < count; ++i) {
         weights[i] =
             static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(samples.of_step(step)));
     }
-    const std::span<float> sum =
-        replicas_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const std::span<float> sum = replicas_.gradients().average_span(device).subspan(
+        static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     ops::TrainingStep<Kernels>::weighted_sum(replicas_.context(device), rows.rows(), {weights.data(), count}, sum);
     const float* const from = sum.data();
     ops::Convert<Kernels>::run(replicas_.context(device), from, sums_.data() + begin, end - begin);
@@ -152,11 +153,11 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleC
 
 template <class A, class D, class T>
 void ProcessCompressedSumsAgreement<A, D, T>::add_sums(int device) {
-    const auto [begin, end] = replicas_.columns_of(device);
+    const auto [begin, end] = replicas_.gradients().columns_of(device);
     if (begin == end) return;
     auto& context = replicas_.context(device);
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
-    float* const total = replicas_.average(device) + begin;
+    float* const total = replicas_.gradients().average(device) + begin;
     const std::int64_t width = slice_.end - slice_.begin;
     std::int64_t next = begin - slice_.begin;  // in what was received, which is empty without other processes
     for (int p = 0; p < processes_.count(); ++p) {

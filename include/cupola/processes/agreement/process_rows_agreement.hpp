@@ -18,6 +18,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -47,7 +48,7 @@ private:
 
     /// A replica's gradient from column `begin` of this process's slice on.
     [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
-        if (const float* const row = replicas_.row(replica)) return row + begin;
+        if (const float* const row = replicas_.gradients().row(replica)) return row + begin;
         return messages_.row(replica, begin);
     }
     bool exchange(int device, const ExchangeName& name, std::span<const ProcessMessage> outgoing,
@@ -72,11 +73,11 @@ template <class A, class D, class T>
 ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas)
     : Base(replicas),
       policy_(policy),
-      slice_(replicas.columns_of_process(processes_.number(), replicas.network().trained_elements)),
-      rows_(static_cast<std::size_t>(replicas.device_count())) {
-    for (WeightedRows& each : rows_) each = WeightedRows(replicas.replicas());
+      slice_(replicas.placement().columns_of_process(processes_.number(), replicas.network().trained_elements)),
+      rows_(static_cast<std::size_t>(replicas.placement().device_count())) {
+    for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
     const int next = (processes_.number() + 1) % processes_.count();
-    const bool in_common = replicas.row(replicas.first_replica_of_process(next)) != nullptr;
+    const bool in_common = replicas.gradients().row(replicas.placement().first_replica_of_process(next)) != nullptr;
     if (!in_common) messages_ = {replicas, slice_, processes_};
 }
 
@@ -96,7 +97,7 @@ bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
     state.attempt([&] {
         Base::queue_divisor(device, samples, step);
         average(device, samples, step);
-        Base::reduce_columns(device, replicas_.columns_of(device),
+        Base::reduce_columns(device, replicas_.gradients().columns_of(device),
                              [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
     });
     if (!Base::vote(device, step)) return false;
@@ -106,8 +107,8 @@ bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std
     if constexpr (!std::same_as<MessageElement<A>, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            const float divisor = step_status(state.queue->status())->divisor;
-            const float* const scale = replicas_.scale_on_device(device);
+            const float divisor = state.status()->divisor;
+            const float* const scale = scale_on_device(replicas_, device);
             messages_.unpack_average(replicas_, device, scale == nullptr ? divisor : divisor * *scale);
         }
         return replicas_.arrive_and_wait(device);
@@ -124,17 +125,19 @@ bool ProcessRowsAgreement<A, D, T>::exchange(int device, const ExchangeName& nam
 
 template <class A, class D, class T>
 void ProcessRowsAgreement<A, D, T>::average(int device, const SampleCounts& samples, std::int64_t step) {
-    const auto [begin, end] = replicas_.columns_of(device);
-    if (replicas_.average_in_place() || begin == end) return;
+    const auto [begin, end] = replicas_.gradients().columns_of(device);
+    if (replicas_.gradients().in_place() || begin == end) return;
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
     rows.clear();
     if (messages_.any()) messages_.unpack_rows(replicas_, device, {begin, end});
-    for (int r = 0; r < replicas_.replicas(); ++r) rows.add(row_from(r, begin), samples.of_replica(step, r));
+    for (int r = 0; r < replicas_.placement().replicas(); ++r)
+        rows.add(row_from(r, begin), samples.of_replica(step, r));
     policy_.rows.average(
         replicas_.context(device),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
-        replicas_.average_span(device).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+        replicas_.gradients().average_span(device).subspan(static_cast<std::size_t>(begin),
+                                                           static_cast<std::size_t>(end - begin)));
     if (messages_.any()) messages_.pack_average(replicas_, device, {begin, end});
 }
 

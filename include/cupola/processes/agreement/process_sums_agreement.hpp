@@ -25,8 +25,8 @@
 #include <cupola/parallel/agreement/agreement_of.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
-#include <cupola/parallel/replicas/rows_of_sum.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/processes/agreement/exchange.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/processes.hpp>
@@ -62,14 +62,14 @@ private:
     void add_rows(int device, std::size_t bucket);
     /// The part of the average that a bucket is.
     [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
-        return replicas_.average_span(0).subspan(
+        return replicas_.gradients().average_span(0).subspan(
             static_cast<std::size_t>(buckets_[bucket].begin),
             static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
     }
 
     /// The devices of a process divide all columns of its rows.
     [[nodiscard]] ColumnRange columns_of(int device) const {
-        return ReplicaPlacement(replicas_.device_count(), replicas_.device_count(), false)
+        return ReplicaPlacement(replicas_.placement().device_count(), replicas_.placement().device_count(), false)
             .columns_of(device, replicas_.network().trained_elements);
     }
 
@@ -108,13 +108,13 @@ struct AgreementOf<A, D, T> {
 template <class A, class D, class T>
 ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, Replicas<D, T>& replicas)
     : Base(replicas),
-      buckets_(replicas.at(0).worker.first_plan().buckets()),
-      on_bucket_(static_cast<std::size_t>(replicas.device_count())),
+      buckets_(replicas.at(0).worker.plans().first().buckets()),
+      on_bucket_(static_cast<std::size_t>(replicas.placement().device_count())),
       rows_(on_bucket_.size()),
       given_(on_bucket_.size()),
       progress_(buckets_.size()) {
-    for (RowsOfSum& each : rows_) each = RowsOfSum(replicas.replicas());
-    for (int device = 0; device < replicas.device_count(); ++device) {
+    for (RowsOfSum& each : rows_) each = RowsOfSum(replicas.placement().replicas());
+    for (int device = 0; device < replicas.placement().device_count(); ++device) {
         OnBucket& on_bucket = on_bucket_[static_cast<std::size_t>(device)];
         on_bucket = {this, device};
         replicas.at(device).queue->call_on_bucket(on_bucket);
@@ -135,7 +135,7 @@ void ProcessSumsAgreement<A, D, T>::give(int device, std::size_t bucket) {
     {
         const std::scoped_lock lock(mutex_);
         given_[static_cast<std::size_t>(device)] = bucket + 1;
-        if (++progress_[bucket].devices < replicas_.device_count()) return;
+        if (++progress_[bucket].devices < replicas_.placement().device_count()) return;
     }
     add_rows(device, bucket);
     const std::scoped_lock lock(mutex_);
@@ -153,15 +153,16 @@ template <class A, class D, class T>
 void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-    rows.collect(replicas_, replicas_.first_replica(0), replicas_.first_replica(replicas_.device_count()), *samples_,
-                 step_, buckets_[bucket].begin);
+    rows.collect(replicas_, replicas_.placement().first_replica(0),
+                 replicas_.placement().first_replica(replicas_.placement().device_count()), *samples_, step_,
+                 buckets_[bucket].begin);
     ops::TrainingStep<typename D::Kernels>::weighted_sum(replicas_.context(device), rows.gradients().rows,
                                                          rows.gradients().weights, sum_of(bucket));
 }
 
 template <class A, class D, class T>
 bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    replicas_.attempt_always(device, [&] { give_rest(device); });
+    replicas_.at(device).attempt_always([&] { give_rest(device); });
     static_cast<void>(Base::exchange_records(device, samples, step));
     if (!average_in_all(device, [&] { processes_.finish_sums(); })) return false;
     replicas_.at(device).attempt([&] {

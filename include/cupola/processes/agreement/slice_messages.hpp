@@ -44,7 +44,7 @@ private:
 /// The columns that one of the devices of a process has, where they divide all columns.
 template <class D, class T>
 [[nodiscard]] ReplicaPlacement::ColumnRange part_of_all_columns(const Replicas<D, T>& replicas, int device) {
-    return ReplicaPlacement(replicas.device_count(), replicas.device_count(), false)
+    return ReplicaPlacement(replicas.placement().device_count(), replicas.placement().device_count(), false)
         .columns_of(device, replicas.network().trained_elements);
 }
 
@@ -78,16 +78,17 @@ public:
     /// Converts the rows of the device's replicas, for the messages.
     void pack_rows(Replicas<D, T>& replicas, int device) {
         if constexpr (packs) {
-            for (int r = replicas.first_replica(device); r < replicas.first_replica(device + 1); ++r)
-                ops::Convert<Kernels>::run(replicas.context(device), replicas.row(r), packed_row(replicas, r),
-                                           elements_);
+            for (int r = replicas.placement().first_replica(device); r < replicas.placement().first_replica(device + 1);
+                 ++r)
+                ops::Convert<Kernels>::run(replicas.context(device), replicas.gradients().row(r),
+                                           packed_row(replicas, r), elements_);
         }
     }
     /// Converts the received rows back, in columns of the slice.
     void unpack_rows(Replicas<D, T>& replicas, int device, ColumnRange columns) {
         if constexpr (packs) {
-            for (int r = 0; r < replicas.replicas(); ++r) {
-                if (replicas.is_here(r)) continue;
+            for (int r = 0; r < replicas.placement().replicas(); ++r) {
+                if (replicas.placement().is_here(r)) continue;
                 const std::int64_t at = place(r, columns.begin);
                 ops::Convert<Kernels>::run(replicas.context(device), packed_received_.data() + at,
                                            received_.data() + at, columns.end - columns.begin);
@@ -97,7 +98,7 @@ public:
     /// Converts the average, before it is divided, in columns of the slice.
     void pack_average(Replicas<D, T>& replicas, int device, ColumnRange columns) {
         if constexpr (packs)
-            ops::Convert<Kernels>::run(replicas.context(device), replicas.average(device) + columns.begin,
+            ops::Convert<Kernels>::run(replicas.context(device), replicas.gradients().average(device) + columns.begin,
                                        packed_average_.data() + columns.begin, columns.end - columns.begin);
     }
     /// Converts the device's part of the received average back, and divides it.
@@ -108,7 +109,7 @@ public:
                 if (from >= to) return;
                 const Element* const packed = packed_average_.data() + from;
                 for_each_element(replicas.context(device), to - from, QuotientFormula{divisor},
-                                 replicas.average(device) + from, packed);
+                                 replicas.gradients().average(device) + from, packed);
             };
             unpack(begin, std::min(end, slice_.begin));
             unpack(std::max(begin, slice_.end), end);
@@ -122,9 +123,10 @@ private:
     /// Where the row of a replica of this process is in the type of the messages.
     [[nodiscard]] Element* packed_row(Replicas<D, T>& replicas, int replica) {
         if constexpr (packs)
-            return packed_rows_.data() + static_cast<std::int64_t>(replica - replicas.first_replica(0)) * elements_;
+            return packed_rows_.data() +
+                   static_cast<std::int64_t>(replica - replicas.placement().first_replica(0)) * elements_;
         else
-            return replicas.row(replica);
+            return replicas.gradients().row(replica);
     }
 
     std::int64_t elements_ = 0;
@@ -141,25 +143,25 @@ SliceMessages<D, T, Element>::SliceMessages(Replicas<D, T>& replicas, ColumnRang
     : elements_(replicas.network().trained_elements), slice_(slice) {
     const int me = processes.number();
     const std::int64_t width = slice.end - slice.begin;
-    const auto received = static_cast<std::size_t>(replicas.replicas() * width);
+    const auto received = static_cast<std::size_t>(replicas.placement().replicas() * width);
     received_ = FixedArray<float>(std::max<std::size_t>(1, received));
     Element *rows = nullptr, *average = nullptr;
     if constexpr (packs) {
-        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(replicas.replicas_here() * elements_));
+        packed_rows_ = FixedArray<Element>(static_cast<std::size_t>(replicas.placement().replicas_here() * elements_));
         packed_received_ = FixedArray<Element>(received);
         packed_average_ = FixedArray<Element>(replicas.elements());
         rows = packed_received_.data();
         average = packed_average_.data();
     } else {
         rows = received_.data();
-        average = replicas.average(0);
+        average = replicas.gradients().average(0);
     }
     for (int p = 0; p < processes.count(); ++p) {
         if (p == me) continue;
-        const auto [begin, end] = replicas.columns_of_process(p, elements_);
-        for (int r = 0; r < replicas.replicas(); ++r) {
-            if (replicas.is_here(r)) rows_out_.add(p, packed_row(replicas, r) + begin, end - begin);
-            if (replicas.process_of(r) == p) rows_in_.add(p, rows + r * width, width);
+        const auto [begin, end] = replicas.placement().columns_of_process(p, elements_);
+        for (int r = 0; r < replicas.placement().replicas(); ++r) {
+            if (replicas.placement().is_here(r)) rows_out_.add(p, packed_row(replicas, r) + begin, end - begin);
+            if (replicas.placement().process_of(r) == p) rows_in_.add(p, rows + r * width, width);
         }
         average_out_.add(p, average + slice.begin, width);
         average_in_.add(p, average + begin, end - begin);

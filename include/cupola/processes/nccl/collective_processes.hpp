@@ -36,12 +36,14 @@ class CollectiveProcesses final : public ProcessGroup {
 public:
     /// The devices have joined. Both must outlive the object; `lost` is as in ProcessGroup.
     [[gnu::cold]] CollectiveProcesses(Replicas<D, T>& replicas, Collective& collective, std::vector<int> lost)
-        : ProcessGroup(replicas.process_count(), replicas.process_number(), std::move(lost)),
+        : ProcessGroup(replicas.placement().process_count(), replicas.placement().process_number(), std::move(lost)),
           replicas_(replicas),
           collective_(collective),
           peers_(*this, replicas),
           mine_(unit),
-          ranks_(unit * static_cast<std::size_t>(replicas.process_count() * replicas.device_count())) {}
+          ranks_(unit *
+                 static_cast<std::size_t>(replicas.placement().process_count() * replicas.placement().device_count())) {
+    }
 
     [[nodiscard]] Peers& peers() { return peers_; }
 
@@ -66,7 +68,7 @@ public:
             });
             for (std::size_t p = 0; p < count_of_all; ++p) {
                 const std::byte* const of =
-                    ranks_.data() + p * static_cast<std::size_t>(replicas_.device_count()) * unit;
+                    ranks_.data() + p * static_cast<std::size_t>(replicas_.placement().device_count()) * unit;
                 require_same_call(head, of, static_cast<int>(p));
                 std::memcpy(place(p) + begin, of + sizeof head, part);
             }
@@ -95,7 +97,7 @@ private:
         void forget() override { kept_.clear(); }
         [[gnu::cold]] void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override {
             try {
-                exchange_texts_of_replicas(processes_, replicas_, step, of_replicas);
+                exchange_texts_of_replicas(processes_, replicas_.placement(), step, of_replicas);
             } catch (const ProcessLost&) {
                 throw;
             } catch (const DeviceError&) {  // the collective has failed; what this process has found is the error

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReplicaSettings: what the parts of a training know of its options, its policy and its losses, as numbers that do not
+// change.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/loss_scale.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/processes/processes.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+struct ReplicaSettings {
+    int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
+    std::int64_t batch_size = 0;
+    std::span<const std::int64_t> other_batch_sizes{};
+    /// The largest batch of an evaluation, where that is more than batch_size.
+    std::int64_t evaluation_batch_size = 0;
+    int state_arenas = 0;
+    bool moving_average = false;
+    /// Whether the replicas stop inside a pass to all-reduce statistics: each replica then has an arena of activations.
+    bool synchronized = false;
+    /// Whether the average is separate from the gradient even of a single replica, because other processes have
+    /// replicas.
+    bool separate_average = false;
+    /// Whether each replica, and not each device, has its own parameters.
+    bool own_parameters = false;
+    /// Floats of the sums that a collective makes on each device, beside the average.
+    std::int64_t sums = 0;
+    /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
+    std::int64_t bucket_elements = 0;
+    std::size_t regularized = 0;
+    /// Whether the loss has weights, which its reports contain; otherwise each sample has the weight 1.
+    bool weighted = false;
+    /// The number of reports of each batch beside that of the sum of its losses.
+    std::size_t losses = 0;
+    /// The processes that the replicas are divided between; `processes` is their engine, null unless the policy has
+    /// one; must outlive the training.
+    ProcessNumber process{};
+    Processes* processes = nullptr;
+    /// Whether each process reads the rows of all, and writes a part of one average.
+    bool averages_rows_of_all = false;
+    /// The columns that the network and the losses read; must outlive the training.
+    std::span<const RequiredColumn> required{};
+    LossScale loss_scale = LossScale::constant(1);
+    /// Whether a step is skipped whose samples all have the weight 0.
+    bool skips_without_weight = false;
+
+    /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
+    [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
+    /// Whether a collective gathers the status blocks of all devices of all processes with each step.
+    [[nodiscard]] bool gathers_blocks() const { return process.count > 1 && processes == nullptr; }
+    /// The loss scale if it is constant, and 1 if the devices keep one that changes.
+    [[nodiscard]] double constant_loss_scale() const { return loss_scale.dynamic ? 1.0 : loss_scale.initial; }
+    /// Whether the devices may skip a step.
+    [[nodiscard]] bool may_skip() const { return loss_scale.dynamic || skips_without_weight; }
+    /// Whether the network reads ids.
+    [[nodiscard]] bool reads_ids() const {
+        return std::any_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; });
+    }
+    /// The plan of a batch of a step.
+    [[nodiscard]] PlanOptions plan_options(std::int64_t batch) const {
+        return {.batch = batch, .synchronized = synchronized, .bucket_elements = bucket_elements};
+    }
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
