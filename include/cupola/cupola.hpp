@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All of Cupola except its backends and its file readers. Include a backend beside it: <cupola/host.hpp>. Readers are
+// All of Cupola except its backends and its file readers. Include a backend as well: <cupola/host.hpp>. Readers are
 // included where they are used: <cupola/data/open.hpp>.
 #pragma once
 

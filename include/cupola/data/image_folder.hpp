@@ -73,7 +73,7 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
                 threads.emplace_back(purpose, [&work, part] { work(part); });
             }
         } catch (...) {
-            stopping = true;  // those that run are joined, so they must not go on for long
+            stopping = true;  // those that run are joined, so they must end soon
             throw;
         }
         work(0);

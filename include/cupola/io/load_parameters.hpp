@@ -90,7 +90,7 @@ inline void load_tensor(const SafetensorsFile& file, const SafeTensor& stored, c
     piece.resize(tensor.size());
     read_stored_floats(stored.type, file.bytes(stored), piece.data());
     for (std::vector<float>* const arena : arenas) {
-        // Moving averages lack the frozen parameters, which lie behind the others.
+        // Moving averages lack the frozen parameters, which come after the others.
         if (tensor.offset < static_cast<std::int64_t>(arena->size())) from_file(tensor, piece.data(), arena->data());
     }
 }

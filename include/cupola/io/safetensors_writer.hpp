@@ -74,7 +74,7 @@ public:
     }
 
 private:
-    /// The header's beginning, with the checksum's digits as zeros behind the other texts.
+    /// The header's beginning, with the checksum's digits as zeros after the other texts.
     [[nodiscard]] std::string metadata_text(const Metadata& metadata) const {
         std::string json = "{\"__metadata__\":{";
         std::set<std::string_view> keys{impl::checksum_key};

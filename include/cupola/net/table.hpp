@@ -36,7 +36,7 @@ struct LayerInfo {
     std::string_view type, description;
     Shape input, output;
     Parameters parameters;
-    /// Where each parameter starts in the arena, in elements. Frozen parameters lie behind all others.
+    /// Where each parameter starts in the arena, in elements. Frozen parameters come after all others.
     std::array<std::int64_t, max_parameters> offsets{};
     /// The earlier layer whose parameters it computes with, instead of parameters of its own (net/tied.hpp), and
     /// whether a later layer computes with the parameters of this one too: backward then adds its gradients to those of
@@ -227,7 +227,7 @@ constexpr void lay_out_parameters(std::span<LayerInfo> layers) {
     return count;
 }
 
-/// The number of the output of that name. Throws InvalidArgument, with the names that there are, if there is none.
+/// The number of the output of that name. Throws InvalidArgument, with the existing names, if there is none.
 [[nodiscard]] std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name);
 
 /// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name.

@@ -41,7 +41,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// The first value of a tensor that is infinite or not a number, in words: "conv1.weight is nan at [0, 2, 1, 5]", with
+/// Describes the first value of a tensor that is infinite or not a number: "conv1.weight is nan at [0, 2, 1, 5]", with
 /// one index per extent of `shape`. Empty if all are finite.
 [[nodiscard, gnu::cold]] std::string non_finite_element(std::string_view name, const Shape& shape,
                                                         std::span<const float> values);

@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
     return -1;
 }
 
-/// The id at this place of a column, in words: "sample 3 has the id 1000 at [2], and ids are 0 to 999". For another
+/// Describes the id at this place of a column: "sample 3 has the id 1000 at [2], and ids are 0 to 999". For another
 /// column than "input" it begins with "column word of ".
 [[nodiscard, gnu::cold]] inline std::string bad_id_text(const ColumnSpec& column, std::int64_t place, std::int32_t id,
                                                         std::int64_t count) {

@@ -17,7 +17,7 @@ struct ImageSize {
 
 /// What a decoder found in a file.
 struct ImageInfo {
-    /// Of the upright image.
+    /// The size of the upright image.
     ImageSize size{};
     /// Samples have 16 bits: decode() rejects them, decode_wide() reads them.
     bool wide = false;

@@ -3,7 +3,7 @@
 // The place of each tensor of a network in its arena, and in a file with PyTorch's layouts.
 //
 // The arena is channels last, PyTorch is channels first: convolution weights are OHWI here and OIHW there, and a linear
-// layer behind a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same
+// layer after a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same
 // transposition: blocks of [places][channels] here are blocks of [channels][places] there.
 #pragma once
 

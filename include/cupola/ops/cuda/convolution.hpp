@@ -210,14 +210,14 @@ private:
         return bias_is_packed() ? aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(T)) : 0;
     }
     /// Whether the weights' gradient in T has memory of its own, so that all those of a pass are widened by one kernel.
-    /// In float it is computed in the arena, and beside it only where several batches are added.
+    /// In float it is computed in the arena, and in separate memory only where several batches are added.
     static constexpr bool keeps_gradient = !std::same_as<T, float>;
     /// The scratch memory of backward in addition to the library's workspace.
     [[nodiscard]] std::size_t used_bytes() const {
         if (!backward_weights_) return 0;
         return aligned((keeps_gradient ? 0 : gradient_bytes()) + partial_bytes(), Cuda::scratch_alignment);
     }
-    /// The offset of the workspace for the weights' gradient while the input's gradient is computed: behind that one's.
+    /// The offset of the workspace for the weights' gradient while the input's gradient is computed: after that one's.
     [[nodiscard]] std::size_t side_workspace_offset() const {
         return aligned(backward_data_.workspace_bytes(), Cuda::scratch_alignment);
     }

@@ -331,7 +331,7 @@ private:
     [[nodiscard]] std::size_t scratch_of_weights() const {
         return std::max(backward_weights_.workspace_bytes(), own_backward_weights_.scratch_bytes());
     }
-    /// The offset of the scratch memory of the product for the weights while the one for the input runs: behind that
+    /// The offset of the scratch memory of the product for the weights while the one for the input runs: after that
     /// one's.
     [[nodiscard]] std::size_t side_scratch_offset() const {
         return aligned(scratch_of_data(), Cuda::scratch_alignment);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The work of a training step on `Cuda` beside its network and its optimiser: numbers that change from step to step,
-// the batch, the gradients' weighted sum and mean, and the values that the host reads. Each function queues one kernel
-// on the context's stream, and waits for nothing; a mean and the sums of squares after it are joined.
+// The work of a training step on `Cuda` in addition to its network and its optimiser: numbers that change from step to
+// step, the batch, the gradients' weighted sum and mean, and the values that the host reads. Each function queues one
+// kernel on the context's stream, and waits for nothing; a mean and the sums of squares after it are joined.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of few channels as rows of 16 bytes, which is what tensor cores read at once: zeros behind the channels of each
+// Rows of few channels as rows of 16 bytes, which is what tensor cores read at once: zeros after the channels of each
 // position, of an input and of its weights in one kernel. The products with the zeros add nothing to a sum.
 #pragma once
 
@@ -27,7 +27,7 @@ struct PaddedRows {
     }
 };
 
-/// Copies row i of the input, or of the weights behind it. `channels` is at most padded_channels<T>.
+/// Copies row i of the input, or of the weights after it. `channels` is at most padded_channels<T>.
 template <class T>
 struct PadChannels {
     PaddedRows<T> input, weights;

@@ -185,7 +185,7 @@ struct FloatWrite {
     }
 };
 
-/// to = the sum of weight * row over the rows, in their order; and one number beside them.
+/// to = the sum of weight * row over the rows, in their order; also writes one other number.
 struct WeightedSumAt {
     static constexpr int max_rows = 64;
 
