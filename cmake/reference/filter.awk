@@ -52,7 +52,7 @@ END {
             match(line, /^ *\/\/\//)
             line = substr(line, 1, RLENGTH) prose(substr(line, RLENGTH + 1))
         } else {
-            gsub(/inline namespace CUPOLA_ABI \{ /, "", line)
+            gsub(/ inline namespace CUPOLA_ABI \{/, "", line)
             if (line ~ /^\}\}+  \/\/ namespace cupola::CUPOLA_ABI/) line = substr(line, 2)
             gsub(/\[\[[a-z_:, ]*\]\] ?/, "", line)
             gsub(/CUPOLA_INLINE /, "", line)
