@@ -289,8 +289,8 @@ public:
     /// The device's number in its training.
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] int gpu() const { return gpu_; }
-    /// Two contexts with equal places have the same GPU and the same stream, so memory of one can be used by the other
-    /// in order.
+    /// Memory that was made for a context is on the GPU of every context with an equal place, and is used in the order
+    /// of the same stream.
     struct Place {
         int gpu = -1, ordinal = -1;
         bool operator==(const Place&) const = default;

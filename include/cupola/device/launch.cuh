@@ -6,8 +6,8 @@
 // Each kernel begins with begin_kernel(). Where CudaOptions::dependent_launch is set, a kernel that follows another one
 // is brought to the GPU when all blocks of its predecessor have called it, and waits in it until the predecessor has
 // ended. As each kernel waits before it lets the next one come, all earlier kernels have ended by then, too. A
-// library's kernel begins when its predecessors have ended, or waits for them in the same way; a kernel of Cupola
-// directly follows one that does not allow an early launch of its successor.
+// library's kernel begins when its predecessors have ended, or waits for them in the same way; if it does not
+// allow an early launch of its successor, that begins as soon as it has ended.
 #pragma once
 
 #include <algorithm>

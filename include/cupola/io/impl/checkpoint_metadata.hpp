@@ -196,8 +196,8 @@ inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo>
                        shown(described(there)), ", and this network ", described(here));
 }
 
-/// Throws DataError unless `layers` is the network of the description `described`, or predicts as that one does. An
-/// empty description is not compared. `name` is the checkpoint's.
+/// Throws DataError unless `layers` is the network of the description `described` or, with `in_prediction`, predicts as
+/// that one does. An empty description is not compared. `name` is the checkpoint's.
 inline void require_network(std::string_view name, std::string_view described, std::span<const LayerInfo> layers,
                             bool in_prediction) {
     if (described.empty()) return;

@@ -111,7 +111,7 @@ public:
         std::byte* const partial = args.scratch + (keeps_gradient ? 0 : gradient_bytes());
         std::byte* const workspace = args.scratch + used_bytes();
         const bool sums = shape_.bias && trains;
-        // The operation that wrote the gradient has also masked and summed it.
+        // The parts of the sums, if the operation that wrote the gradient has also masked and summed it.
         const ChannelSums& given = args.output_gradient_sums;
         if (sums && given.parts == 0) {
             impl::mask_and_sum_slabs(context, rows_, mask_ ? args.output : nullptr, args.output_gradient,

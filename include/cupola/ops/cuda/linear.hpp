@@ -189,7 +189,7 @@ public:
     void backward(const BackwardArgs<Cuda, T>& args) {
         if (few_outputs_) return backward_few_outputs(args);
         const bool bias = shape_.bias && parameter_gradients_;
-        // The operation that wrote the gradient has also masked and summed it.
+        // With parts, the operation that wrote the gradient has also masked and summed it.
         if (const ChannelSums& given = args.output_gradient_sums; given.parts > 0) {
             if (chain_) {
                 backward_in_chain(args, false, nullptr);

@@ -45,7 +45,7 @@ struct PlanTrial {
 class PlanTimer {
 public:
     enum class Result : std::uint8_t { timed, failed, no_memory };
-    /// A candidate replaces one that is ranked before it if it takes at most this fraction of its time.
+    /// A candidate replaces one that is ranked before it if it takes less than this fraction of its time.
     static constexpr double faster = 0.98;
     using Run = FunctionRef<void(std::byte* workspace, std::span<const void* const> tensors)>;
     /// Runs a candidate by its number: that among those for which offer() has returned `timed`, from 0.
@@ -82,7 +82,7 @@ public:
     /// Why nothing can be timed, if that is for lack of memory.
     [[nodiscard]] const std::string& why() const { return why_; }
     /// Whether the limit is reached; false until a first candidate has been timed. The host's time for loading and
-    /// planning depends on what is loaded and cached: it only counts once it exceeds ten times the limit.
+    /// planning depends on what is loaded and cached: it ends the timing only at ten times the limit.
     [[nodiscard]] bool is_over() const {
         constexpr double of_host = 10;
         return !timed_.empty() && (spent_ >= limit_ || monotonic_seconds() - began_ >= of_host * limit_);
