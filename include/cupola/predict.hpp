@@ -71,7 +71,7 @@ class Predictor {
 public:
     using NetworkType = Net;
     using Options = PredictorOptions<D>;
-    /// float; std::int32_t where the Input is of ids, and std::uint8_t where it is of bytes.
+    /// float; std::int32_t for an Input of ids, and std::uint8_t for one of bytes.
     using Sample = InputValue<Net>;
 
     /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or

@@ -33,7 +33,7 @@ using Image = BasicImage<std::uint8_t>;
 
 /// Reads an image, and converts it to 1 or 3 channels. `read_image<float>` reads images of 16 bits per sample too,
 /// whose values are 0 to 65535; nothing is scaled. Throws DataError where the file is not there, cannot be read as an
-/// image, or has 16 bits and bytes were asked for.
+/// image, or has 16 bits and bytes were requested.
 template <class Value = std::uint8_t>
 [[nodiscard]] BasicImage<Value> read_image(const std::string& path, int channels = 3) {
     static_assert(std::is_same_v<Value, std::uint8_t> || std::is_same_v<Value, float>,

@@ -134,7 +134,7 @@ template <class Value>
 
 /// The training and test images at `path`, a folder or an archive, decoded by `workers` threads.
 /// `read_image_folder<float>` reads images of 16 bits per sample too, whose values are 0 to 65535; nothing is scaled.
-/// Throws DataError, also where an image has 16 bits and bytes were asked for, or where some have 16 bits and others
+/// Throws DataError, also where an image has 16 bits and bytes were requested, or where some have 16 bits and others
 /// fewer; InvalidArgument for options that are out of range.
 ///
 /// A JPEG whose file has bytes before its end marker, another version of JFIF or an unknown transform of Adobe is read

@@ -2,7 +2,7 @@
 //
 // The order in which a training run sees the samples: an endless stream, one permutation of the data set per epoch.
 //
-// Epoch e's permutation is a pure function of (seed, e) and follows epoch e - 1's without a gap, so each sample comes
+// Epoch e's permutation is a pure function of (seed, e) and follows epoch e - 1's without a gap, so each sample occurs
 // exactly once per epoch, batches are always full, and any position of the stream can be looked up at any time.
 #pragma once
 

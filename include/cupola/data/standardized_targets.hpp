@@ -24,8 +24,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// A data set whose column `column` is standardized; all else is that of `data`, which has to outlive it. The targets
-/// are copied, the samples are not.
+/// A data set whose column `column` is standardized; everything else is as in `data`, which has to outlive it. The
+/// targets are copied, the samples are not.
 template <Dataset Data>
     requires HasTargets<Data>
 class StandardizedTargets {

@@ -170,7 +170,7 @@ public:
     }
     /// The column "input", which a network reads.
     [[nodiscard]] const float* inputs() const { return data<float>(input_column); }
-    /// The column "target" where it is of class labels.
+    /// The column "target", if it has class labels.
     [[nodiscard]] const std::int32_t* labels() const { return data<std::int32_t>(target_column); }
 
 private:

@@ -39,7 +39,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 class CsvHeader {
 public:
     CsvHeader() = default;
-    /// Throws DataError for a name that comes twice; any number of columns may have none.
+    /// Throws DataError for a name that occurs twice; any number of columns may have none.
     CsvHeader(const std::string& path, std::vector<std::string> names)
         : names_(std::move(names)), order_(names_.size()) {
         std::iota(order_.begin(), order_.end(), std::size_t{0});

@@ -17,7 +17,7 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// How a folder or an archive of images is read, and limits, so that a file made to fill the memory is an error. Images
-/// of 16 bits per sample are asked for by type: read_image_folder<float>.
+/// of 16 bits per sample are requested by type: read_image_folder<float>.
 struct ImageFolderOptions {
     /// 3 for red, green and blue, 1 for grey; images of the other kind are converted.
     int channels = 3;

@@ -41,7 +41,7 @@ public:
         if (at_ < text_.size()) fail("text follows its end");
     }
 
-    /// The string that comes next as it is written, without its quotes and with its escapes.
+    /// The next string as it is written, without its quotes and with its escapes.
     [[nodiscard]] std::string_view string() {
         expect('"');
         const std::size_t begin = at_;
@@ -58,7 +58,7 @@ public:
         return text_.substr(begin, at_++ - begin);
     }
 
-    /// The natural number that comes next, below 2^63.
+    /// The next natural number, below 2^63.
     [[nodiscard]] std::uint64_t natural() {
         skip_space();
         constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();

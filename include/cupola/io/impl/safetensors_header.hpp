@@ -78,7 +78,7 @@ public:
     using Texts = std::vector<std::pair<std::string_view, std::string_view>>;
 
     SafetensorsHeader(std::string_view header, const std::string& path) : header_(header), json_(header, path) {
-        // Each tensor has one brace, so there are at most so many tensors; the limit bounds the memory.
+        // Each tensor has one brace, so the number of braces is enough; the limit bounds the memory.
         const auto braces = static_cast<std::size_t>(std::ranges::count(header, '{'));
         tensors.reserve(std::min(max_safetensors, braces));
         read();

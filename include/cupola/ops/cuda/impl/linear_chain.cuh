@@ -269,7 +269,7 @@ class LinearChain {
 public:
     using Base = LinearChain;
 
-    /// Whether an operation with so many parts can be added.
+    /// Whether an operation with `parts` parts can be added.
     [[nodiscard]] bool takes(int parts) const {
         return all_.parts + parts <= ChainParts<T>::max_parts && all_.phases < ChainParts<T>::max_phases - 1;
     }
@@ -376,7 +376,7 @@ private:
     alignas(8) std::byte loss_[512]{};
 };
 
-/// The chain that is being collected, with room for an operation of so many parts.
+/// The chain that is being collected, with room for an operation of `parts` parts.
 template <class T>
 [[nodiscard]] LinearChain<T>& linear_chain(const CudaContext& context, int parts) {
     if (!context.joined<LinearChain<T>>().takes(parts)) context.launch_joined();

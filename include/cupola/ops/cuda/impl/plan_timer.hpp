@@ -149,7 +149,8 @@ private:
         return sum;
     }
 
-    /// Whether there is so much scratch memory. If not, the scratch memory of earlier candidates has been freed.
+    /// Whether `bytes` of scratch memory are available. If not, the scratch memory of earlier candidates has been
+    /// freed.
     [[nodiscard]] bool has_workspace(std::size_t bytes) {
         if (bytes <= workspace_.size()) return true;
         try {

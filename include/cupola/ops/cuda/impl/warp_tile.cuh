@@ -236,7 +236,7 @@ private:
     nvcuda::wmma::fragment<nvcuda::wmma::accumulator, side, side, terms, float> sum_[2][2];
 };
 
-/// How a warp multiplies factors of this type: in float by tensor cores only where that is asked for.
+/// How a warp multiplies factors of this type: in float by tensor cores only if that is requested.
 template <class T, bool tf32>
 using WarpTile = std::conditional_t<std::same_as<T, float> && !tf32, MultiplyAddTile<T>, TensorCoreTile<T>>;
 
