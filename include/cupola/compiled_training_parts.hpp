@@ -12,7 +12,7 @@ CUPOLA_TEMPLATE class impl::DeviceWorker<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::Plans<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, CUPOLA_ELEMENT>&, Plan<Host, CUPOLA_ELEMENT>&,
                                                    std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&);
-CUPOLA_TEMPLATE class impl::AgreementInProcess<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::LocalDevices<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::RowsAgreement<ConcatMean, Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::Replicas<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::TakenBatches<Host, CUPOLA_ELEMENT>;

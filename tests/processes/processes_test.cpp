@@ -4,7 +4,8 @@
 // processes are threads that exchange through a hub.
 //
 // Covers: cupola/parallel/process_number.hpp, cupola/processes/processes.hpp
-// Covers: cupola/processes/agreement/exchange.hpp, cupola/processes/agreement/process_rows_agreement.hpp
+// Covers: cupola/processes/agreement/step_records.hpp, cupola/processes/agreement/step_vote.hpp
+// Covers: cupola/processes/agreement/process_rows_agreement.hpp
 #include <cupola/processes/processes.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agreement by a collective: the device's replicas give their gradients bucket by bucket, and the sums over all replicas of
-// all processes come back.
+// CollectiveAgreement: agreement by a collective: the device's replicas give their gradients bucket by bucket, and the
+// sums over all replicas of all processes come back.
 #pragma once
 
 #include <concepts>
@@ -17,6 +17,7 @@
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
 #include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
@@ -33,18 +34,20 @@ class CollectiveProcesses;
 template <class A, class D, class T>
 class CollectiveAgreement {
     using Kernels = typename D::Kernels;
+    using Step = DeviceStep<D, T>;
     using Collective = typename A::template Collective<D>;
     using Sums = decltype(std::declval<Collective&>().finish(0, std::declval<typename D::Queue&>(),
                                                              std::declval<typename Kernels::Context&>()));
     using Element = std::remove_const_t<typename decltype(Sums::values)::element_type>;
 
 public:
-    static constexpr bool separate_average = true, own_parameters = false, takes_buckets = true;
-    [[nodiscard]] static std::int64_t bucket_elements(const A& policy) { return Collective::bucket_elements(policy); }
-    /// The floats of the sums, with the number of samples before them.
-    [[nodiscard]] static std::int64_t sums(std::int64_t elements) {
+    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t elements) {
         constexpr auto per_float = static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
-        return (elements + per_float - 1) / per_float + 4;
+        return {.separate_average = true,
+                .takes_buckets = true,
+                // With the number of samples before them.
+                .sums = (elements + per_float - 1) / per_float + 4,
+                .bucket_elements = Collective::bucket_elements(policy)};
     }
 
     CollectiveAgreement(const A& policy, Replicas<D, T>& replicas)
@@ -91,42 +94,43 @@ public:
     [[nodiscard]] Peers& peers() { return *peers_; }
 
     [[nodiscard]] bool healthy() const { return collective_->healthy(); }
-    void begin_step(const SampleCounts&, std::int64_t) {}
+    void begin(std::int64_t, const SampleCounts&, std::span<const float>) {}
     void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
     void end(int device) { collective_->end(device, *replicas_.at(device).queue); }
     void wait(int device, std::int64_t step, bool finished) {
         collective_->wait(device, *replicas_.at(device).queue, step, finished);
     }
 
-    /// `marked`: whether the last backward pass of the device has marked the buckets; otherwise they are complete now.
-    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool marked) {
-        auto& state = replicas_.at(device);
+    /// Where the backward pass has not marked the buckets, they are complete now.
+    bool agree(Step& step) {
+        const int device = step.device;
+        auto& state = step.state;
         if (!replicas_.arrive_and_wait(device)) return false;
         // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
         state.attempt([&] {
             RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
             rows.collect(replicas_, replicas_.placement().first_replica(device),
-                         replicas_.placement().first_replica(device + 1), samples, step);
-            StepShape shape{.step = step, .samples_here = rows.samples(), .weight_here = nullptr};
+                         replicas_.placement().first_replica(device + 1), step.samples, step.step);
+            StepShape shape{.step = step.step, .samples_here = rows.samples(), .weight_here = nullptr};
             if (replicas_.settings().weighted) {
-                if (!marked)
+                if (!step.marked) {
                     state.queue->queue(
                         [this, device] { replicas_.at(device).weigh(replicas_.settings().constant_loss_scale()); });
+                }
                 shape.weight_here = &state.status()->divisor;
             }
-            collective_->begin(device, *state.queue, replicas_.context(device), shape);
+            collective_->begin(device, *state.queue, state.context(), shape);
             const std::span<const GradientBucket> buckets = state.worker.plans().first().buckets();
             for (std::size_t k = 0; k < buckets.size(); ++k) {
-                if (!marked) state.queue->mark_bucket(k);
-                collective_->give(device, *state.queue, replicas_.context(device), k, buckets[k], rows.gradients());
+                if (!step.marked) state.queue->mark_bucket(k);
+                collective_->give(device, *state.queue, state.context(), k, buckets[k], rows.gradients());
             }
-            sums_[static_cast<std::size_t>(device)] =
-                collective_->finish(device, *state.queue, replicas_.context(device));
+            sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, state.context());
         });
         return replicas_.arrive_and_wait(device);
     }
 
-    void reduce(int device, std::byte* block) {
+    void reduce(int device) {
         const Sums& sums = sums_[static_cast<std::size_t>(device)];
         auto& state = replicas_.at(device);
         auto& context = state.context();
@@ -139,17 +143,16 @@ public:
         else
             ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
                                        static_cast<std::int64_t>(average.size()));
-        ops::TrainingStep<Kernels>::mean(
-            context, values, sums.divisor, average, &step_status(block)->healthy,
-            replicas_.gradients().rows_of_mean(first, last, 0, state.layout.not_finite(block, first)),
-            scale_on_device(replicas_, device));
+        unsigned long long* const ends = state.layout.not_finite(state.queue->status(), first);
+        ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, &state.status()->healthy,
+                                         replicas_.gradients().rows_of_mean(first, last, 0, ends),
+                                         scale_on_device(replicas_, device));
     }
 
-    [[nodiscard]] const float* gradient_of(int device, int) const { return replicas_.gradients().average(device); }
-    [[nodiscard]] const float* divisor_of(int device, std::byte*) const {
-        return sums_[static_cast<std::size_t>(device)].divisor;
+    [[nodiscard]] UpdateGradient gradient(int device, int) {
+        return {replicas_.gradients().average(device), sums_[static_cast<std::size_t>(device)].divisor};
     }
-    void after_update(int, std::int64_t) {}
+    void after(Step&) {}
 
 private:
     Replicas<D, T>& replicas_;

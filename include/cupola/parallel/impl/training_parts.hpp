@@ -113,6 +113,7 @@ private:
             require_divisible(options.replicas, options.devices, process.count, survivors);
         }
         options.moving_average.check();
+        const AgreementTraits traits = Engine::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
         return {.replicas = options.replicas,
                 .devices = options.devices,
@@ -123,16 +124,16 @@ private:
                 .state_arenas = options.optimizer.state_arenas(),
                 .moving_average = options.moving_average.on(),
                 .synchronized = synchronized,
-                .separate_average = Engine::separate_average,
-                .own_parameters = Engine::own_parameters,
-                .sums = Engine::sums(Net::trained_elements),
-                .bucket_elements = Engine::bucket_elements(options.averaging),
+                .separate_average = traits.separate_average,
+                .own_parameters = traits.own_parameters,
+                .sums = traits.sums,
+                .bucket_elements = traits.bucket_elements,
                 .regularized = regularized,
                 .weighted = Loss::weighted,
                 .losses = functions.sums_losses ? functions.losses.size() : 0,
                 .process = process,
                 .processes = processes,
-                .averages_rows_of_all = SpansProcesses<Averaging> && !sums_of_processes<Averaging>,
+                .averages_rows_of_all = traits.averages_rows_of_all,
                 .required = required,
                 .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                 .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};

@@ -25,6 +25,7 @@
 #include <cupola/parallel/replicas/replica_memory.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replica_settings.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -103,6 +104,19 @@ private:
     DeviceThreads threads_;
     FixedArray<State> devices_;
     bool shares_rows_ = false;
+};
+
+/// One step of one device while it is queued, for each of its stages.
+template <class D, class T>
+struct DeviceStep {
+    int device;
+    std::int64_t step;
+    Replicas<D, T>& replicas;
+    SampleCounts& samples;
+    /// That of the device, with its error.
+    DeviceState<D, T>& state;
+    /// Whether the last backward pass of the device has marked the buckets of the gradient in its queue.
+    bool marked = false;
 };
 
 // Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has

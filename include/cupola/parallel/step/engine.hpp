@@ -53,6 +53,7 @@ class StepEngine {
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
     using Agreement = typename AgreementOf<A, D, T>::Type;
+    static_assert(impl::Agreement<Agreement, A, D, T>);
     using StepUpdate = impl::StepUpdate<D, T, Agreement>;
     using Passes = ReplicaPasses<D, T>;
 
@@ -64,19 +65,19 @@ public:
     /// not call it itself, so that only programs that inspect a step compile it.
     using Probe = FunctionRef<void(StepEngine&)>;
 
-    static constexpr bool separate_average = Agreement::separate_average, own_parameters = Agreement::own_parameters;
-    [[nodiscard]] static std::int64_t sums(std::int64_t elements) { return Agreement::sums(elements); }
-    [[nodiscard]] static std::int64_t bucket_elements(const A& averaging) {
-        return Agreement::bucket_elements(averaging);
+    /// What the memory of a training depends on, before it is allocated. `elements` are those of a gradient.
+    [[nodiscard]] static AgreementTraits traits(const A& averaging, std::int64_t elements) {
+        return Agreement::traits(averaging, elements);
     }
 
     [[gnu::cold]] StepEngine(const StepFunctions<D>& functions, const A& averaging, Set& replicas,
                              std::span<const RegularizedParameter> regularized)
         : functions_(functions),
           replicas_(replicas),
+          traits_(Agreement::traits(averaging, replicas.network().trained_elements)),
           agreement_(averaging, replicas),
           counts_(replicas.placement().replicas(), functions.gradient_accumulation_steps, D::max_steps_in_flight),
-          passes_(functions, replicas, agreement_.peers(), counts_, Agreement::takes_buckets),
+          passes_(functions, replicas, agreement_.peers(), counts_, traits_.takes_buckets),
           reports_(replicas, agreement_.peers(), counts_, functions, regularized),
           results_(replicas, agreement_.peers()),
           statistics_(replicas, agreement_.peers(), counts_),
@@ -213,6 +214,7 @@ private:
 
     const StepFunctions<D>& functions_;
     Set& replicas_;
+    AgreementTraits traits_;
     Agreement agreement_;
     SampleCounts counts_;
     Passes passes_;
@@ -247,10 +249,8 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     }
     counts_.clear(step_);
     update_.begin_step(loss_scale_.skipped_steps, step_ - checked_);
-    agreement_.begin_step(counts_, step_);
+    agreement_.begin(step_, counts_, statistics_.values());
     probe_.begin();
-    if constexpr (requires { agreement_.compare_statistics(statistics_.values()); })
-        agreement_.compare_statistics(statistics_.values());
     naming_steps(step_ + 1, [&] { replicas_.threads().run([&](int device) { queue_on(device, batches, probe); }); });
     for (State& state : replicas_.devices()) state.updating = false;
     ++step_;
@@ -277,10 +277,11 @@ const StepReport& StepEngine<D, T, A>::last_report() {
 template <class D, class T, class A>
 double StepEngine<D, T, A>::factor_of_row(int replica) {
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
-    const bool divided = own_parameters || replicas_.gradients().row(replica) ==
-                                               replicas_.gradients().average(replicas_.placement().device_of(replica));
+    const bool divided =
+        traits_.own_parameters ||
+        replicas_.gradients().row(replica) == replicas_.gradients().average(replicas_.placement().device_of(replica));
     const double scale = divided ? 1.0 : scale_of_rows_;
-    double factor = (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
+    double factor = (traits_.takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
     // A row is the gradient of the sum over the replica's samples divided by their number.
     if (!divided && replicas_.settings().weighted && step_ > 0) {
         const ReplicaReport& report = reports_.of(step_ - 1, replica);
@@ -360,13 +361,15 @@ void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe)
         update_.set_constants(device, step_);
         agreement_.peers().queue_flags(device);
     });
+    DeviceStep<D, T> step{device, step_, replicas_, counts_, state};
     if (!passes_.queue(device, step_, batches)) return leave(state);
-    if (!Agreement::takes_buckets) passes_.complete(device, step_);
+    if (!traits_.takes_buckets) passes_.complete(device, step_);
+    step.marked = passes_.marked(device);
     note(device, "agree");
-    if (!agreement_.agree(device, counts_, step_, passes_.marked(device))) return leave(state);
+    if (!agreement_.agree(step)) return leave(state);
     state.updating = true;  // from here on an error leaves the devices with different parameters
     state.attempt([&] { queue_update(device, probe); });
-    agreement_.after_update(device, step_);
+    agreement_.after(step);
     state.attempt([&] { finish(device); });
     leave(state);
 }
@@ -408,7 +411,7 @@ void StepEngine<D, T, A>::show(Inspector inspector) {
     while (replicas_.placement().is_here(replica + 1) && counts_.of_replica(step_, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step_, replica) > 0;
     probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
-                agreement_.gradient_of(0, replica), inspector);
+                agreement_.gradient(0, replica).values, inspector);
 }
 
 template <class D, class T, class A>
@@ -450,7 +453,7 @@ void StepEngine<D, T, A>::read_step(std::int64_t step) {
     if (!skipped) statistics_.update(step, functions_);
     if (checks_after(step)) {
         for (State& state : replicas_.devices()) state.updating = true;  // not healthy, unless they are equal
-        check_agreement(replicas_, agreement_.peers(), step, !own_parameters, statistics_.values());
+        check_agreement(replicas_, agreement_.peers(), step, !traits_.own_parameters, statistics_.values());
         for (State& state : replicas_.devices()) state.updating = false;
     }
 }
@@ -467,7 +470,7 @@ void StepEngine<D, T, A>::roll_back(std::int64_t step) {
         error = std::current_exception();
     }
     step_ = step;
-    if (replicas_.settings().weighted && (own_parameters || replicas_.gradients().in_place())) clear_rows();
+    if (replicas_.settings().weighted && (traits_.own_parameters || replicas_.gradients().in_place())) clear_rows();
     forget_steps();
     std::rethrow_exception(error);
 }
@@ -530,7 +533,7 @@ void StepEngine<D, T, A>::require_weights(std::int64_t step) {
                 "; the option skip_steps_without_labels lets such a step pass without an update");
         return;
     }
-    if constexpr (own_parameters) {
+    if (traits_.own_parameters) {
         for (int r = 0; r < replicas_.placement().replicas(); ++r) {
             const std::int64_t samples = counts_.of_replica(step, r);
             require(samples == 0 || reports_.of(step, r).weight > 0, "no sample of replica ", r, " in step ", step,

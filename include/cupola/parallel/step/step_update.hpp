@@ -141,7 +141,7 @@ void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
 template <class D, class T, class Agreement>
 auto StepUpdate<D, T, Agreement>::packed_plan(int device) -> NetworkPlan* {
     // A policy for parameters may change them after the update.
-    if (!repeats_work<D> || !functions_.repeats_update || Agreement::own_parameters) return nullptr;
+    if (!repeats_work<D> || !functions_.repeats_update || replicas_.settings().own_parameters) return nullptr;
     return replicas_.at(device).worker.plans().last_packing();
 }
 
@@ -185,7 +185,7 @@ void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
 template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::update_loss_scale(int device) {
     if (!replicas_.settings().may_skip()) return;
-    const float* const divisor = agreement_.divisor_of(device, replicas_.at(device).queue->status());
+    const float* const divisor = agreement_.gradient(device, replicas_.placement().first_replica(device)).divisor;
     ops::TrainingStep<Kernels>::update_loss_scale(replicas_.context(device),
                                                   loss_scale_update(replicas_, device, divisor));
 }
@@ -194,7 +194,7 @@ template <class D, class T, class Agreement>
 void StepUpdate<D, T, Agreement>::reduce(int device) {
     State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
-    agreement_.reduce(device, block);
+    agreement_.reduce(device);
     const Stopwatch watch(state.worker.times(), StepPart::regularization);
     for (std::size_t i = 0; i < regularized_.size(); ++i) {
         const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
@@ -209,7 +209,7 @@ auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t n
     auto& worker = replicas_.at(device).worker;
     return {.context = worker.context(),
             .parameters = worker.parameters(copy),
-            .gradient = agreement_.gradient_of(device, replicas_.placement().first_replica(device) + copy),
+            .gradient = agreement_.gradient(device, replicas_.placement().first_replica(device) + copy).values,
             .state = worker.state(copy),
             .elements = replicas_.network().trained_elements,
             .segments = segments_,

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agreement between processes by sums of 16 bits: each process adds its rows, weighted by their samples, and rounds the sum; one
-// process per slice of the columns adds those of all, in float and in the order of the processes, and rounds the result.
+// ProcessCompressedSumsAgreement: agreement between processes by sums of 16 bits: each process adds its rows, weighted
+// by their samples, and rounds the sum; one process per slice of the columns adds those of all, in float and in the
+// order of the processes, and rounds the result.
 //
-//   records of all | weighted sum of the own rows | slices of the sums | total of the own slice | slices of the totals | vote
+//   records of all | weighted sum of the own rows | slices of the sums | total of the own slice | slices of the totals
+//   | vote
 //
-// A reduction by MPI, whose types have none of 16 bits, would call a function of the program for each pair of sums: it would
-// round P - 1 times, in an order of MPI's, and with its usual algorithms move as many bytes.
+// A reduction by MPI, whose types have none of 16 bits, would call a function of the program for each pair of sums: it
+// would round P - 1 times, in an order of MPI's, and with its usual algorithms move as many bytes.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
@@ -21,39 +25,61 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/agreement/agreement_traits.hpp>
+#include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
-#include <cupola/processes/agreement/exchange.hpp>
+#include <cupola/processes/agreement/in_all_processes.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/agreement/slice_messages.hpp>
+#include <cupola/processes/agreement/step_records.hpp>
+#include <cupola/processes/agreement/step_vote.hpp>
 #include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
-class ProcessCompressedSumsAgreement final : public ProcessAgreement<D, T> {
-    using Base = ProcessAgreement<D, T>;
-    using Base::average_in_all;
-    using Base::processes_;
-    using Base::replicas_;
-    using typename Base::ColumnRange;
+class ProcessCompressedSumsAgreement {
+    using Step = DeviceStep<D, T>;
+    using ColumnRange = ReplicaPlacement::ColumnRange;
     using Element = MessageElement<A>;
     using Kernels = typename D::Kernels;
 
 public:
+    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
+
     [[gnu::cold]] ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas);
 
-    bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
+    [[nodiscard]] bool healthy() const { return true; }
+    [[nodiscard]] Peers& peers() { return records_.peers(); }
+    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
+    void break_off(int, std::int64_t, const std::string&) {}
+    void end(int device) { local_.end(device); }
+
+    void begin(std::int64_t, const SampleCounts&, std::span<const float> running) { records_.begin(running); }
+    bool agree(Step& step);
+    /// Each device has reduced its part of the average before the vote.
+    void reduce(int) {}
+    [[nodiscard]] UpdateGradient gradient(int device, int) {
+        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
+    }
+    void after(Step&) {}
 
 private:
     /// The sum of the rows of this process, in the columns of the device, rounded.
-    void add_rows(int device, const SampleCounts& samples, std::int64_t step);
+    void add_rows(Step& step);
     /// The total of all processes in the device's columns of the slice, rounded, in place of this process's sum.
-    void add_sums(int device);
-    bool exchange(int device, const ExchangeName& name, const MessageList<Element>& outgoing,
+    void add_sums(Step& step);
+    bool exchange(Step& step, std::string_view name, const MessageList<Element>& outgoing,
                   const MessageList<Element>& incoming);
 
+    Replicas<D, T>& replicas_;
+    Processes& processes_;
+    LocalDevices<D, T> local_;
+    StepRecords<D, T> records_;
+    StepVote<D, T> vote_;
     /// The columns that this process adds.
     ColumnRange slice_;
     /// The sums of this process, and then the totals; and the slice of each other process's sums, in their order.
@@ -72,7 +98,11 @@ struct AgreementOf<A, D, T> {
 
 template <class A, class D, class T>
 ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas)
-    : Base(replicas),
+    : replicas_(replicas),
+      processes_(*replicas.settings().processes),
+      local_(replicas),
+      records_(replicas, local_),
+      vote_(replicas),
       slice_(replicas.placement().columns_of_process(processes_.number(), replicas.network().trained_elements)),
       sums_(replicas.elements()),
       received_(static_cast<std::size_t>((processes_.count() - 1) * (slice_.end - slice_.begin))),
@@ -94,55 +124,56 @@ ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&
 }
 
 template <class A, class D, class T>
-bool ProcessCompressedSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    if (!Base::exchange_records(device, samples, step)) return false;
-    auto& state = replicas_.at(device);
-    state.attempt([&] {
-        Base::queue_divisor(device, samples, step);
-        if (!replicas_.gradients().in_place()) add_rows(device, samples, step);
+bool ProcessCompressedSumsAgreement<A, D, T>::agree(Step& step) {
+    if (!records_.exchange(step)) return false;
+    const bool alone = replicas_.gradients().in_place();
+    step.state.attempt([&] {
+        records_.queue_divisor(step);
+        if (!alone) add_rows(step);
     });
-    if (!replicas_.gradients().in_place()) {
-        if (!exchange(device, {"the slices of the sums", step}, sums_out_, sums_in_)) return false;
-        state.attempt([&] { add_sums(device); });
-        if (!exchange(device, {"the slices of the totals", step}, totals_out_, totals_in_)) return false;
+    if (!alone) {
+        if (!exchange(step, "the slices of the sums", sums_out_, sums_in_)) return false;
+        step.state.attempt([&] { add_sums(step); });
+        if (!exchange(step, "the slices of the totals", totals_out_, totals_in_)) return false;
     }
-    state.attempt([&] {
-        const auto [begin, end] = part_of_all_columns(replicas_, device);
-        if (!replicas_.gradients().in_place()) {
-            const Stopwatch watch(state.worker.times(), StepPart::averaging);
+    step.state.attempt([&] {
+        const auto [begin, end] = part_of_all_columns(replicas_, step.device);
+        if (!alone) {
+            const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
             const Element* const totals = sums_.data() + begin;
-            ops::Convert<Kernels>::run(replicas_.context(device), totals, replicas_.gradients().average(device) + begin,
+            ops::Convert<Kernels>::run(step.state.context(), totals, replicas_.gradients().average(step.device) + begin,
                                        end - begin);
         }
-        Base::reduce_columns(device, {begin, end},
-                             [this](int replica, std::int64_t from) { return Base::row_here(replica, from); });
+        vote_.reduce_columns(step, {begin, end},
+                             [this](int replica, std::int64_t from) { return vote_.row_here(replica, from); });
     });
-    return Base::vote(device, step);
+    return vote_.vote(step);
 }
 
 template <class A, class D, class T>
-bool ProcessCompressedSumsAgreement<A, D, T>::exchange(int device, const ExchangeName& name,
+bool ProcessCompressedSumsAgreement<A, D, T>::exchange(Step& step, std::string_view name,
                                                        const MessageList<Element>& outgoing,
                                                        const MessageList<Element>& incoming) {
-    return average_in_all(device, [&] {
-        if (processes_.count() > 1) processes_.exchange(name, outgoing.messages(), incoming.messages());
+    return average_in_all_processes(step, [&] {
+        if (processes_.count() > 1) processes_.exchange({name, step.step}, outgoing.messages(), incoming.messages());
     });
 }
 
 template <class A, class D, class T>
-void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleCounts& samples, std::int64_t step) {
+void ProcessCompressedSumsAgreement<A, D, T>::add_rows(Step& step) {
+    const int device = step.device;
     const auto [begin, end] = part_of_all_columns(replicas_, device);
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
     rows.clear();
     for (int r = replicas_.placement().first_replica(0);
          r < replicas_.placement().first_replica(replicas_.placement().device_count()); ++r)
-        rows.add(replicas_.gradients().row(r) + begin, samples.of_replica(step, r));
+        rows.add(replicas_.gradients().row(r) + begin, step.samples.of_replica(step.step, r));
     FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];
     const std::size_t count = rows.rows().size();
     for (std::size_t i = 0; i < count; ++i) {
-        weights[i] =
-            static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(samples.of_step(step)));
+        weights[i] = static_cast<float>(static_cast<double>(rows.samples()[i]) /
+                                        static_cast<double>(step.samples.of_step(step.step)));
     }
     const std::span<float> sum = replicas_.gradients().average_span(device).subspan(
         static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
@@ -152,7 +183,8 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_rows(int device, const SampleC
 }
 
 template <class A, class D, class T>
-void ProcessCompressedSumsAgreement<A, D, T>::add_sums(int device) {
+void ProcessCompressedSumsAgreement<A, D, T>::add_sums(Step& step) {
+    const int device = step.device;
     const auto [begin, end] = replicas_.gradients().columns_of(device);
     if (begin == end) return;
     auto& context = replicas_.context(device);

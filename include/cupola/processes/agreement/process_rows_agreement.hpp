@@ -1,60 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agreement between processes by the gradient rows: the policy's function of the rows averages in slices of the columns, in the
-// order of the replicas of all processes, with the bits of one process.
+// ProcessRowsAgreement: agreement between processes by the gradient rows: the policy's function of the rows averages in
+// slices of the columns, in the order of the replicas of all processes, with the bits of one process.
 //
 //   records of all | (slices of the rows) | mean of the own slice | vote | (slices of the mean)
 //
-// Where the processes have memory in common, all rows and the average are in it, and what is in brackets is left out. Rows that
-// the policy prepares are ready before the records are exchanged.
+// Where the processes have memory in common, all rows and the average are in it, and what is in brackets is left out.
+// Rows that the policy prepares are ready before the records are exchanged.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/agreement/agreement_traits.hpp>
+#include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/replicas/loss_scaling.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
-#include <cupola/processes/agreement/exchange.hpp>
+#include <cupola/processes/agreement/in_all_processes.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/agreement/slice_messages.hpp>
+#include <cupola/processes/agreement/step_records.hpp>
+#include <cupola/processes/agreement/step_vote.hpp>
 #include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
-class ProcessRowsAgreement final : public ProcessAgreement<D, T> {
-    using Base = ProcessAgreement<D, T>;
-    using Base::average_in_all;
-    using Base::processes_;
-    using Base::replicas_;
-    using typename Base::ColumnRange;
+class ProcessRowsAgreement {
+    using Step = DeviceStep<D, T>;
+    using ColumnRange = ReplicaPlacement::ColumnRange;
 
 public:
+    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {.averages_rows_of_all = true}; }
+
     [[gnu::cold]] ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas);
 
-    bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
+    [[nodiscard]] bool healthy() const { return true; }
+    [[nodiscard]] Peers& peers() { return records_.peers(); }
+    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
+    void break_off(int, std::int64_t, const std::string&) {}
+    void end(int device) { local_.end(device); }
+
+    void begin(std::int64_t, const SampleCounts&, std::span<const float> running) { records_.begin(running); }
+    bool agree(Step& step);
+    /// Each device has reduced its part of the average before the vote.
+    void reduce(int) {}
+    [[nodiscard]] UpdateGradient gradient(int device, int) {
+        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
+    }
+    void after(Step&) {}
 
 private:
-    void average(int device, const SampleCounts& samples, std::int64_t step);
+    void average(Step& step);
 
     /// A replica's gradient from column `begin` of this process's slice on.
     [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
         if (const float* const row = replicas_.gradients().row(replica)) return row + begin;
         return messages_.row(replica, begin);
     }
-    bool exchange(int device, const ExchangeName& name, std::span<const ProcessMessage> outgoing,
+    bool exchange(Step& step, std::string_view name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming);
 
     A policy_;
+    Replicas<D, T>& replicas_;
+    Processes& processes_;
+    LocalDevices<D, T> local_;
+    StepRecords<D, T> records_;
+    StepVote<D, T> vote_;
     /// The columns that this process averages.
     ColumnRange slice_;
     /// Empty where all rows are in common memory.
@@ -71,8 +95,12 @@ struct AgreementOf<A, D, T> {
 
 template <class A, class D, class T>
 ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas)
-    : Base(replicas),
-      policy_(policy),
+    : policy_(policy),
+      replicas_(replicas),
+      processes_(*replicas.settings().processes),
+      local_(replicas),
+      records_(replicas, local_),
+      vote_(replicas),
       slice_(replicas.placement().columns_of_process(processes_.number(), replicas.network().trained_elements)),
       rows_(static_cast<std::size_t>(replicas.placement().device_count())) {
     for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
@@ -82,63 +110,61 @@ ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, Replicas<D,
 }
 
 template <class A, class D, class T>
-bool ProcessRowsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    auto& state = replicas_.at(device);
-    state.attempt([&] { Base::prepare_rows(policy_.rows, device, samples, step); });
-    if (!Base::exchange_records(device, samples, step)) return false;
+bool ProcessRowsAgreement<A, D, T>::agree(Step& step) {
+    auto& state = step.state;
+    state.attempt([&] { local_.prepare_rows(policy_.rows, step); });
+    if (!records_.exchange(step)) return false;
     if (messages_.any()) {
         state.attempt([&] {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            messages_.pack_rows(replicas_, device);
+            messages_.pack_rows(replicas_, step.device);
         });
-        if (!exchange(device, {"the slices of the gradients", step}, messages_.rows_out(), messages_.rows_in()))
-            return false;
+        if (!exchange(step, "the slices of the gradients", messages_.rows_out(), messages_.rows_in())) return false;
     }
     state.attempt([&] {
-        Base::queue_divisor(device, samples, step);
-        average(device, samples, step);
-        Base::reduce_columns(device, replicas_.gradients().columns_of(device),
+        records_.queue_divisor(step);
+        average(step);
+        vote_.reduce_columns(step, replicas_.gradients().columns_of(step.device),
                              [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
     });
-    if (!Base::vote(device, step)) return false;
+    if (!vote_.vote(step)) return false;
     if (!messages_.any()) return true;
-    if (!exchange(device, {"the slices of the average", step}, messages_.average_out(), messages_.average_in()))
-        return false;
+    if (!exchange(step, "the slices of the average", messages_.average_out(), messages_.average_in())) return false;
     if constexpr (!std::same_as<MessageElement<A>, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
             const float divisor = state.status()->divisor;
-            const float* const scale = scale_on_device(replicas_, device);
-            messages_.unpack_average(replicas_, device, scale == nullptr ? divisor : divisor * *scale);
+            const float* const scale = scale_on_device(replicas_, step.device);
+            messages_.unpack_average(replicas_, step.device, scale == nullptr ? divisor : divisor * *scale);
         }
-        return replicas_.arrive_and_wait(device);
+        return replicas_.arrive_and_wait(step.device);
     }
     return true;
 }
 
 template <class A, class D, class T>
-bool ProcessRowsAgreement<A, D, T>::exchange(int device, const ExchangeName& name,
+bool ProcessRowsAgreement<A, D, T>::exchange(Step& step, std::string_view name,
                                              std::span<const ProcessMessage> outgoing,
                                              std::span<const ProcessMessage> incoming) {
-    return average_in_all(device, [&] { processes_.exchange(name, outgoing, incoming); });
+    return average_in_all_processes(step, [&] { processes_.exchange({name, step.step}, outgoing, incoming); });
 }
 
 template <class A, class D, class T>
-void ProcessRowsAgreement<A, D, T>::average(int device, const SampleCounts& samples, std::int64_t step) {
-    const auto [begin, end] = replicas_.gradients().columns_of(device);
+void ProcessRowsAgreement<A, D, T>::average(Step& step) {
+    const auto [begin, end] = replicas_.gradients().columns_of(step.device);
     if (replicas_.gradients().in_place() || begin == end) return;
-    const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
-    WeightedRows& rows = rows_[static_cast<std::size_t>(device)];
+    const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
+    WeightedRows& rows = rows_[static_cast<std::size_t>(step.device)];
     rows.clear();
-    if (messages_.any()) messages_.unpack_rows(replicas_, device, {begin, end});
+    if (messages_.any()) messages_.unpack_rows(replicas_, step.device, {begin, end});
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        rows.add(row_from(r, begin), samples.of_replica(step, r));
+        rows.add(row_from(r, begin), step.samples.of_replica(step.step, r));
+    const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
     policy_.rows.average(
-        replicas_.context(device),
+        step.state.context(),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
-        replicas_.gradients().average_span(device).subspan(static_cast<std::size_t>(begin),
-                                                           static_cast<std::size_t>(end - begin)));
-    if (messages_.any()) messages_.pack_average(replicas_, device, {begin, end});
+        replicas_.gradients().average_span(step.device).subspan(first, count));
+    if (messages_.any()) messages_.pack_average(replicas_, step.device, {begin, end});
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

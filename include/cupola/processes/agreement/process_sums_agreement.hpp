@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agreement between processes by sums: each adds its rows, weighted by their samples, and the engine adds the sums of all,
-// bucket by bucket while the backward passes run.
+// ProcessSumsAgreement: agreement between processes by sums: each adds its rows, weighted by their samples, and the
+// engine adds the sums of all, bucket by bucket while the backward passes run.
 //
 //   (bucket complete on all devices | weighted sum of the own rows | the engine begins) x buckets | records of all |
 //   the engine has finished | division by the samples of all | vote
 //
-// On each process the buckets are given in one order. A process that has failed, or has no samples, gives all of them too, so that
-// the others do not wait for it; they learn of its error from its records.
+// On each process the buckets are given in one order. A process that has failed, or has no samples, gives all of them
+// too, so that the others do not wait for it; they learn of its error from its records.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/plan_arguments.hpp>
@@ -23,39 +24,54 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_of.hpp>
+#include <cupola/parallel/agreement/agreement_traits.hpp>
+#include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
-#include <cupola/processes/agreement/exchange.hpp>
+#include <cupola/processes/agreement/in_all_processes.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
+#include <cupola/processes/agreement/step_records.hpp>
+#include <cupola/processes/agreement/step_vote.hpp>
 #include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
-class ProcessSumsAgreement final : public ProcessAgreement<D, T> {
-    using Base = ProcessAgreement<D, T>;
-    using Base::average_in_all;
-    using Base::processes_;
-    using Base::replicas_;
-    using typename Base::ColumnRange;
+class ProcessSumsAgreement {
+    using Step = DeviceStep<D, T>;
+    using ColumnRange = ReplicaPlacement::ColumnRange;
 
 public:
-    static constexpr bool separate_average = true, takes_buckets = true;
-    [[nodiscard]] static std::int64_t bucket_elements(const A& policy) {
+    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t) {
+        AgreementTraits traits{.separate_average = true, .takes_buckets = true};
         if constexpr (requires { policy.bucket_bytes; })
-            return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
-        return 0;
+            traits.bucket_elements = policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
+        return traits;
     }
 
     [[gnu::cold]] ProcessSumsAgreement(const A&, Replicas<D, T>& replicas);
 
-    void begin_step(const SampleCounts& samples, std::int64_t step);
-    bool agree(int device, SampleCounts& samples, std::int64_t step, bool);
+    [[nodiscard]] bool healthy() const { return true; }
+    [[nodiscard]] Peers& peers() { return records_.peers(); }
+    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
+    void break_off(int, std::int64_t, const std::string&) {}
+    void end(int device) { local_.end(device); }
+
+    void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running);
+    bool agree(Step& step);
+    /// Each device has reduced its part of the average before the vote.
+    void reduce(int) {}
+    [[nodiscard]] UpdateGradient gradient(int device, int) {
+        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
+    }
+    void after(Step&) {}
 
 private:
-    /// A bucket is complete in the rows of a device. On its thread, which adds the rows of all devices if it is the last.
+    /// A bucket is complete in the rows of a device. On its thread, which adds the rows of all devices if it is the
+    /// last.
     void give(int device, std::size_t bucket);
     /// Gives the buckets that the device's passes have not given.
     void give_rest(int device);
@@ -84,6 +100,11 @@ private:
         bool added = false;
     };
 
+    Replicas<D, T>& replicas_;
+    Processes& processes_;
+    LocalDevices<D, T> local_;
+    StepRecords<D, T> records_;
+    StepVote<D, T> vote_;
     FixedArray<GradientBucket> buckets_;
     /// Per device.
     FixedArray<OnBucket> on_bucket_;
@@ -107,7 +128,11 @@ struct AgreementOf<A, D, T> {
 
 template <class A, class D, class T>
 ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, Replicas<D, T>& replicas)
-    : Base(replicas),
+    : replicas_(replicas),
+      processes_(*replicas.settings().processes),
+      local_(replicas),
+      records_(replicas, local_),
+      vote_(replicas),
       buckets_(replicas.at(0).worker.plans().first().buckets()),
       on_bucket_(static_cast<std::size_t>(replicas.placement().device_count())),
       rows_(on_bucket_.size()),
@@ -122,7 +147,9 @@ ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, Replicas<D, T>& re
 }
 
 template <class A, class D, class T>
-void ProcessSumsAgreement<A, D, T>::begin_step(const SampleCounts& samples, std::int64_t step) {
+void ProcessSumsAgreement<A, D, T>::begin(std::int64_t step, const SampleCounts& samples,
+                                          std::span<const float> running) {
+    records_.begin(running);
     samples_ = &samples;
     step_ = step;
     next_ = 0;
@@ -161,17 +188,18 @@ void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
 }
 
 template <class A, class D, class T>
-bool ProcessSumsAgreement<A, D, T>::agree(int device, SampleCounts& samples, std::int64_t step, bool) {
-    replicas_.at(device).attempt_always([&] { give_rest(device); });
-    static_cast<void>(Base::exchange_records(device, samples, step));
-    if (!average_in_all(device, [&] { processes_.finish_sums(); })) return false;
-    replicas_.at(device).attempt([&] {
-        Base::queue_divisor(device, samples, step);
-        Base::reduce_columns(
-            device, columns_of(device),
-            [this](int replica, std::int64_t begin) { return Base::row_here(replica, begin); }, samples.of_step(step));
+bool ProcessSumsAgreement<A, D, T>::agree(Step& step) {
+    step.state.attempt_always([&] { give_rest(step.device); });
+    static_cast<void>(records_.exchange(step));
+    if (!average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;
+    step.state.attempt([&] {
+        records_.queue_divisor(step);
+        vote_.reduce_columns(
+            step, columns_of(step.device),
+            [this](int replica, std::int64_t begin) { return vote_.row_here(replica, begin); },
+            step.samples.of_step(step.step));
     });
-    return Base::vote(device, step);
+    return vote_.vote(step);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LocalDevices: how the devices of this process wait for each other and for their queues, weigh the samples of a step,
+// and find out whether all results are finite: what the agreements of one process are made of.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/device/wait_until.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/loss_report.hpp>
+#include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/replicas/status.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// The deadline of a wait, which is longer than any step.
+inline constexpr double max_step_seconds = 600;
+
+/// Members with a DeviceStep or a `device` are called on that device's thread.
+template <class D, class T>
+class LocalDevices {
+    using Step = DeviceStep<D, T>;
+
+public:
+    [[gnu::cold]] explicit LocalDevices(Replicas<D, T>& replicas)
+        : replicas_(replicas),
+          finite_(static_cast<std::size_t>(replicas.placement().device_count())),
+          weights_(finite_.size()) {}
+
+    /// Returns when the step has finished, or the queue's mark is reached.
+    void wait(int device, std::int64_t step, bool finished);
+    /// Returns when all queued work of the device is complete.
+    void wait_for_queue(Step& step) {
+        step.state.queue->mark();
+        wait(step.device, step.step, false);
+    }
+    /// Returns when no queued work runs any more, whether it succeeded or not.
+    void end(int device);
+
+    /// Queues what the policy of the rows does with each row of the device before they are averaged.
+    template <class A>
+    void prepare_rows(const A& policy, Step& step);
+
+    /// Where the loss has weights, makes the divisor that of the step, in two parts. Before the device's barrier, once
+    /// its work is complete, the first reads the weight of the device's samples; the second adds all devices' weights.
+    void read_weight(int device);
+    void queue_divisor(Step& step);
+
+    /// The flag in which a device's work records, before a barrier, whether its results are finite; set to 1 here.
+    [[nodiscard]] std::int32_t* finite(int device);
+    /// After the barrier: a value on one device that is not finite prevents the update of every device.
+    void update_only_if_all_finite(int device);
+
+private:
+    Replicas<D, T>& replicas_;
+    /// The flag of each device, at an address that the host reads.
+    FixedArray<std::int32_t> finite_;
+    /// The weight of each device's samples.
+    FixedArray<double> weights_;
+};
+
+template <class D, class T>
+void LocalDevices<D, T>::end(int device) {
+    try {
+        replicas_.at(device).queue->synchronize();
+    } catch (const Error&) {  // the work of a device that failed has ended too
+    }
+}
+
+template <class D, class T>
+void LocalDevices<D, T>::wait(int device, std::int64_t step, bool finished) {
+    typename D::Queue& queue = *replicas_.at(device).queue;
+    wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ", device,
+               " has not finished step ", step, " after ", max_step_seconds, " s");
+}
+
+template <class D, class T>
+template <class A>
+void LocalDevices<D, T>::prepare_rows([[maybe_unused]] const A& policy, [[maybe_unused]] Step& step) {
+    if constexpr (PreparesRows<A, typename D::Kernels>) {
+        if (replicas_.gradients().in_place()) return;
+        const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
+        const int device = step.device;
+        for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
+             ++r) {
+            if (step.samples.of_replica(step.step, r) == 0) continue;
+            const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
+            step.state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
+        }
+    }
+}
+
+template <class D, class T>
+void LocalDevices<D, T>::read_weight(int device) {
+    if (!replicas_.settings().weighted) return;
+    double& weight = weights_[static_cast<std::size_t>(device)];
+    weight = 0;
+    std::vector<LossReport> copy;
+    auto& state = replicas_.at(device);
+    const std::span<const LossReport> reports = state.reports();
+    for (const LossReport& each : state.queue->on_host(state.context(), reports.data(), reports.size(), copy))
+        weight += each.weight;
+}
+
+template <class D, class T>
+void LocalDevices<D, T>::queue_divisor(Step& step) {
+    if (!replicas_.settings().weighted) return;
+    double weight = 0;
+    for (const double each : weights_) weight += each;
+    // As weigh() of a single device computes it.
+    const double divisor =
+        replicas_.settings().constant_loss_scale() / static_cast<double>(step.samples.of_step(step.step)) * weight;
+    step.state.queue->write(&step.state.status()->divisor, static_cast<float>(divisor));
+}
+
+template <class D, class T>
+auto LocalDevices<D, T>::finite(int device) -> std::int32_t* {
+    std::int32_t& flag = finite_[static_cast<std::size_t>(device)];
+    flag = 1;
+    return &flag;
+}
+
+template <class D, class T>
+void LocalDevices<D, T>::update_only_if_all_finite(int device) {
+    if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
+    auto& state = replicas_.at(device);
+    state.queue->write(&state.status()->healthy, std::int32_t{0});
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

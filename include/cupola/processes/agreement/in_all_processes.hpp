@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exchanges of all processes inside a step, which one device makes while the others wait.
+#pragma once
+
+#include <cupola/core/function_ref.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// Runs `exchange` on the first device, also after an error of this process, because the other processes wait for it.
+/// Called on every device's thread. Returns false if a process has failed.
+template <class D, class T>
+bool in_all_processes(DeviceStep<D, T>& step, FunctionRef<void()> exchange) {
+    static_cast<void>(step.replicas.arrive_and_wait(step.device));
+    if (step.device == 0) step.state.attempt_always(exchange);
+    return step.replicas.arrive_and_wait(step.device);
+}
+
+/// The same, with the time of the exchange as a part of the averaging.
+template <class D, class T>
+bool average_in_all_processes(DeviceStep<D, T>& step, FunctionRef<void()> exchange) {
+    return in_all_processes(step, [&] {
+        const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
+        exchange();
+    });
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
