@@ -29,9 +29,9 @@
 #include <cupola/device/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers.hpp>
+#include <cupola/net/finite.hpp>
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/inputs.hpp>
-#include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_state.hpp>

@@ -2,7 +2,7 @@
 //
 // A number that is not finite gets into no training by a state, and out of none unseen: a fused ReLU makes 0 of a NaN,
 // so that no loss need show it.
-#include <cupola/parallel/non_finite_state.hpp>
+#include <cupola/parallel/training_state.hpp>
 
 #include <cstddef>
 #include <cstdint>

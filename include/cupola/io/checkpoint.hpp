@@ -33,7 +33,7 @@
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/non_finite_state.hpp>
+#include <cupola/parallel/training_state.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

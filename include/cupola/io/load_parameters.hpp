@@ -26,7 +26,6 @@
 #include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/non_finite_state.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_state.hpp>
 

@@ -14,8 +14,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/layers/initializer.hpp>
-#include <cupola/net/non_finite.hpp>
-#include <cupola/parallel/non_finite_state.hpp>
+#include <cupola/net/finite.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>

@@ -14,7 +14,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/hash_word.hpp>
-#include <cupola/net/non_finite.hpp>
+#include <cupola/net/finite.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

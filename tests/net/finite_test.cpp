@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parameters and running statistics that a network cannot be run with are reported; the padding between them is ignored.
-#include <cupola/net/non_finite.hpp>
+#include <cupola/net/finite.hpp>
 
 #include <cstddef>
 #include <limits>
