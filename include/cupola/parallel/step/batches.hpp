@@ -14,7 +14,6 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
-#include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
@@ -54,16 +53,22 @@ public:
     /// Returns batch number `place` of a replica; called on the thread of the replica's device.
     using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
 
-    [[gnu::cold]] TakenBatches(const StepFunctions<D>& functions, Replicas<D, T>& replicas, SampleCounts& counts)
+    [[gnu::cold]] TakenBatches(const StepFunctions<D>& functions, Replicas<D, T>& replicas)
         : functions_(functions),
           replicas_(replicas),
-          counts_(counts),
           taken_(static_cast<std::size_t>(replicas.placement().replicas())) {}
 
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
-    BatchToRun<Kernels, T> take(int device, int replica, std::int64_t step, int part, BatchSource batches,
+    BatchToRun<Kernels, T> take(DeviceStep<D, T>& step, int replica, int part, BatchSource source,
                                 std::size_t workspace = 0);
+
+    /// Calls work(replica) for the replicas of the device, until it has an error.
+    void for_each_replica(DeviceStep<D, T>& step, FunctionRef<void(int replica)> work) {
+        const ReplicaPlacement& placement = replicas_.placement();
+        for (int r = placement.first_replica(step.device); r < placement.first_replica(step.device + 1); ++r)
+            step.state.attempt([&] { work(r); });
+    }
 
     [[nodiscard]] TakenBatch& of(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
     [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const;
@@ -83,7 +88,7 @@ private:
     }
 
     /// Clears what a batch reports of its targets and ids, where there are no samples that would write it.
-    void clear_reports(int device, std::size_t number);
+    void clear_reports(State& state, std::size_t number);
 
     [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
         return step * functions_.gradient_accumulation_steps + part;
@@ -91,28 +96,26 @@ private:
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
-    SampleCounts& counts_;
     FixedArray<TakenBatch> taken_;
 };
 
 template <class D, class T>
-auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int part, BatchSource batches,
-                              std::size_t workspace) -> BatchToRun<Kernels, T> {
-    State& state = replicas_.at(device);
-    Context& context = state.worker.context();
+auto TakenBatches<D, T>::take(DeviceStep<D, T>& step, int replica, int part, BatchSource source, std::size_t workspace)
+    -> BatchToRun<Kernels, T> {
+    State& state = step.state;
+    Context& context = state.context();
     const BatchView given = [&] {
         const Stopwatch watch(state.worker.times(), StepPart::data);
-        return batches(place_of(step, part), replica, context);
+        return source(place_of(step.step, part), replica, context);
     }();
     require_batch(given, replicas_.settings().required);
     const std::size_t number = replicas_.placement().batch_number(replica, part);
     std::byte* const block = state.queue->status();
-    if (replicas_.settings().gathers_blocks())
-        state.queue->write(replicas_.at(device).layout.samples(block, number), given.size);
+    if (replicas_.settings().gathers_blocks()) state.queue->write(state.layout.samples(block, number), given.size);
     if (given.size == 0) {
         if (replicas_.settings().weighted || replicas_.settings().may_skip())
-            state.queue->write(replicas_.at(device).layout.report(block, number), no_loss);
-        if (replicas_.settings().may_skip()) clear_reports(device, number);
+            state.queue->write(state.layout.report(block, number), no_loss);
+        if (replicas_.settings().may_skip()) clear_reports(state, number);
         return {};
     }
     const auto [plan, packs] = state.worker.plans().take(replicas_.settings().plan_options(given.size),
@@ -124,24 +127,23 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
                 given.size == functions_.batch_size,
             "with synchronised statistics and accumulation every batch has batch_size samples, ", functions_.batch_size,
             ", or none, not ", given.size);
-    const bool accumulates = counts_.of_replica(step, replica) > 0;
-    counts_.of(step, part, replica) = given.size;
-    const RngKey key = key_of(step, part, replica);
+    const bool accumulates = step.samples.of_replica(step.step, replica) > 0;
+    step.samples.of(step.step, part, replica) = given.size;
+    const RngKey key = key_of(step.step, part, replica);
     state.queue->write(&step_status(block)->step, key.step);
     of(replica) = {take(*state.queue, replicas_.placement().local(replica), given, *plan), key,
-                   replicas_.at(device).layout.statistics(block, number)};
-    const bool last = replica + 1 == replicas_.placement().first_replica(device + 1) &&
+                   state.layout.statistics(block, number)};
+    const bool last = replica + 1 == replicas_.placement().first_replica(step.device + 1) &&
                       part + 1 == functions_.gradient_accumulation_steps;
     return {plan, packs, accumulates, converts && plan->place_of_batch() != nullptr, last, number};
 }
 
 template <class D, class T>
-void TakenBatches<D, T>::clear_reports(int device, std::size_t number) {
-    typename D::Queue& queue = *replicas_.at(device).queue;
-    const StatusLayout& status = replicas_.at(device).layout;
+void TakenBatches<D, T>::clear_reports(State& state, std::size_t number) {
+    typename D::Queue& queue = *state.queue;
     for (std::size_t k = 0; k < replicas_.settings().losses; ++k)
-        queue.write(status.reports_of_losses(queue.status(), number) + k, no_loss);
-    queue.write(status.bad_id(queue.status(), number), no_bad_id);
+        queue.write(state.layout.reports_of_losses(queue.status(), number) + k, no_loss);
+    queue.write(state.layout.bad_id(queue.status(), number), no_bad_id);
 }
 
 template <class D, class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The check, every so many steps, that all devices have the same parameters and that these are finite. The parameters of
-// a device are represented by a 64-bit hash of their bits.
+// The check, every so many steps, that all devices have the same parameters and that these are finite. The parameters
+// of a device are represented by a 64-bit hash of their bits.
 #pragma once
 
 #include <bit>
@@ -47,7 +47,8 @@ void queue_check(Replicas<D, T>& replicas, int device) {
     return sum;
 }
 
-/// The first device whose parameters after a step with queue_check() differ from those of the process's first device, or -1.
+/// The first device whose parameters after a step with queue_check() differ from those of the process's first device,
+/// or -1.
 template <class D, class T>
 [[nodiscard, gnu::cold]] int device_that_differs(Replicas<D, T>& replicas, std::int64_t step) {
     const auto hash = [&](int device) { return replicas.at(device).landed(step).hash; };
@@ -79,13 +80,13 @@ template <class D, class T>
 }
 
 /// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the
-/// DivergedError of require_finite_parameters(); a collective does so later. `equal` says whether the devices' parameters
-/// have to be the same.
+/// DivergedError of require_finite_parameters(); a collective does so later. The devices'
+/// parameters are the same unless each replica has its own.
 template <class D, class T>
-[[gnu::cold]] void check_agreement(Replicas<D, T>& replicas, Peers& peers, std::int64_t step, bool equal,
+[[gnu::cold]] void check_agreement(Replicas<D, T>& replicas, Peers& peers, std::int64_t step,
                                    std::span<const float> running) {
     ComparedHashes hashes{.parameters = replicas.at(0).landed(step).hash,
-                          .differs = equal ? device_that_differs(replicas, step) : -1};
+                          .differs = replicas.settings().own_parameters ? -1 : device_that_differs(replicas, step)};
     if (peers.any()) hashes.running = hash_of_bits(running);
     std::exception_ptr error;
     try {

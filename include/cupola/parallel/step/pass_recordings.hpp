@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PassRecordings: what a device's queue has recorded of the passes of each batch of a step. A pass is recorded once per plan, and
-// per kind of its beginning and end.
+// PassRecordings: what a device's queue has recorded of the passes of each batch of a step. A pass is recorded once per
+// plan, and per kind of its beginning and end.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <string>
 #include <type_traits>
 #include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -67,5 +71,35 @@ public:
 private:
     Recording nothing_{};
 };
+
+/// The reason why work of a step is queued again that could have been repeated; empty if all of it is repeated.
+/// `passes` and `update` are the parts of a step that have recordings.
+template <class D, class Passes, class Update>
+[[nodiscard, gnu::cold]] std::string why_not_repeated(const StepFunctions<D>& functions, int devices,
+                                                      const Passes& passes, const Update& update) {
+    if (!repeats_work<D>) return {};
+    if (!functions.repeats_update) return "the update: the optimiser does not declare that it can be captured";
+    std::string why;
+    const auto look = [&](const auto& recording, const char* of) {
+        if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
+    };
+    for (int device = 0; device < devices; ++device) {
+        passes.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
+        update.for_each_recording(device, [&](const auto& one) { look(one, "the update: "); });
+    }
+    return why;
+}
+
+/// See DataParallel::launches_description().
+template <class D, class T>
+[[nodiscard, gnu::cold]] std::string launches_text(Replicas<D, T>& replicas) {
+    if constexpr (requires(const typename D::Queue& queue) { queue.launches(); }) {
+        const auto& counted = replicas.at(0).queue->launches();
+        if (counted.all > 0 && counted.captured)
+            return text("a step queues ", counted.all, " kernels and copies, ", counted.in_graphs, " of them in ",
+                        counted.graphs, counted.graphs == 1 ? " graph" : " graphs");
+    }
+    return {};
+}
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -25,6 +25,12 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+/// The weight of all samples of a step, and whether the loss of every replica is finite.
+struct StepWeight {
+    double weight = 0;
+    bool finite = true;
+};
+
 template <class D, class T>
 class StepReports {
 public:
@@ -40,14 +46,23 @@ public:
         builder(step).finish(step, learning_rate, before, after);
     }
 
-    /// Makes the replicas' reports of a step that is complete on every device. Returns false if a loss is not finite, or if a
-    /// device has found that its step is not healthy.
+    /// Makes the replicas' reports of a step that is complete on every device. Returns false if a loss is not finite,
+    /// or if a device has found that its step is not healthy.
     bool read(std::int64_t step);
     /// Whether every device is healthy after a step that is complete.
     [[nodiscard]] bool healthy(std::int64_t step);
 
-    /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
-    /// that is not a class, and for an id that is out of range.
+    [[nodiscard]] StepWeight weight_of(std::int64_t step) {
+        StepWeight all;
+        for (int r = 0; r < replicas_.placement().replicas(); ++r) {
+            all.weight += of(step, r).weight;
+            all.finite = all.finite && is_finite(of(step, r).total);
+        }
+        return all;
+    }
+
+    /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a
+    /// label that is not a class, and for an id that is out of range.
     [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica);
 
 private:

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReplicaLosses: what a pass queues between forward and backward: the losses of a batch and their gradients, the check
+// of its ids, and behind backward the mark of a step that is not finite.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/element_type.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/id_check.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/replicas/loss_scaling.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/step/batches.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// Members are called by the thread of the device, inside its queued work.
+template <class D, class T>
+class ReplicaLosses {
+    using Kernels = typename D::Kernels;
+    using State = DeviceState<D, T>;
+    using BatchToRun = impl::BatchToRun<Kernels, T>;
+
+public:
+    /// Both must outlive the object.
+    [[gnu::cold]] ReplicaLosses(const StepFunctions<D>& functions, Replicas<D, T>& replicas)
+        : functions_(functions),
+          replicas_(replicas),
+          factors_(functions.losses.size()),
+          reads_ids_(replicas.settings().reads_ids()) {
+        for (std::size_t k = 0; k < functions.losses.size(); ++k) factors_[k] = functions.losses[k].entry.factor;
+    }
+
+    /// Whether the losses read outputs and write gradients in the plan's type, and nothing scales the gradients in
+    /// float.
+    [[nodiscard]] bool take_own_type(int device) const;
+
+    /// Computes the losses of a batch, and their gradients at the network's outputs. `in_own_type`: in the type of the
+    /// plan, without a conversion; see take_own_type().
+    void queue(int device, const BatchToRun& begun, const BatchView& batch, bool in_own_type = false);
+
+    /// Makes the first element of a replica's row NaN if the loss of a batch is not finite, or a step has failed.
+    void poison(int device, int replica, const BatchToRun& begun);
+
+private:
+    /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
+    void queue_id_check(int device, const BatchToRun& begun, const BatchView& batch);
+    void scale_gradients(int device, const BatchToRun& begun, const BatchView& batch);
+
+    const StepFunctions<D>& functions_;
+    Replicas<D, T>& replicas_;
+    /// The factors of the losses.
+    FixedArray<double> factors_;
+    bool reads_ids_;
+};
+
+template <class D, class T>
+bool ReplicaLosses<D, T>::take_own_type(int device) const {
+    bool takes = std::same_as<T, BFloat16> && functions_.queues_bfloat16() &&
+                 replicas_.settings().constant_loss_scale() == 1 && scale_on_device(replicas_, device) == nullptr &&
+                 functions_.gradient_accumulation_steps == 1;
+    for (const LossOfOutput& each : functions_.losses) takes = takes && each.entry.factor == 1;
+    return takes;
+}
+
+template <class D, class T>
+void ReplicaLosses<D, T>::queue(int device, const BatchToRun& begun, const BatchView& batch,
+                                [[maybe_unused]] bool in_own_type) {
+    State& state = replicas_.at(device);
+    auto& context = state.context();
+    std::byte* const block = state.queue->status();
+    LossReport* const report = state.layout.report(block, begun.number);
+    {
+        const Stopwatch watch(state.worker.times(), StepPart::loss);
+        LossReport* const reports =
+            functions_.sums_losses ? state.layout.reports_of_losses(block, begun.number) : report;
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k) {
+            const std::size_t output = functions_.losses[k].output;
+            if constexpr (std::same_as<T, BFloat16>) {
+                if (in_own_type) {
+                    functions_.queue_loss_in_bfloat16(context, k, begun.plan->own_output(output), batch,
+                                                      begun.plan->own_output_gradient(output), reports + k);
+                    continue;
+                }
+            }
+            functions_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
+                                  reports + k);
+        }
+        if (functions_.sums_losses)
+            ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_, report);
+    }
+    if (reads_ids_) queue_id_check(device, begun, batch);
+    scale_gradients(device, begun, batch);
+}
+
+template <class D, class T>
+void ReplicaLosses<D, T>::scale_gradients(int device, const BatchToRun& begun, const BatchView& batch) {
+    auto& context = replicas_.context(device);
+    // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
+    double weight = replicas_.settings().constant_loss_scale();
+    if (functions_.gradient_accumulation_steps > 1) {
+        weight *= static_cast<double>(batch.size) /
+                  static_cast<double>(functions_.batch_size * functions_.gradient_accumulation_steps);
+    }
+    for (const LossOfOutput& each : functions_.losses) {
+        const float* const by = scale_on_device(replicas_, device);
+        if (by == nullptr && weight * each.entry.factor == 1) continue;
+        const auto count = static_cast<std::size_t>(batch.size * each.elements);
+        const std::span gradient(begun.plan->output_gradient(each.output), count);
+        if (by == nullptr)
+            scale(context, gradient, weight * each.entry.factor);
+        else
+            ops::TrainingStep<Kernels>::scale(context, gradient, weight * each.entry.factor, by);
+    }
+}
+
+template <class D, class T>
+void ReplicaLosses<D, T>::queue_id_check(int device, const BatchToRun& begun, const BatchView& batch) {
+    State& state = replicas_.at(device);
+    std::byte* const block = state.queue->status();
+    IdReport* const report = state.layout.bad_id(block, begun.number);
+    state.queue->write(report, no_bad_id);
+    const std::span<const RequiredColumn> required = replicas_.settings().required;
+    for (std::size_t c = 0; c < required.size(); ++c) {
+        if (required[c].ids == 0) continue;
+        const ColumnSpec& column = required[c].column;
+        ops::IdCheck<Kernels>::queue(state.context(), batch.data<std::int32_t>(column.name),
+                                     batch.size * column.shape.size(), required[c].ids, static_cast<std::int32_t>(c),
+                                     report, &state.layout.report(block, begun.number)->sum);
+    }
+}
+
+template <class D, class T>
+void ReplicaLosses<D, T>::poison(int device, int replica, const BatchToRun& begun) {
+    State& state = replicas_.at(device);
+    ops::TrainingStep<Kernels>::poison(state.context(), &state.layout.report(state.queue->status(), begun.number)->sum,
+                                       replicas_.gradients().row(replica), failed_on_device(replicas_, device));
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
