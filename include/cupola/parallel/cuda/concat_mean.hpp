@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConcatMean on `Cuda`: the gradients are copied to pinned memory of the host, averaged there by the code of `Host`, and
-// the mean is copied back, so both devices compute the same bits from the same gradients. Per step this takes one wait
-// for the gradients, one copy of each gradient and one copy of the mean; none of these can be captured. The host adds on
-// the device's one thread: for several GPUs with large gradients, NcclAllReduce is the better choice.
+// ConcatMean on `Cuda`: the gradients are copied to pinned memory of the host, averaged there by the code of `Host`,
+// and the mean is copied back, so both devices compute the same bits from the same gradients. Per step this takes one
+// wait for the gradients, one copy of each gradient and one copy of the mean; none of these can be captured. The host
+// adds on the device's one thread: for several GPUs with large gradients, NcclAllReduce is the better choice.
 //
 // The rows may be on several GPUs. They have to be complete; the caller waits for rows of another context's stream.
 #pragma once

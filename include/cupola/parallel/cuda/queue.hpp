@@ -1,123 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
-// is copied to the address that recorded work reads, by the kernel that makes the writes before it. Work that is queued in every step is launched directly the first
-// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time, with the
-// kernel of the writes before it, whose arguments are replaced in each launch. It is held back until anything else is
-// queued on the context: where that is the work of another recording, both are one graph, as the passes of a step's
-// last replica and the update are. The numbers that a step reports are copied to pinned memory, by the kernel of the
-// update where nothing changes them behind it.
+// The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. Work of every
+// step is launched directly the first time, when libraries still load and choose algorithms, and captured as a CUDA
+// graph the second time, with the kernel of the writes and the batch before it, whose arguments are replaced in each
+// launch. It is held back until anything else is queued on the context: where that is the work of another recording,
+// both are one graph, as a step's last passes and its update are. The numbers that a step reports are copied to pinned
+// memory, by the kernel of the update where nothing changes them behind it.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
-#include <new>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_event.hpp>
-#include <cupola/device/cuda_graph.hpp>
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
+#include <cupola/parallel/cuda/kept_batches.hpp>
+#include <cupola/parallel/cuda/recording.hpp>
+#include <cupola/parallel/cuda/versioned_constants.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/tensor/batch.hpp>
-#include <cupola/tensor/batch_memory.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// What one step has queued on a device.
-struct StepLaunches {
-    /// Kernels, copies and fills: those in graphs, and those that the queue has launched itself. What a policy that averages
-    /// queues is not among them.
-    std::int64_t all = 0, in_graphs = 0;
-    std::int64_t graphs = 0;
-    /// Whether all recorded work was in graphs; otherwise `all` lacks it.
-    bool captured = true;
-};
-
-namespace impl {
-
-/// Work that is called later, or never. Its memory is kept for the next one.
-class HeldWork {
-public:
-    HeldWork() = default;
-    HeldWork(const HeldWork&) = delete;
-    HeldWork& operator=(const HeldWork&) = delete;
-    ~HeldWork() { reset(); }
-
-    template <class Work>
-    void hold(const Work& work) {
-        static_assert(alignof(Work) <= alignof(std::max_align_t));
-        reset();
-        if (memory_.size() < sizeof(Work)) memory_.resize(sizeof(Work));
-        ::new (static_cast<void*>(memory_.data())) Work(work);
-        run_ = [](std::byte* memory) { (*std::launder(reinterpret_cast<Work*>(memory)))(); };
-        destroy_ = [](std::byte* memory) { std::destroy_at(std::launder(reinterpret_cast<Work*>(memory))); };
-    }
-    void operator()() { run_(memory_.data()); }
-    void reset() {
-        if (destroy_ != nullptr) std::exchange(destroy_, nullptr)(memory_.data());
-    }
-
-private:
-    std::vector<std::byte> memory_;
-    void (*run_)(std::byte*) = nullptr;
-    void (*destroy_)(std::byte*) = nullptr;
-};
-
-}  // namespace impl
 
 class CudaQueue {
 public:
     /// The recording of work that is queued in every step.
-    struct Recording {
-        struct Graph {
-            /// The recording whose work precedes this one's in the graph; null if it is alone.
-            const Recording* before = nullptr;
-            /// The kernel that the graph begins with, if that makes the writes before the work, which are others in
-            /// each launch.
-            const void* first = nullptr;
-            /// Whether the work contains the copy of land().
-            bool lands = false;
-            impl::CapturedWork captured{};
-        };
-
-        bool seen = false;
-        /// One per recording that its work has followed, and one if it has been alone. Their addresses stay.
-        std::deque<Graph> graphs{};
-
-        [[nodiscard]] Graph& after(const Recording* before, const void* first) {
-            for (Graph& graph : graphs) {
-                if (graph.before == before && graph.first == first) return graph;
-            }
-            graphs.push_back({.before = before, .first = first});
-            return graphs.back();
-        }
-        [[nodiscard]] std::string refused() const {
-            for (const Graph& graph : graphs) {
-                if (!graph.captured.refused().empty()) return graph.captured.refused();
-            }
-            return {};
-        }
-    };
+    using Recording = impl::CudaRecording;
 
     CudaQueue(CudaContext& context, const QueueSizes& sizes)
         : context_(context),
           sizes_(sizes),
-          columns_(*sizes.columns),
-          batch_bytes_(batch_bytes(columns_, sizes.batch_size)),
           status_(sizes.status_bytes + sizeof(impl::PinnedUnit),
                   text("the numbers that steps report of device ", context.ordinal())),
-          batches_(batch_bytes_ * static_cast<std::size_t>(sizes.replicas),
-                   text("the batches of device ", context.ordinal())),
+          batches_(context, sizes),
           landed_(sizes.status_bytes * slot_count),
           constants_(CudaArena(impl::StepConstants::max_bytes,
                                text("the optimiser's constants of device ", context.ordinal()))) {
@@ -164,18 +87,11 @@ public:
     /// Also rounds the column "input", of floats, to `rounded`, unless that is null.
     template <class T>
     BatchView take(int replica, const BatchView& batch, T* rounded) {
-        const BatchSpan kept = place_of(replica);
+        const BatchSpan kept = batches_.of(replica);
         impl::queue_take_batch(context_, batch, kept, &impl::step_status(status())->healthy, rounded);
         return kept.view(batch.size);
     }
-    BatchView bring(const BatchView& batch) {
-        const BatchSpan kept = place_of(0);
-        for (std::size_t i = 0; i < columns_.size(); ++i) {
-            context_.queue_copy(kept.data(i), static_cast<const std::byte*>(batch.data(i)),
-                                static_cast<std::size_t>(batch.size) * columns_[i].bytes());
-        }
-        return kept.view(batch.size);
-    }
+    BatchView bring(const BatchView& batch) { return batches_.bring(context_, batch); }
     template <class V>
     void write(V* to, const V& value) {
         if (holds()) context_.launch_joined();
@@ -230,25 +146,14 @@ public:
     /// Copies the constants to the device, where the launches of the update read them.
     template <class Write>
     void set_constants(std::int64_t step, const ConstantsVersions& versions, Write&& write) {
-        set_step_scalars(&constants_);
+        set_step_scalars(&constants_.of_step());
         impl::queue_set(context_, landing(), landed(step));
-        versions_.clear();
-        for (int v = 0; v < versions.count; ++v) {
-            constants_.begin();
-            write(constants_, v);
-            const std::span<const std::byte> values = constants_.values();
-            if (versions.count > 1) versions_.insert(versions_.end(), values.begin(), values.end());
-        }
-        if (versions.count == 1) {
-            impl::queue_constants(context_, constants_);
-        } else {
-            impl::queue_constants(context_, constants_, versions, versions_);
-        }
+        constants_.queue(context_, versions, write);
     }
     /// The kernels that change parameters read `healthy` on the device.
     template <class Work>
     void update(const std::int32_t*, Work&& work) {
-        constants_.rewind();
+        constants_.of_step().rewind();
         work();
     }
 
@@ -364,23 +269,15 @@ private:
                                    .step = &impl::step_status(status())->step,
                                    .constants = constants});
     }
-    [[nodiscard]] BatchSpan place_of(int replica) {
-        return batch_in(batches_.data() + static_cast<std::size_t>(replica) * batch_bytes_, columns_,
-                        sizes_.batch_size);
-    }
-
     /// The address in pinned memory that the update of a step copies the status to, on the device.
     [[nodiscard]] std::byte** landing() { return reinterpret_cast<std::byte**>(status() + sizes_.status_bytes); }
 
     CudaContext& context_;
     QueueSizes sizes_;
-    Columns columns_;
-    std::size_t batch_bytes_;
-    CudaArena status_, batches_;
+    CudaArena status_;
+    impl::KeptBatches batches_;
     impl::CudaPinned landed_;
-    impl::StepConstants constants_;
-    /// All versions of a step's constants, one after another.
-    std::vector<std::byte> versions_;
+    impl::VersionedConstants constants_;
     /// The events that mark when the numbers of each step are in pinned memory.
     std::array<impl::StepEvent, slot_count> finished_;
     impl::StepEvent mark_;

@@ -143,7 +143,7 @@ private:
 
     bool slot(Step& step);
     bool constants(Step& step);
-    bool passes(Step& step) { return passes_.queue(step, queued_.batches); }
+    bool passes(Step& step) { return passes_.queue(step, batches_); }
     bool agree(Step& step);
     bool update(Step& step);
     bool after(Step& step) {
@@ -183,10 +183,8 @@ private:
     StepUpdate<D, T, Agreement> update_;
     StepTrace trace_{};
     /// Of the step that is being queued.
-    struct {
-        BatchSource batches{};
-        Probe probe{};
-    } queued_;
+    BatchSource batches_{};
+    Probe probe_{};
 };
 
 template <class D, class T, class A>
@@ -208,7 +206,8 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     update_.begin_step(loss_scale().skipped_steps, step - reader_.oldest());
     agreement_.begin(step, counts_, statistics().values());
     inspection_.begin();
-    queued_ = {batches, probe};
+    batches_ = batches;
+    probe_ = probe;
     reader_.naming_steps(step + 1, [&] { replicas_.threads().run([&](int device) { queue_on(device); }); });
     for (State& state : replicas_.devices()) state.updating = false;
     reader_.add();
@@ -255,11 +254,11 @@ bool StepEngine<D, T, A>::agree(Step& step) {
 template <class D, class T, class A>
 bool StepEngine<D, T, A>::update(Step& step) {
     note(step, "reduce");
-    if (queued_.probe) {
+    if (probe_) {
         update_.queue_around(step.device, step.step, [&] {
             if (step.device == 0) {
                 note(step, "probe");
-                queued_.probe(*this);
+                probe_(*this);
             }
             note(step, "update");
         });

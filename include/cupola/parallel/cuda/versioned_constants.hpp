@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// VersionedConstants: the optimiser's numbers of a step, which are copied to the device, where the launches of the
+// update read them. Where earlier steps may still be skipped there is one version per number that the update can have.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/device/step_constants.hpp>
+#include <cupola/ops/cuda/training_step.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+class VersionedConstants {
+public:
+    explicit VersionedConstants(CudaArena memory) : constants_(std::move(memory)) {}
+
+    [[nodiscard]] StepConstants& of_step() { return constants_; }
+
+    /// Queues the copy of what write(constants, version) writes for each version.
+    template <class Write>
+    void queue(CudaContext& context, const ConstantsVersions& versions, Write&& write) {
+        all_.clear();
+        for (int v = 0; v < versions.count; ++v) {
+            constants_.begin();
+            write(constants_, v);
+            const std::span<const std::byte> values = constants_.values();
+            if (versions.count > 1) all_.insert(all_.end(), values.begin(), values.end());
+        }
+        if (versions.count == 1) {
+            queue_constants(context, constants_);
+        } else {
+            queue_constants(context, constants_, versions, all_);
+        }
+    }
+
+private:
+    StepConstants constants_;
+    /// All versions of a step's constants, one after another.
+    std::vector<std::byte> all_;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
