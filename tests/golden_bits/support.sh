@@ -18,6 +18,41 @@ golden_build() {
     fi
 }
 
+# golden_base ROOT: prints the commit to compare the checkout in ROOT with, or fails and prints why there is none.
+golden_base() {
+    local root=$1 head branch base
+    if ! [ "$(git -C "$root" rev-parse --show-prefix 2>/dev/null || echo outside)" = "" ]; then
+        echo "$root is not a checkout of git"
+        return 1
+    fi
+    if [ -n "${CUPOLA_BASE:-}" ]; then
+        git -C "$root" rev-parse --verify --quiet "$CUPOLA_BASE^{commit}" && return
+        echo "the history of this checkout does not hold commit $CUPOLA_BASE"
+        return 1
+    fi
+    head=$(git -C "$root" rev-parse HEAD)
+    for branch in main origin/main; do
+        base=$(git -C "$root" merge-base HEAD "$branch" 2>/dev/null) || continue
+        if [ "$base" != "$head" ]; then
+            echo "$base"
+            return
+        fi
+    done
+    git -C "$root" rev-parse --verify --quiet HEAD^ && return
+    echo "the history of this checkout does not hold the commit before $head"
+    return 1
+}
+
+# golden_difference BEFORE NOW: prints the lines that differ of the key and of the cases that both have; fails if there are any, or
+# no such case.
+golden_difference() {
+    awk 'NR == FNR { before[$1] = $0; next }
+        !($1 in before) { next }
+        $1 != "key" { cases++ }
+        $0 != before[$1] { print "< " before[$1] "\n> " $0; differ = 1 }
+        END { if (!cases) print "no case is in both"; exit differ || !cases }' "$1" "$2"
+}
+
 skip() {
     echo "skipped: $*"
     exit 77

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One training of 50 steps on data made by a counter, and the hash of its result. It uses only a small part of the public
-// interface: the same sources are compiled against older trees (see compare_with).
+// One training of 50 steps on data made by a counter, and the hash of its result.
 #pragma once
 
 #include <bit>
@@ -10,8 +9,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <cupola/cupola.hpp>
@@ -88,7 +85,7 @@ public:
         Buffer& buffer = buffers_[static_cast<std::size_t>(replica)];
         const std::int64_t first = (step * setting_.replicas + replica) * setting_.batch_size;
         for (std::int64_t i = 0; i < setting_.batch_size; ++i) make_sample(first + i, i, buffer);
-        return view<BatchView>(buffer, size_of(step, replica));
+        return {buffer.samples.data(), buffer.labels.data(), size_of(step, replica), shape_};
     }
 
 private:
@@ -96,16 +93,6 @@ private:
         std::vector<float> samples;
         std::vector<std::int32_t> labels;
     };
-
-    /// A view of earlier commits does not have the extents of a sample.
-    template <class View>
-    [[nodiscard]] View view(const Buffer& buffer, std::int64_t size) const {
-        if constexpr (std::is_constructible_v<View, const float*, const std::int32_t*, std::int64_t, const Shape&>) {
-            return View(buffer.samples.data(), buffer.labels.data(), size, shape_);
-        } else {
-            return View{buffer.samples.data(), buffer.labels.data(), size};
-        }
-    }
 
     [[nodiscard]] std::int64_t size_of(std::int64_t step, int replica) const {
         const bool last_part = step % setting_.gradient_accumulation_steps == setting_.gradient_accumulation_steps - 1;
@@ -173,47 +160,22 @@ template <class Net, class Loss, class Optimizer, class Statistics = FirstReplic
     return hashes_of(train(other, steps - steps / 2));
 }
 
-/// The network's table, and the layers of a node of its plan, under the names that earlier commits have too.
-template <class Net>
-[[nodiscard]] constexpr auto table_of() {
-    if constexpr (requires { Net::layers; }) {
-        return Net::layers;
-    } else {
-        return Net::rows;
-    }
-}
-template <class Node>
-[[nodiscard]] std::pair<std::size_t, std::size_t> layers_of(const Node& node) {
-    if constexpr (requires { node.layers; }) {
-        return {node.layer, node.layers};
-    } else {
-        return {node.row, node.rows};
-    }
-}
-
 /// 0 for a node that runs its layer's operation, 1 and 2 for one of a pooling and a normalisation or the other way round:
-/// what earlier commits have in an enumeration is the row of the table of fusions, behind those that make no operation.
-template <class Node>
-[[nodiscard]] std::size_t pair_of(const Node& node) {
-    if constexpr (requires { node.pair; }) {
-        return static_cast<std::size_t>(node.pair);
-    } else {
-        constexpr std::size_t rows_without_operation = 2;
-        return node.pattern == Node{}.pattern ? 0 : node.pattern - rows_without_operation + 1;
-    }
+/// its row of the table of fusions, behind those that make no operation.
+[[nodiscard]] inline std::size_t pair_of(const NodeInfo& node) {
+    constexpr std::size_t rows_without_operation = 2;
+    return node.pattern == no_pattern ? 0 : node.pattern - rows_without_operation + 1;
 }
 
 /// A hash of what a plan of the network is made of: the list that the fusion pass leaves.
 template <class Net>
 [[nodiscard]] std::uint64_t hash_of_plan(bool training) {
-    constexpr auto table = table_of<Net>();
-    std::vector<NodeInfo> nodes(table.size());
-    nodes.resize(fuse(table, Net::fusion, nodes, training));
+    std::vector<NodeInfo> nodes(Net::layers.size());
+    nodes.resize(fuse(Net::layers, Net::fusion, nodes, training));
     std::uint64_t hash = mixed(nodes.size());
     const auto add = [&](auto value) { hash = mixed(hash ^ static_cast<std::uint64_t>(value)); };
     for (const NodeInfo& node : nodes) {
-        const auto [layer, layers] = layers_of(node);
-        add(layer), add(layers), add(node.input.size()), add(node.output.size());
+        add(node.layer), add(node.layers), add(node.input.size()), add(node.output.size());
         add(node.activation), add(pair_of(node)), add(node.view), add(node.has_parameters), add(node.folded_norm);
         add(node.backward_reads_input), add(node.backward_reads_output), add(node.reads), add(node.also_reads);
         add(node.relu_mask_applied_by_next), add(node.applies_relu_mask_of_previous), add(node.second_reader);

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tutorial's network: placement, accumulation, six optimizers, moving averages, Winograd's convolutions.
-#include <cupola/ops/host/winograd_convolution.hpp>
-
-#if __has_include(<cupola/models/cifar10_net.hpp>)
 #include <cupola/models/cifar10_net.hpp>
-#else
-#include "cifar10_net.hpp"  // of an older tree, in its examples/cifar10_train
-#endif
+#include <cupola/ops/host/winograd_convolution.hpp>
 
 #include "training_case.hpp"
 
 namespace golden_bits {
 
 namespace {
-
-#if !__has_include(<cupola/models/cifar10_net.hpp>)
-using cifar10::Cifar10Loss, cifar10::Cifar10Net, cifar10::Cifar10NetBf16;
-#endif
 
 template <class Optimizer>
 Case tutorial_case(const std::string& name, const Optimizer& optimizer, const Setting& setting) {
