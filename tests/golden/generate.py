@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes golden.safetensors beside it: PyTorch's figures for small cases, which the tests read with golden.hpp.
 
-Run by hand, with the PyTorch that the benchmarks set up, when a case is added. The output is the same each time, but for the last bit of a norm, which depends on numpy's BLAS:
+Run by hand, with the PyTorch that the benchmarks set up, when a case is added (the output is the same each time, but for the
+last bit of a norm, which depends on numpy's BLAS):
 
     tests/benchmarks/run setup
     .deps/peers/torch/bin/python tests/golden/generate.py
@@ -15,6 +16,7 @@ Each function below adds the cases of a group, and says what their tensors are. 
 linear weights [out, in], as in Cupola; `..._gradient` is the gradient of what it is named after.
 """
 
+import collections
 import json
 import math
 import pathlib
@@ -39,11 +41,12 @@ class Golden:
     """The cases: their tensors are named group/number/name, and their texts are the file's metadata."""
 
     def __init__(self):
-        self.tensors, self.texts = {}, {}
+        self.tensors, self.texts, self.counts = {}, {}, collections.Counter()
 
     def case(self, group, title, floats, **others):
         """Rounds `floats` to float; a float among the others becomes a double, and an integer or a bool 64 bits."""
-        place = f"{group}/{sum(text.startswith(group + '/') and text.count('/') == 1 for text in self.texts)}"
+        place = f"{group}/{self.counts[group]}"
+        self.counts[group] += 1
         self.texts[place] = title
         for name, value in others.items():
             if isinstance(value, str):
@@ -523,7 +526,7 @@ def torch_rates(torch, initial, make, wanted):
     w = torch.zeros(1, requires_grad=True)
     optimiser = torch.optim.SGD([w], lr=initial)
     schedule = make(optimiser)
-    rates, wanted = [], set(wanted)
+    rates = []
     for step in range(max(wanted) + 1):
         if step in wanted:
             rates.append(optimiser.param_groups[0]["lr"])
@@ -545,6 +548,9 @@ def schedules(torch, golden):
     def add(name, kind, numbers, steps, rates):
         golden.case("schedules", name, {}, kind=kind, numbers=[float(n) for n in numbers], steps=steps, rates=rates)
 
+    def add_by_torch(name, kind, numbers, steps, initial, make):
+        add(name, kind, numbers, steps, torch_rates(torch, initial, make, steps))
+
     for replicas in (1, 2, 3, 4, 8):  # 350 epochs of 50,000 images in batches of 128 a replica
         decay = int(50000 / 128 / replicas * 350)
         steps = [0, 1, decay - 1, decay, decay + 1, 2 * decay - 1, 2 * decay, 3 * decay]
@@ -553,43 +559,15 @@ def schedules(torch, golden):
             walked = torch_rates(torch, 0.1, lambda o: lr.StepLR(o, decay, 0.1), steps)
             assert np.allclose(walked, rates, rtol=1e-12), (walked, rates)
         add(f"tutorial, {replicas} replicas", "exponential_staircase", [0.1, 0.1, decay], steps, rates)
-    add(
-        "StepLR 30",
-        "step",
-        [0.5, 0.3, 30],
-        range(0, 120, 3),
-        torch_rates(torch, 0.5, lambda o: lr.StepLR(o, 30, 0.3), range(0, 120, 3)),
-    )
-    steps = [0, 1, 9, 10, 11, 24, 25, 26, 39, 40, 41, 100]
-    add(
-        "MultiStepLR",
-        "piecewise",
-        [10, 25, 40, 0.4, 0.2, 0.1, 0.05],
-        steps,
-        torch_rates(torch, 0.4, lambda o: lr.MultiStepLR(o, [10, 25, 40], 0.5), steps),
-    )
-    add(
-        "CosineAnnealingLR 50",
-        "cosine",
-        [0.1, 0.0, 50],
-        range(51),
-        torch_rates(torch, 0.1, lambda o: lr.CosineAnnealingLR(o, 50), range(51)),
-    )
-    add(
-        "CosineAnnealingLR 37 to 0.01",
-        "cosine",
-        [0.3, 0.01, 37],
-        range(38),
-        torch_rates(torch, 0.3, lambda o: lr.CosineAnnealingLR(o, 37, 0.01), range(38)),
-    )
+    add_by_torch("StepLR 30", "step", [0.5, 0.3, 30], range(0, 120, 3), 0.5, lambda o: lr.StepLR(o, 30, 0.3))
+    steps, numbers = [0, 1, 9, 10, 11, 24, 25, 26, 39, 40, 41, 100], [10, 25, 40, 0.4, 0.2, 0.1, 0.05]
+    add_by_torch("MultiStepLR", "piecewise", numbers, steps, 0.4, lambda o: lr.MultiStepLR(o, numbers[:3], 0.5))
+    for name, initial, last, count in (("50", 0.1, 0.0, 50), ("37 to 0.01", 0.3, 0.01, 37)):
+        make = lambda o: lr.CosineAnnealingLR(o, count, last)
+        add_by_torch(f"CosineAnnealingLR {name}", "cosine", [initial, last, count], range(count + 1), initial, make)
     for factor in (2, 8):
-        add(
-            f"LinearLR 20 to {factor} times",
-            "warm_up",
-            [0.1, factor, 20],
-            range(25),
-            torch_rates(torch, 0.1 * factor, lambda o: lr.LinearLR(o, 1 / factor, total_iters=20), range(25)),
-        )
+        make = lambda o: lr.LinearLR(o, 1 / factor, total_iters=20)
+        add_by_torch(f"LinearLR 20 to {factor} times", "warm_up", [0.1, factor, 20], range(25), 0.1 * factor, make)
 
 
 def uniform(seed, size):
