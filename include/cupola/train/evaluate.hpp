@@ -14,7 +14,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/metrics/metric.hpp>
 #include <cupola/parallel/step_report.hpp>
-#include <cupola/train/impl/batches_description.hpp>
+#include <cupola/train/impl/stated_classes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -48,10 +48,9 @@
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
-#include <cupola/train/impl/batches_description.hpp>
-#include <cupola/train/impl/batches_fingerprint.hpp>
 #include <cupola/train/impl/fit_loop.hpp>
 #include <cupola/train/impl/fit_plan.hpp>
+#include <cupola/train/impl/stated_classes.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -168,6 +167,10 @@ template <class C>
     return hooks;
 }
 
+/// What processes compare of their data. Defined with the policies that span them, in processes/run/batches_fingerprint.hpp.
+template <class Batches>
+[[nodiscard]] std::string fingerprint_of_batches(const Batches& batches);
+
 /// fit() of a run that `resume` continues.
 template <class Training, class Batches, class... Callbacks>
 [[nodiscard]] History fit_from(ResumeRun resume, Training& training, Batches&& batches,
@@ -213,9 +216,15 @@ template <class Training, class Batches, class... Callbacks>
                         },
                         .max_steps_in_flight = Training::max_steps_in_flight};
     if constexpr (requires { training.run_policy(); }) calls.policy = &training.run_policy();
-    const auto fingerprint = [&] { return fingerprint_of_batches(batches); };
     // Only a training that may have several processes compiles it.
-    if constexpr (requires { requires Training::has_agreement; }) task.fingerprint = fingerprint;
+    constexpr bool compares = requires { requires Training::has_agreement; };
+    const auto fingerprint = [&] {
+        if constexpr (compares)
+            return fingerprint_of_batches(batches);
+        else
+            return std::string();
+    };
+    if constexpr (compares) task.fingerprint = fingerprint;
     const std::array<CallbackHooks, sizeof...(Callbacks)> hooks{hooks_of(callbacks)...};
     if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
         const auto inspect = [&](const auto& inspection) {

@@ -18,6 +18,7 @@
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/processes/processes.hpp>
+#include <cupola/processes/run/batches_fingerprint.hpp>
 #include <cupola/processes/run/policy.hpp>  // make_run_policy
 #include <cupola/processes/run/same_settings.hpp>
 
