@@ -148,10 +148,7 @@ def take_turns(commands, rounds, folder):
             others = max(0.0, machine.busy_seconds()[0] - busy - sample[1]) / sample[0] / os.cpu_count()
             busiest = max(busiest, others)
             samples[name].append(sample)
-            print(
-                f"round {number + 1}: {name}: {sample[0]:.2f} s, {sample[2]:.0f} MB, others used {others:.0%} of the machine",
-                flush=True,
-            )
+            print(f"round {number + 1}: {name}: {sample[0]:.2f} s, {sample[2]:.0f} MB, others used {others:.0%} of the machine", flush=True)
     return {name: machine.middle(s) for name, s in samples.items()}, busiest
 
 
@@ -218,10 +215,7 @@ def measure(options):
             ]
             text += machine.table(
                 ["file", "seconds", "MB"],
-                [
-                    [k, f"{v['seconds']:.2f} ({v['processor_seconds']:.2f})", f"{v['megabytes']:.0f}"]
-                    for k, v in figures["cifar10"].items()
-                ],
+                [[k, f"{v['seconds']:.2f} ({v['processor_seconds']:.2f})", f"{v['megabytes']:.0f}"] for k, v in figures["cifar10"].items()],
             )
             text += [
                 "",
@@ -279,12 +273,7 @@ def measure(options):
                     for way in WAYS
                     for g in (ratios[f"growth, {way}"],)
                     for row in (
-                        [
-                            way,
-                            "milliseconds of the processor",
-                            f"{g['ms_per_layer_20_to_100']:.1f}",
-                            f"{g['ms_per_layer_100_to_400']:.1f}",
-                        ],
+                        [way, "milliseconds of the processor", f"{g['ms_per_layer_20_to_100']:.1f}", f"{g['ms_per_layer_100_to_400']:.1f}"],
                         [way, "MB", f"{g['mb_per_layer_20_to_100']:.2f}", f"{g['mb_per_layer_100_to_400']:.2f}"],
                     )
                 ],

@@ -43,17 +43,10 @@ def describe():
         "system": " ".join(
             filter(
                 None,
-                (
-                    re.sub(
-                        r'.*PRETTY_NAME="([^"]*)".*', r"\1", pathlib.Path("/etc/os-release").read_text(), flags=re.S
-                    ),
-                    platform.machine(),
-                ),
+                (re.sub(r'.*PRETTY_NAME="([^"]*)".*', r"\1", pathlib.Path("/etc/os-release").read_text(), flags=re.S), platform.machine()),
             )
         ),
-        "compilers": [
-            line.splitlines()[0] for line in map(output_of, ("g++", "clang++-16"), ("--version",) * 2) if line
-        ],
+        "compilers": [line.splitlines()[0] for line in map(output_of, ("g++", "clang++-16"), ("--version",) * 2) if line],
     }
 
 

@@ -242,11 +242,7 @@ def page(results):
     ]
     exchange_rows.append(["Gloo", milliseconds("node gloo"), "", "", "", "", ""])
     exchange_rows.append(
-        [
-            "hash of the parameters, in each process",
-            *(milliseconds(f"node hash {elements}") for elements in (ELEMENTS, SMALL)),
-            *[""] * 4,
-        ]
+        ["hash of the parameters, in each process", *(milliseconds(f"node hash {elements}") for elements in (ELEMENTS, SMALL)), *[""] * 4]
     )
 
     def step_row(title, key, images):

@@ -219,9 +219,7 @@ class Curve:
             "bf16": cls.losses(steps, "--precision", "bf16", "--seed", "1"),
             "float, another seed": cls.losses(steps, "--precision", "float", "--seed", "2"),
         }
-        apart = {
-            key: max(abs(a - b) / b for a, b in zip(runs[key], runs["float"])) for key in ("bf16", "float, another seed")
-        }
+        apart = {key: max(abs(a - b) / b for a, b in zip(runs[key], runs["float"])) for key in ("bf16", "float, another seed")}
         return {"steps": steps, "window": min(cls.WINDOW, steps // 4), "losses": runs, "apart": apart}
 
     @staticmethod
@@ -231,9 +229,7 @@ class Curve:
 
     @staticmethod
     def text(r):
-        rows = [
-            [(i + 1) * r["window"], *(f"{r['losses'][key][i]:.4f}" for key in r["losses"])] for i in range(len(r["losses"]["float"]))
-        ]
+        rows = [[(i + 1) * r["window"], *(f"{r['losses'][key][i]:.4f}" for key in r["losses"])] for i in range(len(r["losses"]["float"]))]
         return [
             "## The training loss in bfloat16",
             "",
@@ -246,11 +242,7 @@ class Curve:
 
 
 class Profile:
-    RUNS = {
-        "tutorial network, float": (),
-        "tutorial network, bfloat16": ("--precision", "bf16"),
-        "ResNet-44, float": ("--model", "resnet"),
-    }
+    RUNS = {"tutorial network, float": (), "tutorial network, bfloat16": ("--precision", "bf16"), "ResNet-44, float": ("--model", "resnet")}
 
     @classmethod
     def measure(cls, options, quiet):

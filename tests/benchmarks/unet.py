@@ -30,9 +30,7 @@ def main():
     parser.add_argument("--no-save", action="store_true", help="print the results, but do not write docs/measurements")
     options = parser.parse_args()
     computer, quiet, words = machine.describe(), turns.Quiet(), (options.batch, options.threads)
-    programs, rounds = turns.take(
-        options, {"cupola": [PROGRAM, *words], "torch": turns.Modes([PYTHON, SCRIPT, *words], MODES)}, quiet
-    )
+    programs, rounds = turns.take(options, {"cupola": [PROGRAM, *words], "torch": turns.Modes([PYTHON, SCRIPT, *words], MODES)}, quiet)
     seconds = {key: turns.step_seconds(r) for key, r in rounds.items()}
     ratio = turns.ratios(seconds["torch"], seconds["cupola"])
     results = {

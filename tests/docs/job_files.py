@@ -48,12 +48,7 @@ CONTAINER = {
     "volumeMounts": [{"name!": str, "mountPath!": str, "readOnly": bool}],
     "securityContext": {"runAsUser": Count},
 }
-POD = {
-    "containers!": [CONTAINER],
-    "volumes": [VOLUME],
-    "terminationGracePeriodSeconds": Count,
-    "nodeSelector": {"*": str},
-}
+POD = {"containers!": [CONTAINER], "volumes": [VOLUME], "terminationGracePeriodSeconds": Count, "nodeSelector": {"*": str}}
 REPLICAS = {
     "replicas": Count,
     "restartPolicy": {"Always", "OnFailure", "Never", "ExitCode"},

@@ -44,33 +44,36 @@ def load(name):
     return module
 
 
-def load_run():
-    return load("run")
+run = load("run")
 
 
-class Folder:
+class Folder(run.Programs):
     """Programs that are all in one folder, as tests/gpu/run finds those that were carried."""
 
     def __init__(self, folder, **manifest):
-        self.folder, self.manifest, self.unfit = folder, manifest, {}
+        super().__init__(folder, None)
+        self.manifest, self.unfit = manifest, {}
 
     def path(self, name):
         return self.folder / name
 
-    def has(self, name):
-        return self.path(name).exists()
 
-    def require(self, name):
-        if not self.has(name):
-            raise stages.Skipped(f"{name} is not there")
-        return self.path(name)
+class InFolder(unittest.TestCase):
+    """A test with a folder of its own."""
 
-    def tests(self):
-        return self.manifest["tests"]
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
 
 
 def settings_for(folder, **more):
     return argparse.Namespace(build=folder / "build", carried=folder / "carried", data=None, recipe="tutorial", anyway=True, emulated=False, **more)
+
+
+def stages_of(command, folder=pathlib.Path("o"), **more):
+    settings = argparse.Namespace(**{**vars(settings_for(folder)), **more})
+    return run.stages_of(command, None, folder, settings, Folder(folder), measure.Measured(Folder(folder), folder, folder))
 
 
 def script(path, code, python=True):
@@ -134,12 +137,8 @@ class OnTheEmulator(unittest.TestCase):
             self.assertIn(text, ended.stderr)
 
     def test_its_stages_are_those_of_a_card_with_the_same_or_more_time(self):
-        run, out = load_run(), pathlib.Path("o")
-        measured = measure.Measured(Folder(out), out, out)
         for command in ("all", "first"):
-            card = {stage.name: stage for stage in run.stages_of(command, None, out, settings_for(out), Folder(out), measured)}
-            settings = argparse.Namespace(**{**vars(settings_for(out)), "emulated": True})
-            emulated = run.stages_of(command, None, out, settings, Folder(out), measured)
+            card, emulated = {stage.name: stage for stage in stages_of(command)}, stages_of(command, emulated=True)
             names = [stage.name for stage in emulated]
             self.assertEqual([name for name in card if name in names], names)
             self.assertTrue(all(stage.limit >= card[stage.name].limit for stage in emulated))
@@ -166,9 +165,8 @@ class Stages(unittest.TestCase):
         self.addCleanup(quiet.__exit__, None, None, None)
 
     def test_what_later_stages_need_is_kept_for_them(self):
-        run, out = load_run(), pathlib.Path("o")
         for command in ("all", "first", "check", "bench", "recipe"):
-            made = run.stages_of(command, None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
+            made = stages_of(command)
             self.assertTrue(all(stage.least <= stage.limit for stage in made))
             self.assertLessEqual(sum(stage.least for stage in made), stages.TOTAL_SECONDS)
             planned = run.plan_of(made)
@@ -181,9 +179,7 @@ class Stages(unittest.TestCase):
         self.assertLessEqual(stages.TOTAL_SECONDS + 10, 540)
 
     def test_the_order_is_tests_first_and_measurements_without_other_load(self):
-        out = pathlib.Path("o")
-        made = load_run().stages_of("all", None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
-        names = [stage.name for stage in made]
+        names = [stage.name for stage in stages_of("all")]
         order = [
             "machine", "carried programs", "an empty chain", "five convolution plans, cold and warm", "the step in bfloat16",
             "PyTorch's compiler is started", "typed tests", "trainings against Host", "sanitizer memcheck",
@@ -193,19 +189,13 @@ class Stages(unittest.TestCase):
         self.assertEqual(sorted(order, key=names.index), order)
 
     def test_the_plans_of_the_typed_tests_leave_most_of_their_stage_s_time(self):
-        out = pathlib.Path("o")
-        run = load_run()
-        made = run.stages_of("all", None, out, settings_for(out), Folder(out), measure.Measured(Folder(out), out, out))
-        limit = next(stage.limit for stage in made if stage.name == "typed tests")
+        limit = next(stage.limit for stage in stages_of("all") if stage.name == "typed tests")
         # A file with tests may take so long for its plans; the emulator counts them. Those of convolutions run beside the others.
         budget = float(re.search(r"planning_budget = ([\d.]+);", (HERE / "emulator/listener.hpp").read_text()).group(1))
         self.assertLessEqual(budget, limit / 2)
 
     def test_a_program_s_json_is_what_it_prints_last(self):
-        for printed, expected in (
-            ('noise\n{}\n{"a": {"b": 1}}\n', {"a": {"b": 1}}),
-            ('{\n "a": [\n  {"b": 2}]\n}', {"a": [{"b": 2}]}),
-        ):
+        for printed, expected in (('noise\n{}\n{"a": {"b": 1}}\n', {"a": {"b": 1}}), ('{\n "a": [\n  {"b": 2}]\n}', {"a": [{"b": 2}]})):
             self.assertEqual(stages.json_of(["printf", "%s", printed], 5, None), expected)
         for printed in ("", "noise", "{ noise", "{} noise"):
             with self.assertRaisesRegex(stages.Failed, "printf printed no JSON"):
@@ -214,7 +204,6 @@ class Stages(unittest.TestCase):
             stages.json_of(["false"], 5, None)
 
     def test_assertions_that_failed_are_listed_once_with_their_values(self):
-        run = load_run()
         output = (
             f"7: {run.ROOT}/tests/ops/a_test.cpp:12: ERROR: CHECK( error < 1e-5 ) is NOT correct!\n7:   values: CHECK( 0.1 < 1e-5 )\n"
             f"{run.ROOT}/tests/ops/a_test.cpp:12: ERROR: CHECK( error < 1e-5 ) is NOT correct!\n  values: CHECK( 0.1 < 1e-5 )\n\n"
@@ -234,11 +223,7 @@ class Stages(unittest.TestCase):
             report.left = lambda: 100
             given = []
             report.run(
-                [
-                    stages.Stage("a", 300, 5, given.append),
-                    stages.Stage("b", 20, 10, given.append),
-                    stages.Stage("c", 90, 30, given.append),
-                ]
+                [stages.Stage("a", 300, 5, given.append), stages.Stage("b", 20, 10, given.append), stages.Stage("c", 90, 30, given.append)]
             )
             self.assertEqual(given, [60, 20, 90])
 
@@ -308,12 +293,10 @@ if sys.argv[2] == "waits":
 """
 
 
-class Descendants(unittest.TestCase):
+class Descendants(InFolder):
     def setUp(self):
         self.assertTrue(descendants.adopt_orphans())
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
 
     def alive(self):
         found = []
@@ -461,14 +444,7 @@ class TwoProcesses(unittest.TestCase):
 class Roofline(unittest.TestCase):
     rates = {"operations": 100e12, "bytes": 4e12}
     parts = [
-        {
-            "name": "conv1",
-            "what": "Conv2d",
-            "pass": "forward",
-            "seconds": 20e-6,
-            "operations": 1e9,
-            "bytes": 8e6,
-        },  # 10 and 2 us
+        {"name": "conv1", "what": "Conv2d", "pass": "forward", "seconds": 20e-6, "operations": 1e9, "bytes": 8e6},  # 10 and 2 us
         {"name": "", "what": "loss", "pass": "", "seconds": 5e-6, "operations": 0, "bytes": 0},
         {"name": "", "what": "optimiser", "pass": "", "seconds": 6e-6, "operations": 0, "bytes": 12e6},
     ]  # 3 us
@@ -491,9 +467,7 @@ class Roofline(unittest.TestCase):
             return taps * taps * channels_in * channels_out
 
         forward = [conv(24, 3, 64), conv(12, 64, 64), 2304 * 384, 384 * 192, 192 * 10]
-        parts = [
-            {"operations": 2 * count * factor, "bytes": 0} for i, count in enumerate(forward) for factor in (1, 2 if i else 1)
-        ]
+        parts = [{"operations": 2 * count * factor, "bytes": 0} for i, count in enumerate(forward) for factor in (1, 2 if i else 1)]
         found = roofline.of_step(parts, {"operations": 1e9, "bytes": 1})
         sys.path.append(str(HERE.parent / "benchmarks"))
         import steps
@@ -501,9 +475,7 @@ class Roofline(unittest.TestCase):
         self.assertAlmostEqual(found["seconds"], steps.GFLOP_PER_SAMPLE["lrn"], places=9)
 
     def test_a_kernel_has_its_name_without_arguments(self):
-        self.assertEqual(
-            roofline.short_name("void cupola::v0_1_avx2::impl::f<int (*)(long)>(int, void (*)(long))"), "f<int (*)(long)>"
-        )
+        self.assertEqual(roofline.short_name("void cupola::v0_1_avx2::impl::f<int (*)(long)>(int, void (*)(long))"), "f<int (*)(long)>")
         self.assertEqual(roofline.short_name("sm90_xmma_fprop"), "sm90_xmma_fprop")
         self.assertEqual(len(roofline.short_name("x" * 500)), 110)
 
@@ -727,9 +699,7 @@ class Bars(unittest.TestCase):
         self.assertEqual([bar["met"] for bar in measure.batches_found(0, said, own)["bars"]], [True] * 3)
         with self.assertRaises(stages.Failed) as failed:
             measure.batches_found(0, said, {**own, 512: 2e6})
-        self.assertEqual(
-            str(failed.exception), "1 of 3 bars are not met: batches of 512 over the step's own rate is 3, asked 5"
-        )
+        self.assertEqual(str(failed.exception), "1 of 3 bars are not met: batches of 512 over the step's own rate is 3, asked 5")
         with self.assertRaises(stages.Failed):
             measure.batches_found(1, "bench_batches: no GPU", own)
 
@@ -745,14 +715,9 @@ for line in sys.stdin:
 """
 
 
-class SideBySide(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.log = pathlib.Path(self.folder.name) / "peers.log"
-
+class SideBySide(InFolder):
     def program(self, code=PEER):
-        program = side_by_side.Program("the peer", [sys.executable, "-c", code], self.log)
+        program = side_by_side.Program("the peer", [sys.executable, "-c", code], self.folder / "peers.log")
         self.addCleanup(program.stop)
         return program
 
@@ -867,13 +832,11 @@ def write_programs(folder):
         script(folder / name, code)
 
 
-class WholeBench(unittest.TestCase):
+class WholeBench(InFolder):
     """All stages of bench after the build, with stand-ins for the programs."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         write_programs(self.folder)
         for name, value in (("TURN_SECONDS", 0.005), ("ROUNDS", 3)):
             changed = unittest.mock.patch.object(measure, name, value)
@@ -893,7 +856,7 @@ class WholeBench(unittest.TestCase):
             }
             measured.start_peers = measured.await_peers
             report = stages.Report(self.folder / "out", "bench", "abc")
-            made = load_run().stages_of("bench", report, self.folder, settings_for(self.folder), Folder(self.folder), measured)
+            made = run.stages_of("bench", report, self.folder, settings_for(self.folder), Folder(self.folder), measured)
             first = [stage.name for stage in made].index("an empty chain")
             report.run([stage for stage in made[first:] if not stage.name.startswith("PyTorch's compiler")])
         return {stage["name"]: stage for stage in report.data["stages"]}, (self.folder / "out/report.txt").read_text()
@@ -970,11 +933,10 @@ class WholeBench(unittest.TestCase):
         self.assertEqual(found["batches made on the device"]["status"], "passed")
 
 
-class Carried(unittest.TestCase):
+class Carried(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
+        super().setUp()
+        self.root = self.folder
         for name in ("include", "tests", "cmake", "examples"):
             (self.root / name).mkdir()
         (self.root / "include/a.hpp").write_text("// a\n")
@@ -1063,17 +1025,12 @@ class Carried(unittest.TestCase):
         self.assertEqual(carried.processor_lacks("flags\t\t: fpu avx2 bmi1 bmi2 movbe\n"), ["f16c", "fma"])
 
 
-class CarriedTests(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class CarriedTests(InFolder):
     def found(self, code, tests, seconds=20):
         script(self.folder / "program", code)
         chosen = [{"name": name, "program": "program", "arguments": [name], "alone": False, **more} for name, more in tests.items()]
         try:
-            return load_run().tests(Folder(self.folder), chosen, self.folder / "log", seconds), None
+            return run.tests(Folder(self.folder), chosen, self.folder / "log", seconds), None
         except (stages.Failed, stages.Skipped) as reason:
             return getattr(reason, "found", None), str(reason)
 
@@ -1110,10 +1067,8 @@ if sys.argv[1].startswith("alone"):
     def test_the_stages_share_the_tests_out(self):
         names = ["gpu/ops/linear", "gpu/training", "gpu/none_for_it", "gpu/run", "gpu/data", "device/cuda"]
         programs = Folder(self.folder, tests=[{"name": name} for name in names])
-        chosen = {which: [test["name"] for test in load_run().chosen_tests(programs, which)] for which in ("training", "typed")}
-        self.assertEqual(
-            chosen, {"training": ["gpu/training"], "typed": ["gpu/ops/linear", "gpu/data", "device/cuda"]}
-        )
+        chosen = {which: [test["name"] for test in run.chosen_tests(programs, which)] for which in ("training", "typed")}
+        self.assertEqual(chosen, {"training": ["gpu/training"], "typed": ["gpu/ops/linear", "gpu/data", "device/cuda"]})
 
 
 # For the whole command on a machine without a GPU.
@@ -1162,9 +1117,7 @@ class WholeCommand(unittest.TestCase):
         self.assertEqual(self.ended.stderr, "")
         self.assertEqual((self.said["commit"], self.said["ended"], self.said["command"]), ("0123456789ab", True, "all"))
         found = {stage["name"]: stage for stage in self.said["stages"]}
-        settings = settings_for(self.folder)
-        made = load_run().stages_of("all", None, self.out, settings, Folder(self.folder), measure.Measured(None, self.folder, self.out))
-        self.assertEqual(list(found), [stage.name for stage in made])
+        self.assertEqual(list(found), [stage.name for stage in stages_of("all")])
         for name in ("machine", "an empty chain", "five convolution plans, cold and warm", "the step in bfloat16", "typed tests", "trainings against Host", "the plans and their candidates", "peak rates"):
             self.assertEqual(found[name]["status"], "passed", found[name])
         # Two programs were not carried, and there is nothing here to build them with.
@@ -1227,11 +1180,9 @@ for weights, precision in (("trained parameters", 0.8), ("moving averages", 0.87
 """
 
 
-class Recipes(unittest.TestCase):
+class Recipes(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.program = self.folder / "cifar10_train"
         script(self.program, TRAINER)
 
@@ -1282,7 +1233,7 @@ class Recipes(unittest.TestCase):
             recipe_runner.train(self.program, "no-images", "tutorial", self.folder)
 
     def test_it_is_a_stage_of_its_own_command(self):
-        run, out = load_run(), self.folder / "out"
+        out = self.folder / "out"
         settings = argparse.Namespace(**{**vars(settings_for(self.folder)), "data": self.folder / "data"})
         made = run.stages_of("recipe", None, out, settings, Folder(self.folder), measure.Measured(None, out, out))
         self.assertEqual([stage.name for stage in made], ["machine", "carried programs", "CIFAR-10 by the recipe tutorial"])
@@ -1294,11 +1245,9 @@ class Recipes(unittest.TestCase):
             made[-1].body(60)
 
 
-class Page(unittest.TestCase):
+class Page(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.report = load("report")
         self.data = {
             "format": stages.FORMAT, "command": "all", "commit": "abc", "started": "2026-01-02T03:04:05Z", "ended": True, "seconds": 9.0,

@@ -180,16 +180,14 @@ def _kill(program, folder, until, found, gpus=None):
     found["error"] = last_line(survivor.output())
     if status != 3:
         raise Failed(f"the process whose peer was killed ended with status {status}: {found['error']}", found)
-    for part in ("replica 0 (rank 0 of 2)", "the sum of the gradients", f"step {DIE_AT}",
-                 "the heartbeat of rank 1 has stopped"):
+    for part in ("replica 0 (rank 0 of 2)", "the sum of the gradients", f"step {DIE_AT}", "the heartbeat of rank 1 has stopped"):
         if not re.search(re.escape(part) + r"(?!\d)", found["error"]):
             raise Failed(f"the error of the process whose peer was killed does not contain '{part}': {found['error']}", found)
 
 
 def _refuse(program, folder, until, found, gpu):
     """Two ranks of one host on one GPU: NCCL rejects them, and both processes end with an error."""
-    ranks = [Process(program, folder, "two-ranks-on-one-gpu", process, 2, folder / "id-of-the-refused", [gpu, gpu])
-             for process in (0, 1)]
+    ranks = [Process(program, folder, "two-ranks-on-one-gpu", process, 2, folder / "id-of-the-refused", [gpu, gpu]) for process in (0, 1)]
     try:
         for rank in ranks:
             try:

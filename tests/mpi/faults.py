@@ -51,13 +51,7 @@ KILLS = {
     "again": "of a process, and of another one after the others have gone on",
     "both": "of two processes at once",
 }
-SIGNALS = {
-    "kill": signal.SIGKILL,
-    "kill-0": signal.SIGKILL,
-    "damage": signal.SIGKILL,
-    "stop": signal.SIGSTOP,
-    "term": signal.SIGTERM,
-}
+SIGNALS = {"kill": signal.SIGKILL, "kill-0": signal.SIGKILL, "damage": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 
 
 @dataclasses.dataclass

@@ -25,9 +25,7 @@ import machine
 ENVIRONMENT = {
     **os.environ,
     "OMP_NUM_THREADS": "1",
-    **{
-        f"{launcher}_ALLOW_RUN_AS_ROOT{confirm}": "1" for launcher in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")
-    },
+    **{f"{launcher}_ALLOW_RUN_AS_ROOT{confirm}": "1" for launcher in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")},
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
 }
 
@@ -43,9 +41,7 @@ def launchers():
         if command[0] and (version := re.search(r"\(Open MPI\) (\d+\.\d+\.\d+)", machine.output_of(command[0], "--version")))
     }
     if machine.output_of("sinfo", "--noheader"):
-        found["`srun --mpi=pmix` of SLURM " + machine.output_of("srun", "--version").split()[-1]] = [
-            *("srun", "--mpi=pmix", "-n")
-        ]
+        found["`srun --mpi=pmix` of SLURM " + machine.output_of("srun", "--version").split()[-1]] = [*("srun", "--mpi=pmix", "-n")]
     return found
 
 
@@ -168,9 +164,7 @@ def main():
         "loss from the one process's. The order of additions is the only difference; its effect grows with the steps, as that of "
         "any rounding does in a training.",
         "",
-        *machine.table(
-            ["launcher", "processes", "equal processes", "in step 1", "in 10 steps", "in 100 steps", f"in {steps} steps"], sums
-        ),
+        *machine.table(["launcher", "processes", "equal processes", "in step 1", "in 10 steps", "in 100 steps", f"in {steps} steps"], sums),
         "",
         *machine.lines(computer),
         "",

@@ -63,10 +63,7 @@ def main():
         "UndefinedBehaviorSanitizer. None crashed, took 10 seconds, took more memory than is allowed, or got another answer than data "
         "or one message.",
         "",
-        *machine.table(
-            ["reader", "memory allowed", "inputs"],
-            [[*READERS[reader], f"{inputs:,}"] for reader, inputs in readers.items()],
-        ),
+        *machine.table(["reader", "memory allowed", "inputs"], [[*READERS[reader], f"{inputs:,}"] for reader, inputs in readers.items()]),
         "",
         "`kill -9`: a training of two replicas that writes a checkpoint after each of its 40 steps and summaries after every "
         "third is killed at random moments of its life and resumed each time (`tests/torture/kill`): " + killed + ".",

@@ -34,12 +34,8 @@ def main(site_packages):
     own = sorted(folder.glob("*.so*"))
     missing, undefined, defined = set(), set(), set()
     for library in own:
-        needed = {
-            m[1] for m in (re.search(r"NEEDED.*\[(.*)\]", line) for line in lines("readelf", "-d", str(library))) if m
-        }
-        missing |= {
-            name for name in needed if CUDA.match(name) and not name.startswith(REAL) and not (folder / name).exists()
-        }
+        needed = {m[1] for m in (re.search(r"NEEDED.*\[(.*)\]", line) for line in lines("readelf", "-d", str(library))) if m}
+        missing |= {name for name in needed if CUDA.match(name) and not name.startswith(REAL) and not (folder / name).exists()}
         defined |= symbols(library, "--defined-only")
         undefined |= symbols(library, "--undefined-only")
     for library in stubs.glob("libcu*.so.*"):
@@ -52,12 +48,7 @@ def main(site_packages):
     )
     source = "void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in wanted)
     stub = stubs / "libno_cuda.so"
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-w", "-fno-builtin", "-x", "c", "-", "-o", str(stub)],
-        input=source,
-        text=True,
-        check=True,
-    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-fno-builtin", "-x", "c", "-", "-o", str(stub)], input=source, text=True, check=True)
     for name in sorted(missing):
         path = stubs / name
         if not path.exists():

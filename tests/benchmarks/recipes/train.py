@@ -159,9 +159,7 @@ def main():
     parser.add_argument("--seconds", type=float)
     options = parser.parse_args()
     try:
-        result = train(
-            options.program.resolve(), options.data, options.recipe, options.out, options.device, options.steps, options.seconds
-        )
+        result = train(options.program.resolve(), options.data, options.recipe, options.out, options.device, options.steps, options.seconds)
     except (Refused, OSError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 1

@@ -149,6 +149,14 @@ def bars_missed(bars):
     return f"{len(missed)} of {len(bars)} bars are not met: " + "; ".join(words)
 
 
+def met(found, problem=""):
+    """What was found, unless there is a problem, or one of its bars is missed."""
+    problem = problem or bars_missed(found["bars"])
+    if problem:
+        raise Failed(problem, found)
+    return found
+
+
 def kernel_bars(precision, batch, rows, floors=roofline.PUBLISHED):
     """The goal of each of our own kernels: a fraction of its bound, which is at least the shortest time of a kernel on this card."""
     bars = []
@@ -308,10 +316,7 @@ class Measured:
             lines.append(f"predicted at the rates of this card: {least:.4f} ms, of {self.floors.text()}")
         bars = [step_bar(took["median"], least)]
         found = {"milliseconds": took, "predicted_milliseconds": least, "bars": bars, "lines": lines}
-        problem = bars_missed(bars)
-        if problem:
-            raise Failed(problem, found)
-        return found
+        return met(found)
 
     def plans(self, seconds):
         """The plans of all rows, made one after another on a GPU that does nothing else; the later stages take them from files."""
@@ -343,10 +348,7 @@ class Measured:
                     missing.append((precision, problem))
             except Exception as error:  # the other precisions have their turn
                 missing.append((precision, str(error)))
-        result = {"plans": found, "lines": lines}
-        if missing:
-            raise Failed(grouped(missing), result)
-        return result
+        return found_or_failed({"plans": found, "lines": lines}, missing)
 
     def memory(self):
         """What a training takes of the GPU's memory: all of it for Cupola, what its allocator held at most for PyTorch."""
@@ -398,12 +400,8 @@ class Measured:
                 lines += [f"{precision}, batch {batch}", *lines_of(row, said[row]), ""]
             except Exception as error:  # the other rows can still be measured
                 missing.append((f"{precision} {batch}", str(error)))
-        if missing:
-            raise Failed(
-                grouped(missing),
-                {word: {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}, "lines": lines},
-            )
-        return {word: {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}, "lines": lines}
+        rows = {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}
+        return found_or_failed({word: rows, "lines": lines}, missing)
 
     def node_times(self, seconds):
         def lines_of(row, profile):
@@ -435,10 +433,7 @@ class Measured:
         except Failed as reason:
             raise Failed(str(reason), {**reason.found, "beside": beside, "bars": bars}) from None
         found.update(beside=beside, bars=bars)
-        problem = bars_missed(bars)
-        if problem:
-            raise Failed(problem, found)
-        return found
+        return met(found)
 
     def fastest(self, precision, batch, mode, end):
         """The entry for the turns: of the programs of this mode the one that is fastest now, and its name."""
@@ -506,10 +501,7 @@ class Measured:
             for program in own.values():
                 program.stop()
         found = {"rows": rows, "bars": bars, "lines": lines}
-        problem = bars_missed(bars)
-        if problem:
-            raise Failed(problem, found)
-        return found
+        return met(found)
 
     def averaging(self, seconds):
         """A step in bfloat16 with 1, 2 and 4 replicas of 128 on the GPUs that there are, by each policy."""
@@ -602,10 +594,7 @@ def convolutions_found(times, problem):
     found = {"again": plans, "seconds": [one["seconds"] for one in times], "bars": bars, "lines": lines}
     if not problem and not whole:
         problem = f"plans of {len(made[0]) if made else 0} convolutions were made {len(made)} times, and {CONVOLUTIONS} are expected"
-    problem = problem or bars_missed(bars)
-    if problem:
-        raise Failed(problem, found)
-    return found
+    return met(found, problem)
 
 
 def milliseconds_of(rounds):
@@ -655,20 +644,9 @@ def batches_found(status, output, own_rates):
     bars, lines = [], []
     for batch in BATCHES:
         ratio = made[batch] / own_rates[batch] if batch in made and own_rates.get(batch) else None
-        bars.append(
-            {
-                "what": f"batches of {batch} over the step's own rate",
-                "asked": 5.0,
-                "measured": ratio,
-                "met": ratio is not None and ratio >= 5,
-            }
-        )
+        what = f"batches of {batch} over the step's own rate"
+        bars.append({"what": what, "asked": 5.0, "measured": ratio, "met": ratio is not None and ratio >= 5})
         if batch in made:
-            lines.append(
-                f"batches of {batch}: {made[batch]:,.0f} images/s" + (f", {ratio:.1f} x the step's own" if ratio else "")
-            )
+            lines.append(f"batches of {batch}: {made[batch]:,.0f} images/s" + (f", {ratio:.1f} x the step's own" if ratio else ""))
     found = {"images_per_second": {str(batch): rate for batch, rate in made.items()}, "bars": bars, "lines": lines}
-    problem = bars_missed(bars)
-    if problem:
-        raise Failed(problem, found)
-    return found
+    return met(found)

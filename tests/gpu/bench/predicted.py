@@ -81,14 +81,10 @@ def step_lines(step, others):
         else:
             rows.append([launch, 1])
     head = ["launch", "times", "MB read", "MB written", "GFLOP"]
-    head += [
-        f"{card}{' ' + NAMES[precision] if len(precisions) > 1 else ''}, us" for precision in precisions for card in roofline.CARDS
-    ]
+    head += [f"{card}{' ' + NAMES[precision] if len(precisions) > 1 else ''}, us" for precision in precisions for card in roofline.CARDS]
     cells = []
     for launch, count in rows:
-        bounds = [
-            microseconds(roofline.bound_of_launch(launch, precision, card)) for precision in precisions for card in roofline.CARDS
-        ]
+        bounds = [microseconds(roofline.bound_of_launch(launch, precision, card)) for precision in precisions for card in roofline.CARDS]
         operations = f"{launch['operations'] / 1e9:.3f}" if launch["operations"] else ""
         cells.append(
             [name_text(launch["name"]), str(count), bytes_text(launch["read"]), bytes_text(launch["written"]), operations, *bounds]
