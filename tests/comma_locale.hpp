@@ -8,25 +8,21 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "temporary_folder.hpp"
+
 class CommaLocale {
 public:
     CommaLocale() {
-        std::string name = (std::filesystem::temp_directory_path() / "cupola_locale_XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        folder_ = name;
-        std::filesystem::create_directory(folder_ + "/comma");
         // The file that glibc's localedef makes of `decimal_point ","`, `thousands_sep "."` and `grouping 3;3`.
         constexpr char file[] =
             "\x14\x11\x03\x20\x06\0\0\0\x20\0\0\0\x22\0\0\0\x24\0\0\0\x28\0\0\0\x2c\0\0\0\x30\0\0\0"
             ",\0.\0\3\3\0\0,\0\0\0.\0\0\0ANSI_X3.4-1968";
-        std::ofstream(folder_ + "/comma/LC_NUMERIC", std::ios::binary).write(file, sizeof file);
-        setenv("LOCPATH", folder_.c_str(), 1);
+        folder_.write("comma/LC_NUMERIC", file);
+        setenv("LOCPATH", folder_.path().c_str(), 1);
         REQUIRE(std::setlocale(LC_NUMERIC, "comma") != nullptr);
         std::array<char, 8> half{};
         std::snprintf(half.data(), half.size(), "%g", 0.5);
@@ -37,10 +33,8 @@ public:
     ~CommaLocale() {
         std::setlocale(LC_NUMERIC, "C");
         unsetenv("LOCPATH");
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
     }
 
 private:
-    std::string folder_;
+    TemporaryFolder folder_;
 };

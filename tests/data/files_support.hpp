@@ -24,39 +24,13 @@
 #include <zlib.h>
 
 #include "../child_process.hpp"
+#include "../temporary_folder.hpp"
 
 namespace cupola_tests {
 
 using Bytes = std::vector<std::uint8_t>;
 
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "cupola_test_XXXXXX").string();
-        path_ = mkdtemp(name.data());
-        std::filesystem::permissions(path_, std::filesystem::perms(0755));
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    [[nodiscard]] std::string path(const std::string& below = "") const {
-        return below.empty() ? path_.string() : (path_ / below).string();
-    }
-    /// Writes a file, with the folders above it.
-    std::string write(const std::string& below, const Bytes& bytes) const {
-        const std::filesystem::path file = path_ / below;
-        std::filesystem::create_directories(file.parent_path());
-        std::ofstream(file, std::ios::binary)
-            .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-        return file.string();
-    }
-
-private:
-    std::filesystem::path path_;
-};
+using ::TemporaryFolder;
 
 inline Bytes read_bytes(const std::string& path) {
     std::ifstream file(path, std::ios::binary);

@@ -14,21 +14,9 @@
 #include "../reference/compare.hpp"
 
 using namespace cupola;
-using reference::Floats;
+using reference::at, reference::Floats, reference::values;
 
 namespace {
-
-template <class T>
-std::vector<T> values(std::int64_t count, std::uint64_t seed) {
-    std::vector<T> result;
-    for (const float each : reference::Random(seed).normal(count)) result.push_back(static_cast<T>(each));
-    return result;
-}
-
-template <class T>
-double at(const std::vector<T>& of, std::int64_t i) {
-    return static_cast<double>(static_cast<float>(of[static_cast<std::size_t>(i)]));
-}
 
 /// The sum of a result over the slabs, which begins at element `first` of each.
 double over_slabs(const Floats& parts, std::int64_t slabs, std::int64_t size, std::int64_t i) {

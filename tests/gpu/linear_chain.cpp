@@ -22,20 +22,9 @@
 #include "emulator/control.hpp"
 
 using namespace cupola;
-using reference::Floats;
+using reference::at, reference::Floats, reference::same_bits, reference::values;
 
 namespace {
-
-template <class T>
-std::vector<T> values(std::int64_t count, std::uint64_t seed) {
-    std::vector<T> result;
-    for (const float each : reference::Random(seed).normal(count)) result.push_back(static_cast<T>(each));
-    return result;
-}
-template <class T>
-double at(const std::vector<T>& of, std::int64_t i) {
-    return static_cast<double>(static_cast<float>(of[static_cast<std::size_t>(i)]));
-}
 
 /// The error of a result, in parts of the sum of the magnitudes of the terms.
 template <class T>
@@ -303,10 +292,6 @@ private:
     OnDevice<float> soft_;
 };
 
-template <class V>
-bool same_bits(const V& a, const V& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
-}
 template <class C>
 bool same(const C& a, const C& b) {
     bool result = a.report.sum == b.report.sum && a.report.correct == b.report.correct &&

@@ -15,30 +15,13 @@
 #include <sys/resource.h>
 
 #include "event_reader.hpp"
+#include "temporary_folder.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
 using namespace cupola_tests;
 
 namespace {
-
-/// A folder of its own, deleted at the end.
-struct Folder {
-    std::string path;
-    Folder() {
-        path = (std::filesystem::temp_directory_path() / "cupola_events_XXXXXX").string();
-        path = mkdtemp(path.data());
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    [[nodiscard]] std::vector<std::string> files() const {
-        std::vector<std::string> names;
-        for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename());
-        std::sort(names.begin(), names.end());
-        return names;
-    }
-};
 
 std::string bytes_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -78,13 +61,13 @@ private:
 }  // namespace
 
 TEST_CASE("an event file begins with its version and has a name that TensorBoard finds") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const double before = static_cast<double>(std::time(nullptr));
-    const EventFile events(folder.path);
-    const auto files = folder.files();
+    const EventFile events(folder.path());
+    const auto files = folder.names();
     REQUIRE(files.size() == 1);
-    CHECK(std::regex_match(files[0], std::regex("events\\.out\\.tfevents\\.[0-9]{10}\\..+\\.[0-9]+\\.cupola")));
-    CHECK(events.path() == folder.path + "/" + files[0]);
+    CHECK(std::regex_match(*files.begin(), std::regex("events\\.out\\.tfevents\\.[0-9]{10}\\..+\\.[0-9]+\\.cupola")));
+    CHECK(events.path() == folder.path(*files.begin()));
     const auto read = read_events(bytes_of(events.path()));
     REQUIRE(read.size() == 1);
     CHECK(read[0].file_version == "brain.Event:2");
@@ -93,8 +76,8 @@ TEST_CASE("an event file begins with its version and has a name that TensorBoard
 }
 
 TEST_CASE("the summary of a step is in the file when write returns") {
-    const Folder folder;
-    EventFile events(folder.path);
+    const TemporaryFolder folder;
+    EventFile events(folder.path());
     events.start(0);
     const StepSummary summary = one_of_each();
     events.write(300, summary);
@@ -125,9 +108,9 @@ TEST_CASE("the summary of a step is in the file when write returns") {
 }
 
 TEST_CASE("a resumed run writes a new file, which sorts after the others and records its first step") {
-    const Folder folder;
-    EventFile first(folder.path), second(folder.path), third(folder.path);
-    CHECK(folder.files().size() == 3);
+    const TemporaryFolder folder;
+    EventFile first(folder.path()), second(folder.path()), third(folder.path());
+    CHECK(folder.names().size() == 3);
     CHECK(first.path() < second.path());
     CHECK(second.path() < third.path());
     third.start(1000);
@@ -139,19 +122,19 @@ TEST_CASE("a resumed run writes a new file, which sorts after the others and rec
 }
 
 TEST_CASE("an empty summary writes nothing") {
-    const Folder folder;
-    EventFile events(folder.path);
+    const TemporaryFolder folder;
+    EventFile events(folder.path());
     events.write(5, {});
     CHECK(read_events(bytes_of(events.path())).size() == 1);
 }
 
 TEST_CASE("the folder is created, and an error names a folder that cannot be created and the reason") {
-    const Folder folder;
-    const std::string below = folder.path + "/run";
+    const TemporaryFolder folder;
+    const std::string below = folder.path("run");
     CHECK_NOTHROW(EventFile(below).path());
     CHECK(std::filesystem::exists(below));
-    CHECK_NOTHROW(EventFile(folder.path + "/and/those/above").path());
-    const std::string file = folder.path + "/file";
+    CHECK_NOTHROW(EventFile(folder.path("and/those/above")).path());
+    const std::string file = folder.path("file");
     std::ofstream(file) << "x";
     CHECK(message_of<DataError>([&] { EventFile{file}; }) == file + " is not a folder");
     CHECK(message_of<DataError>([&] { EventFile{file + "/below"}; }) ==
@@ -159,8 +142,8 @@ TEST_CASE("the folder is created, and an error names a folder that cannot be cre
 }
 
 TEST_CASE("a full disk is an error, and the records before stay readable") {
-    const Folder folder;
-    EventFile events(folder.path);
+    const TemporaryFolder folder;
+    EventFile events(folder.path());
     events.write(1, one_of_each());
     const std::size_t size = bytes_of(events.path()).size();
     std::string message;
@@ -177,13 +160,13 @@ TEST_CASE("a full disk is an error, and the records before stay readable") {
 }
 
 TEST_CASE("an event file whose first record cannot be written is removed") {
-    const Folder folder;
+    const TemporaryFolder folder;
     std::string message;
     {
         const FileSizeLimit limit(5);
-        message = message_of<DataError>([&] { EventFile{folder.path}; });
+        message = message_of<DataError>([&] { EventFile{folder.path()}; });
     }
-    CHECK(message.starts_with("the event file " + folder.path + "/events.out.tfevents."));
+    CHECK(message.starts_with("the event file " + folder.path("events.out.tfevents.")));
     CHECK(message.ends_with(" could not be written: File too large"));
-    CHECK(folder.files().empty());
+    CHECK(folder.names().empty());
 }

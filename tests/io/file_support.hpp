@@ -20,6 +20,7 @@
 #include <cupola/io/impl/whole_file.hpp>
 
 #include "../child_process.hpp"
+#include "../temporary_folder.hpp"
 
 namespace io_tests {
 
@@ -33,31 +34,7 @@ namespace io_tests {
 #endif
 inline constexpr bool sanitized = IO_TESTS_SANITIZED;
 
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "cupola_io_XXXXXX").string();
-        path_ = mkdtemp(name.data());
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    [[nodiscard]] std::string path(const std::string& below = "") const {
-        return below.empty() ? path_ : path_ + "/" + below;
-    }
-    [[nodiscard]] std::set<std::string> names() const {
-        std::set<std::string> result;
-        for (const auto& entry : std::filesystem::directory_iterator(path_))
-            result.insert(entry.path().filename().string());
-        return result;
-    }
-
-private:
-    std::string path_;
-};
+using ::TemporaryFolder;
 
 inline std::string read_bytes(const std::string& path) {
     std::ifstream file(path, std::ios::binary);

@@ -37,7 +37,7 @@ using namespace cupola;
 using graph_run::agrees;
 using graph_run::Oracle;
 using operation_run::Guarded;
-using reference::Floats;
+using reference::Floats, reference::same_bits;
 
 namespace {
 
@@ -143,10 +143,6 @@ std::string rows(std::span<const LayerInfo> layers) {
         result += "\n";
     }
     return result;
-}
-
-bool same_bits(const Floats& a, const Floats& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 template <class Net>

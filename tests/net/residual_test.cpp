@@ -18,7 +18,10 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/net/summary.hpp>
 
+#include "../reference/compare.hpp"
+
 using namespace cupola;
+using reference::same_bits;
 
 namespace {
 
@@ -118,11 +121,6 @@ struct Ran {
         if (input_gradient_too) input_gradient.assign(plan.input_gradient(), plan.input_gradient() + images.size());
     }
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    if (a.size() != b.size() || a.empty()) return a.size() == b.size();  // memcmp takes no null
-    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 template <class Net>
 void right_gradients(std::int64_t batch = 4, double tolerance = 0) {

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -129,8 +130,10 @@ template <class Sums>
 }
 
 /// Equal bit for bit, so that a NaN equals itself and -0 is not 0.
-[[nodiscard]] inline bool same_bits(std::span<const float> a, std::span<const float> b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+template <std::ranges::contiguous_range A, std::ranges::contiguous_range B>
+[[nodiscard]] bool same_bits(const A& a, const B& b) {
+    return std::size(a) == std::size(b) &&
+           (std::empty(a) || std::memcmp(std::data(a), std::data(b), std::size(a) * sizeof(*std::data(a))) == 0);
 }
 
 /// Equal bit for bit, or both zero: without AVX2, oneDNN's fused ReLU writes -0 where others write 0.
@@ -176,5 +179,17 @@ public:
 private:
     std::mt19937_64 engine_;
 };
+
+/// Normal random numbers of an element type, and one of them in double.
+template <class T>
+[[nodiscard]] std::vector<T> values(std::int64_t count, std::uint64_t seed) {
+    std::vector<T> result;
+    for (const float each : Random(seed).normal(count)) result.push_back(static_cast<T>(each));
+    return result;
+}
+template <class T>
+[[nodiscard]] double at(const std::vector<T>& of, std::int64_t i) {
+    return static_cast<double>(static_cast<float>(of[static_cast<std::size_t>(i)]));
+}
 
 }  // namespace reference

@@ -10,19 +10,12 @@
 
 #include <doctest/doctest.h>
 
+#include "temporary_folder.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
 
 namespace {
-
-struct Folder {
-    std::string path = (std::filesystem::temp_directory_path() / "history-XXXXXX").string();
-    Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() { std::filesystem::remove_all(path); }
-};
 
 std::string content(const std::string& path) {
     std::ifstream file(path);
@@ -32,8 +25,8 @@ std::string content(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a history is written as CSV with all digits, and what a record lacks is empty") {
-    const Folder folder;
-    const std::string path = folder.path + "/history.csv";
+    const TemporaryFolder folder;
+    const std::string path = folder.path("history.csv");
     History history;
     history.write_csv(path);
     CHECK(content(path) == "epoch,step,loss,validation_loss,learning_rate,seconds\n");
@@ -48,8 +41,8 @@ TEST_CASE("a history is written as CSV with all digits, and what a record lacks 
 }
 
 TEST_CASE("the results of metrics have a column each, and a name with a comma or a quote is quoted") {
-    const Folder folder;
-    const std::string path = folder.path + "/history.csv";
+    const TemporaryFolder folder;
+    const std::string path = folder.path("history.csv");
     History history;
     history.records = {{.step = 3,
                         .loss = 1,
@@ -69,11 +62,11 @@ TEST_CASE("the results of metrics have a column each, and a name with a comma or
 }
 
 TEST_CASE("a history that cannot be written is an error, and leaves the file as it was") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const History history;
-    CHECK(message_of<DataError>([&] { history.write_csv(folder.path); }) ==
-          folder.path + " cannot be written: it exists and is not a regular file");
-    CHECK(message_of<DataError>([&] { history.write_csv(folder.path + "/none/history.csv"); }) ==
-          folder.path + "/none/history.csv cannot be written: No such file or directory");
-    CHECK(std::filesystem::is_empty(folder.path));
+    CHECK(message_of<DataError>([&] { history.write_csv(folder.path()); }) ==
+          folder.path() + " cannot be written: it exists and is not a regular file");
+    CHECK(message_of<DataError>([&] { history.write_csv(folder.path("none/history.csv")); }) ==
+          folder.path("none/history.csv cannot be written: No such file or directory"));
+    CHECK(std::filesystem::is_empty(folder.path()));
 }

@@ -19,6 +19,7 @@
 #include <doctest/doctest.h>
 #include <cupola/core/error.hpp>
 
+#include "../../reference/compare.hpp"
 #include "../../throws_with.hpp"
 
 using namespace training_runs;
@@ -38,10 +39,7 @@ double distance(const std::vector<V>& values, const std::vector<V>& reference) {
     return above == 0 ? 0 : std::sqrt(above / below);
 }
 
-template <class V>
-bool same_bits(const std::vector<V>& a, const std::vector<V>& b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(V)) == 0);
-}
+using reference::same_bits;
 bool same_bits(const std::vector<Floats>& a, const std::vector<Floats>& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](const Floats& x, const Floats& y) { return same_bits(x, y); });

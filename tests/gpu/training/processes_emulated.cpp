@@ -29,6 +29,7 @@
 #include "../../child_process.hpp"
 #include "../../free_port.hpp"
 #include "../../parallel/largest_difference.hpp"
+#include "../../temporary_folder.hpp"
 #include "../emulator/control.hpp"
 #include "../emulator/nccl_behavior.hpp"
 
@@ -113,17 +114,6 @@ std::vector<ChildResult> run_processes(int count, int devices, const std::string
     return results;
 }
 
-struct Folder {
-    Folder() : path((std::filesystem::temp_directory_path() / text("cupola-processes-", getpid())).string()) {
-        std::filesystem::remove_all(path);
-        std::filesystem::create_directory(path);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() { std::filesystem::remove_all(path); }
-    std::string path;
-};
-
 Training::Options options_of(const std::string& folder, int of_replicas, int devices) {
     Training::Options options;
     options.replicas = of_replicas;
@@ -182,13 +172,13 @@ TEST_CASE("child: a process of a training" * doctest::skip()) {
 }
 
 TEST_CASE("1, 2 and 4 processes report all replicas alike, and train the same parameters and statistics") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto path = [&](const char* name, int count, int process) {
-        return text(folder.path, '/', name, '-', count, '-', process);
+        return text(folder.path(), '/', name, '-', count, '-', process);
     };
     for (const int count : {1, 2, 4}) {
         CAPTURE(count);
-        for (const ChildResult& each : run_processes(count, count == 1 ? 2 : 1, folder.path)) {
+        for (const ChildResult& each : run_processes(count, count == 1 ? 2 : 1, folder.path())) {
             INFO(each.output);
             REQUIRE(each.passed);
         }
@@ -214,16 +204,16 @@ TEST_CASE("torchrun starts two processes, which meet beside its store and train 
         MESSAGE("skipped: no torchrun in PATH, and CUPOLA_TORCHRUN is not set");
         return;
     }
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
     const int status = std::system(
-        text("CUPOLA_TEST_FOLDER='", folder.path, "' CUPOLA_TEST_DEVICES=1 CUPOLA_TEST_DIE_AT=-1 '", torchrun,
+        text("CUPOLA_TEST_FOLDER='", folder.path(), "' CUPOLA_TEST_DEVICES=1 CUPOLA_TEST_DIE_AT=-1 '", torchrun,
              "' --nproc-per-node 2 --no-python '", program, "' --no-skip '--test-case=child: a process of a training'")
             .c_str());
     CHECK(status == 0);
-    const std::vector<float> values = read<float>(folder.path + "/values-2-0");
+    const std::vector<float> values = read<float>(folder.path("values-2-0"));
     CHECK(values.size() == Net::parameter_elements + Net::buffer_elements);
-    CHECK(read<float>(folder.path + "/values-2-1") == values);
+    CHECK(read<float>(folder.path("values-2-1")) == values);
 }
 
 TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
@@ -271,7 +261,7 @@ TEST_CASE("child: a process of a training that goes on" * doctest::skip()) {
 
 TEST_CASE(
     "one of three processes is killed: the others go on from the failed step, with the bits of a training of two from there") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto run = [&](const char* name, int count, int end, int dying, const std::string& from,
                          bool by_fit = false) {
         const std::string port = text(free_port());
@@ -285,7 +275,7 @@ TEST_CASE(
                                   {"WORLD_SIZE", text(count)},
                                   {"MASTER_ADDR", "127.0.0.1"},
                                   {"MASTER_PORT", port},
-                                  {"CUPOLA_TEST_FOLDER", folder.path},
+                                  {"CUPOLA_TEST_FOLDER", folder.path()},
                                   {"CUPOLA_TEST_NAME", name},
                                   {"CUPOLA_TEST_FROM", from},
                                   {"CUPOLA_TEST_FIT", by_fit ? "1" : "0"},
@@ -302,10 +292,10 @@ TEST_CASE(
         return results;
     };
     const auto state = [&](const char* name, int process) {
-        return read_checkpoint(text(folder.path, '/', name, '-', process), Net::layers).state;
+        return read_checkpoint(text(folder.path(), '/', name, '-', process), Net::layers).state;
     };
     run("before", 3, 3, -1, "");
-    run("two", 2, 6, -1, folder.path + "/before-0");
+    run("two", 2, 6, -1, folder.path("before-0"));
     for (const int dying : {0, 1}) {
         const char* const name = dying == 0 ? "without-0" : "without-1";
         const auto results = run(name, 3, 6, dying, "", dying == 1);
@@ -390,7 +380,7 @@ struct EndOfRun {
 
 /// How a run ends on each of two processes, and the steps of its checkpoints.
 std::vector<EndOfRun> ends_of_run(const std::string& what, int devices, std::vector<std::int64_t>& checkpoints) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::string port = text(free_port());
     std::vector<EndOfRun> ends(2);
     std::vector<std::jthread> threads;
@@ -401,12 +391,12 @@ std::vector<EndOfRun> ends_of_run(const std::string& what, int devices, std::vec
                                                            {"WORLD_SIZE", "2"},
                                                            {"MASTER_ADDR", "127.0.0.1"},
                                                            {"MASTER_PORT", port},
-                                                           {"CUPOLA_TEST_FOLDER", folder.path},
+                                                           {"CUPOLA_TEST_FOLDER", folder.path()},
                                                            {"CUPOLA_TEST_WHAT", what},
                                                            {"CUPOLA_TEST_DEVICES", text(devices)}});
             EndOfRun& end = ends[static_cast<std::size_t>(process)];
             if (!result.passed) end.error = result.output;
-            std::ifstream file(text(folder.path, "/outcome-", process));
+            std::ifstream file(text(folder.path(), "/outcome-", process));
             if (!(file >> end.step >> end.status)) return;
             file.get();
             std::getline(file, end.error, '\0');
@@ -414,8 +404,8 @@ std::vector<EndOfRun> ends_of_run(const std::string& what, int devices, std::vec
     }
     threads.clear();
     checkpoints.clear();
-    if (std::filesystem::exists(folder.path + "/run")) {
-        for (const auto& each : list_checkpoints(folder.path + "/run")) checkpoints.push_back(each.step);
+    if (std::filesystem::exists(folder.path("run"))) {
+        for (const auto& each : list_checkpoints(folder.path("run"))) checkpoints.push_back(each.step);
     }
     std::sort(checkpoints.begin(), checkpoints.end());
     return ends;
@@ -470,9 +460,9 @@ TEST_CASE("processes of NCCL end a run after the same step, and tell each other 
 }
 
 TEST_CASE("a process of a training is killed: the other's file names step, operation and process") {
-    const Folder folder;
-    const std::vector<ChildResult> results = run_processes(2, 1, folder.path, 3);
-    std::ifstream file(folder.path + "/process-1.fault");
+    const TemporaryFolder folder;
+    const std::vector<ChildResult> results = run_processes(2, 1, folder.path(), 3);
+    std::ifstream file(folder.path("process-1.fault"));
     const std::string written{std::istreambuf_iterator<char>(file), {}};
     CHECK(
         written ==
@@ -484,14 +474,14 @@ TEST_CASE("a process of a training is killed: the other's file names step, opera
 
 TEST_CASE(
     "a process of a training is stopped: each of the others names step, operation and process within a second of the deadline") {
-    const Folder folder;
-    const std::vector<ChildResult> results = run_processes(4, 1, folder.path, 3, SIGSTOP);
-    const auto stopped = std::filesystem::last_write_time(folder.path + "/stopped");
+    const TemporaryFolder folder;
+    const std::vector<ChildResult> results = run_processes(4, 1, folder.path(), 3, SIGSTOP);
+    const auto stopped = std::filesystem::last_write_time(folder.path("stopped"));
     for (const int process : {1, 2, 3}) {
         const ChildResult& result = results[static_cast<std::size_t>(process)];
         INFO(result.output);
         CHECK(result.status == 75);
-        const std::string path = text(folder.path, "/process-", process, ".fault");
+        const std::string path = text(folder.path(), "/process-", process, ".fault");
         std::ifstream file(path);
         const std::string written{std::istreambuf_iterator<char>(file), {}};
         CHECK(written ==

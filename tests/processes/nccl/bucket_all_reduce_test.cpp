@@ -30,6 +30,7 @@
 #include "../../gpu/emulator/control.hpp"
 #include "../../gpu/emulator/nccl_behavior.hpp"
 #include "../../gpu/emulator/stream.hpp"
+#include "../../temporary_folder.hpp"
 #include "../../throws_with.hpp"
 
 using namespace cupola;
@@ -201,13 +202,6 @@ int run_steps(Process& process, int ranks, int steps, const std::vector<Gradient
     return count;
 }
 
-std::string fresh_path() {
-    static std::atomic<int> count = 0;
-    const std::string path =
-        (std::filesystem::temp_directory_path() / text("cupola-buckets-", getpid(), '-', ++count)).string();
-    std::filesystem::remove(path);
-    return path;
-}
 NcclAllReduce of_two(int process, const std::string& id_file) {
     return {.processes = 2,
             .process = process,
@@ -644,7 +638,8 @@ TEST_CASE("child: the other process that gives buckets" * doctest::skip()) {
 
 TEST_CASE("four ranks in two processes have the same sums, and the death of one process is noticed by the other") {
     for (const int die_at : {-1, 4}) {
-        const std::string id_file = fresh_path();
+        const TemporaryFolder folder;
+        const std::string id_file = folder.path("id");
         ChildResult other;
         {
             const std::jthread starts([&] {

@@ -28,6 +28,7 @@
 #include <cupola/processes/nccl/nccl_communicator.hpp>
 
 #include "../../child_process.hpp"
+#include "../../temporary_folder.hpp"
 #include "../../throws_with.hpp"
 
 using namespace cupola;
@@ -213,12 +214,6 @@ float no_values[11]{};
 template <class Communicators>
 void sum(Communicators& communicators, std::size_t index, std::size_t count, const NcclWork& of = work) {
     communicators.queue(index, nullptr, of, [&](auto& group) { group.sum(std::span<float>(no_values).first(count)); });
-}
-
-std::string fresh_path(const std::string& name) {
-    const std::string path = (std::filesystem::temp_directory_path() / text("cupola-", getpid(), '-', name)).string();
-    std::filesystem::remove(path);
-    return path;
 }
 
 }  // namespace
@@ -668,7 +663,8 @@ TEST_CASE("the id is passed through a file completely, and an existing file is r
     CommunicatorId id{};
     for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<char>(i * 37 + 200);
     CHECK(impl::communicator_id_of(impl::communicator_id_text(id)) == id);
-    const std::string path = fresh_path("id");
+    const TemporaryFolder folder;
+    const std::string path = folder.path("id");
     CHECK_FALSE(impl::read_communicator_id(path).has_value());
     impl::write_communicator_id(path, id);
     CHECK(impl::read_communicator_id(path) == id);
@@ -685,7 +681,8 @@ TEST_CASE("the id is passed through a file completely, and an existing file is r
 }
 
 TEST_CASE("a rank waits for the id until its deadline") {
-    const std::string path = fresh_path("late-id");
+    const TemporaryFolder folder;
+    const std::string path = folder.path("late-id");
     double time = 0;
     CommunicatorId id{};
     id[5] = 'y';
@@ -708,7 +705,8 @@ TEST_CASE("a rank waits for the id until its deadline") {
 
 TEST_CASE("ranks agree on an id by the environment, by a file, or alone") {
     Training training;
-    const std::string path = fresh_path("agreed");
+    const TemporaryFolder folder;
+    const std::string path = folder.path("agreed");
     const CommunicatorId made = impl::agree_on_id(training.communicators, 0, path, 1, FakeCalls{&training.script});
     CHECK(made[3] == 'x');
     CHECK(impl::agree_on_id(training.communicators, 2, path, 1, FakeCalls{&training.script}) == made);
@@ -730,7 +728,8 @@ TEST_CASE("child: a rank of another process that beats three times" * doctest::s
 }
 
 TEST_CASE("heartbeats of other processes are seen through a file") {
-    const std::string path = fresh_path("heartbeats");
+    const TemporaryFolder folder;
+    const std::string path = folder.path("heartbeats");
     Heartbeats beats(3, path);
     beats.beat(0);
     const ChildResult child =

@@ -21,6 +21,7 @@
 
 #include "child_process.hpp"
 #include "few_threads.hpp"
+#include "temporary_folder.hpp"
 
 using namespace cupola;
 
@@ -97,10 +98,9 @@ TEST_CASE("child: a wait whose standard error is a full pipe" * doctest::skip())
 TEST_CASE("child: a wait whose file has no reader" * doctest::skip()) { wait_in_vain(); }
 
 TEST_CASE("a process ends although its file or its standard error takes nothing") {
-    char folder[] = "/tmp/cupola-watchdog-XXXXXX";
-    REQUIRE(mkdtemp(folder) != nullptr);
-    const std::string file = text(folder, "/process-0.fault");
-    CHECK(run_in_child("child: a wait whose standard error is a full pipe", {{"FOLDER", folder}}).status == 75);
+    const TemporaryFolder folder;
+    const std::string file = folder.path("process-0.fault");
+    CHECK(run_in_child("child: a wait whose standard error is a full pipe", {{"FOLDER", folder.path()}}).status == 75);
     std::string written(in_vain.size() + 1, '\0');
     const int handle = open(file.c_str(), O_RDONLY | O_CLOEXEC);
     REQUIRE(handle >= 0);
@@ -109,11 +109,9 @@ TEST_CASE("a process ends although its file or its standard error takes nothing"
     CHECK(written == in_vain);
     unlink(file.c_str());
     REQUIRE(mkfifo(file.c_str(), 0600) == 0);
-    const ChildResult fifo = run_in_child("child: a wait whose file has no reader", {{"FOLDER", folder}});
+    const ChildResult fifo = run_in_child("child: a wait whose file has no reader", {{"FOLDER", folder.path()}});
     CHECK(fifo.status == 75);
     CHECK(fifo.output.find(in_vain) != std::string::npos);
-    unlink(file.c_str());
-    rmdir(folder);
 }
 TEST_CASE(
     "a wait for sums has the deadline, and is reported as that of the exchange beside it, which knows who is missing") {
