@@ -4,13 +4,9 @@
 // environment. It brings its own locale: a small machine has none but C.
 #pragma once
 
-#include <array>
-#include <clocale>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
+#include "test.hpp"
 
-#include <doctest/doctest.h>
+#include <clocale>
 
 #include "temporary_folder.hpp"
 

@@ -6,13 +6,7 @@
 // the cases that apply only to Host.
 #pragma once
 
-#include <cstdint>
-#include <initializer_list>
-#include <memory>
-#include <tuple>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "test.hpp"
 
 #include <cupola/core/element_type.hpp>
 #ifdef CUPOLA_TEST_CUDA

@@ -3,7 +3,7 @@
 // A port for a test that listens.
 #pragma once
 
-#include <doctest/doctest.h>
+#include "test.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -4,12 +4,10 @@
 // AVX-512 this holds for Cupola alone: oneDNN makes the code of some products when they are first computed.
 #include <cupola/predict.hpp>
 
-#include <algorithm>
+#include "../test.hpp"
+
 #include <barrier>
 #include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
 
 #include "counting.hpp"
 #include "tutorial.hpp"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // After the first step nothing is allocated by us in any thread, and the process takes no more memory than was printed.
-#include <cstdio>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <thread>
+
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

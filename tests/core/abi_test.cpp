@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The version, and the inline namespace of the code.
-#include <string>
+#include "../test.hpp"
+
 #include <typeinfo>
 
-#include <doctest/doctest.h>
 #include <cupola/core/abi.hpp>
 
 static_assert(cupola::version.major == CUPOLA_VERSION_MAJOR && cupola::version.minor == CUPOLA_VERSION_MINOR &&

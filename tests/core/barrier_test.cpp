@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
+#include "../test.hpp"
+
 #include <atomic>
 #include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
 
 #include <cupola/core/barrier.hpp>
 

@@ -3,12 +3,7 @@
 // What is kept beyond a call refers to what lasts. temporary_that_is_kept in tests/compile_fail/cases/data.cpp has the temporaries.
 #include <cupola/core/borrowed.hpp>
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
 #include <cupola/core/function_ref.hpp>
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/core/checked_product.hpp>
 
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "throws_with.hpp"
 

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages that the compiler prints.
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/compile_time_message.hpp>
 
 using namespace cupola;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/core/duration_text.hpp>
 
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using cupola::duration_text;
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The element types of tensors and the precision policies.
-#include <bit>
-#include <cmath>
-#include <concepts>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <type_traits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
+
 #include <cupola/core/element_type.hpp>
 
 using namespace cupola;

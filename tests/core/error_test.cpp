@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exceptions and how their messages are put together.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <type_traits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <stdexcept>
+
 #include <cupola/core/error.hpp>
 
 #include "comma_locale.hpp"

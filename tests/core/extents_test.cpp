@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Extents as values and as types.
-#include <concepts>
-#include <string>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
+
 #include <cupola/core/extents.hpp>
 
 using namespace cupola;

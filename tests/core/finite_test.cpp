@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <initializer_list>
-#include <limits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/finite.hpp>
 
 using cupola::impl::is_finite;

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <mutex>
 #include <new>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-
-#include <doctest/doctest.h>
 
 #include <cupola/core/fixed_array.hpp>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Strings and numbers as template arguments.
-#include <concepts>
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
+
 #include <cupola/core/fixed_string.hpp>
 
 using namespace cupola;

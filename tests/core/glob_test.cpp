@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/core/glob.hpp>
 
-#include <string>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

@@ -4,10 +4,7 @@
 // a training in tests/parallel/dynamic_loss_scale_test.cpp.
 #include <cupola/core/loss_scale.hpp>
 
-#include <limits>
-#include <string_view>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/core/element_type.hpp>
 

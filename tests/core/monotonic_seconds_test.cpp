@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/core/monotonic_seconds.hpp>
 
-#include <ctime>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <ctime>
 
 using namespace cupola;
 

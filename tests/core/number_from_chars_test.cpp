@@ -3,11 +3,7 @@
 // Numbers from texts, by the C library as by std::from_chars.
 #include <cupola/core/number_from_chars.hpp>
 
-#include <doctest/doctest.h>
-
-#include <bit>
-#include <cstdint>
-#include <string>
+#include "../test.hpp"
 
 #include <cupola/core/philox.hpp>
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The random numbers: the published vectors, streams that share nothing, and the moments of the distributions.
-#include <cmath>
-#include <cstdint>
-#include <set>
-#include <tuple>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <set>
+
 #include <cupola/core/philox.hpp>
 
 #include "../reference/dropout.hpp"

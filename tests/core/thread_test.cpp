@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <atomic>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/thread.hpp>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Names of types as they appear in error messages.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/core/type_name.hpp>
 

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/core/write_signals.hpp>
 
+#include "../test.hpp"
+
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <string>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 using cupola::WriteSignalsBlock;
 

@@ -3,10 +3,7 @@
 // Batches as a pure function of seed, step and replica.
 #include <cupola/data/batches.hpp>
 
-#include <doctest/doctest.h>
-
-#include <map>
-#include <tuple>
+#include "../test.hpp"
 
 #include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>

@@ -3,7 +3,7 @@
 // The reader of CIFAR-10's binary files: the layout, and one message for each way in which files can be wrong.
 #include <cupola/data/cifar10.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "files_support.hpp"
 #include "support.hpp"

@@ -3,12 +3,7 @@
 // Tables from CSV files: what is read, and one message for each way in which a file or the options can be wrong.
 #include <cupola/data/csv.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <memory>
+#include "../test.hpp"
 
 #include "files_support.hpp"
 #include "support.hpp"

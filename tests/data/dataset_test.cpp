@@ -3,7 +3,7 @@
 // ImageSet rejects inconsistent parts, and the concept names what a data set lacks.
 #include <cupola/data/dataset.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/data/in_memory.hpp>
 

@@ -3,9 +3,7 @@
 // Evaluation sees each sample once, in order, with a remainder at the end.
 #include <cupola/data/evaluation.hpp>
 
-#include <doctest/doctest.h>
-
-#include <limits>
+#include "../test.hpp"
 
 #include <cupola/data/augmentation.hpp>
 #include <cupola/data/standardization.hpp>

@@ -3,13 +3,9 @@
 // Batches that a function makes: a pure function of seed, step and replica, endless or in epochs.
 #include <cupola/data/generator.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <set>
-#include <vector>
 
 #include <cupola/data/prefetch.hpp>
 

@@ -3,7 +3,7 @@
 // MNIST's idx files: what is read, and one message for each way in which files can be wrong.
 #include <cupola/data/idx.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
 

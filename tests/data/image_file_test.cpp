@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/image_file.hpp>
 
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "files_support.hpp"
 #include "throws_with.hpp"

@@ -4,10 +4,7 @@
 // which a data set can be wrong.
 #include <cupola/data/image_folder.hpp>
 
-#include <cmath>
-#include <cstdlib>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "few_threads.hpp"
 #include "files_support.hpp"

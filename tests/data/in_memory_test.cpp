@@ -3,9 +3,7 @@
 // The caller's own numbers as training batches.
 #include <cupola/data/in_memory.hpp>
 
-#include <doctest/doctest.h>
-
-#include <numeric>
+#include "../test.hpp"
 
 #include "support.hpp"
 

@@ -3,7 +3,7 @@
 // A data set is opened by its path; a path without one is rejected, and the message names what was expected.
 #include <cupola/data/open.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "files_support.hpp"
 #include "support.hpp"

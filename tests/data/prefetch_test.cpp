@@ -4,11 +4,9 @@
 #include <cupola/data/prefetch.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <atomic>
-#include <chrono>
-#include <memory>
 #include <mutex>
 #include <thread>
 

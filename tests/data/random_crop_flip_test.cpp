@@ -3,14 +3,7 @@
 // Pad, crop and flip against the same steps written out one after another, and the frequency of each position and orientation.
 #include <cupola/data/random_crop_flip.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <limits>
-#include <map>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>

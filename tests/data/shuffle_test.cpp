@@ -3,11 +3,10 @@
 // The shuffled stream: each sample once per epoch, the same for every reader, evenly mixed.
 #include <cupola/data/shuffle.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <atomic>
 #include <thread>
-#include <vector>
 
 #include "support.hpp"
 

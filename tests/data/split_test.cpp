@@ -3,12 +3,7 @@
 // The split of a data set into a part for training and one for validation.
 #include <cupola/data/split.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <numeric>
+#include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
 #include <cupola/data/evaluation.hpp>

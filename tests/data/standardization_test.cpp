@@ -3,10 +3,7 @@
 // Standardisation: the constants against direct sums, the transform, and the way through a run's description.
 #include <cupola/data/standardization.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
+#include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
 #include <cupola/data/in_memory.hpp>

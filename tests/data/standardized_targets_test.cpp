@@ -3,11 +3,7 @@
 // Targets in units of their deviation, and back.
 #include <cupola/data/standardized_targets.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstring>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
 #include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>

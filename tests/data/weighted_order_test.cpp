@@ -3,12 +3,7 @@
 // Sampling by weights: frequencies against the weights, and the order as a function of seed and position.
 #include <cupola/data/weighted_order.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstdlib>
-#include <limits>
-#include <numeric>
+#include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
 #include <cupola/data/in_memory.hpp>

@@ -4,11 +4,10 @@
 // Captured work, events and pinned memory: what holds without a GPU, and, with one, their effect.
 #include <cupola/device/cuda_graph.hpp>
 
-#include <cstddef>
-#include <stdexcept>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <stdexcept>
+
 #include <cupola/device/cuda_event.hpp>
 #include <cupola/device/cuda_pinned.hpp>
 

@@ -4,14 +4,7 @@
 // The constants of a captured step: their offsets, and the errors for a step with different ones. No GPU is needed.
 #include <cupola/device/step_constants.hpp>
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "../throws_with.hpp"
 

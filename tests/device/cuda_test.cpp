@@ -2,16 +2,10 @@
 //
 // The messages of Cuda without a driver or a GPU, and about ordinals. Each test holds on any machine; the messages of
 // one without a GPU are compared where that is the case.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <thread>
+
 #include <cupola/device/cuda.hpp>
 
 #include "../child_process.hpp"

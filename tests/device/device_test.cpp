@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Device concept: what satisfies it, and the diagnostic for each missing part. And the text and rounding of sizes.
-#include <cstddef>
-#include <string>
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/device/device.hpp>
 
 using namespace cupola;

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CPU as a device: its team of threads, its memory, and the errors for invalid options.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <thread>
+
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The text form of choices of engines.
-#include <initializer_list>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/device/plan_choices.hpp>
 
 #include "../throws_with.hpp"

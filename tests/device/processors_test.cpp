@@ -4,15 +4,12 @@
 // both versions, in folders that look like /proc and /sys/fs/cgroup.
 //
 // Covers: cupola/device/impl/control_groups.hpp
-#include <algorithm>
-#include <cstddef>
+#include "../test.hpp"
+
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include <doctest/doctest.h>
 #include <sched.h>
 #include <unistd.h>
 

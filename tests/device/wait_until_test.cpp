@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/device/wait_until.hpp>
 
-#include <string>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/error.hpp>
 
 #include "throws_with.hpp"

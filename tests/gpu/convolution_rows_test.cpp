@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The partition of the GPU's sum over rows, checked on the host in place of the blocks and threads of the kernel.
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/cuda/impl/convolution_rows.hpp>
 #include <cupola/ops/cuda/impl/formula_elements.hpp>
 

@@ -2,16 +2,13 @@
 //
 // The results of cuDNN and cuBLASLt for calls that need no GPU. Compiled with NVIDIA's libraries and with the emulator's
 // stand-ins: both must return the same.
-#include <array>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <fstream>
 #include <iterator>
-#include <string>
-#include <vector>
 
 #include <cublasLt.h>
 #include <cudnn_backend.h>
-#include <doctest/doctest.h>
 
 #include "cudnn_descriptor.hpp"
 

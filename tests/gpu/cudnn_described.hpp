@@ -3,14 +3,11 @@
 // The described GPU and the convolutions for which the tests of cuDNN's plans make plans, without a GPU.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <fstream>
 #include <iterator>
-#include <string>
-#include <vector>
 
-#include <doctest/doctest.h>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 
 namespace cudnn_test {

@@ -3,15 +3,11 @@
 // A descriptor of cuDNN for tests of its C functions, which do not use Cupola's class.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <iterator>
-#include <utility>
-#include <vector>
 
 #include <cudnn_backend.h>
-#include <doctest/doctest.h>
 
 namespace cudnn_test {
 

@@ -2,18 +2,11 @@
 //
 // The plans of convolutions, made without a GPU: cuDNN can plan for a description of one. The description is an assumed one
 // until one is recorded on a GPU.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include <doctest/doctest.h>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 
 #include "../ops/convolution_cases.hpp"

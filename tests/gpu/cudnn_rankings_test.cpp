@@ -2,13 +2,8 @@
 //
 // The plans that follow from the order in which one version of cuDNN ranks its engines. With another version these cases are
 // skipped, and the others (cudnn_plans_test.cpp, cudnn_tensor_cores_test.cpp) hold.
-#include <algorithm>
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 
 #include "../throws_with.hpp"

@@ -2,14 +2,10 @@
 //
 // Whether the convolutions of the tutorial's network and of ResNet-44 run on the tensor cores wherever a precision allows it:
 // plans made without a GPU, for the description of one.
-#include <cstdint>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <set>
+
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>

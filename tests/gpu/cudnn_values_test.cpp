@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The constants in the emulator's declarations of cuDNN and cuBLASLt equal those of NVIDIA's headers.
+#include "../test.hpp"
+
 #include <cublasLt.h>
 #include <cudnn_backend.h>
-#include <doctest/doctest.h>
 
 namespace emulated {
 // NOLINTBEGIN

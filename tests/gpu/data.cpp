@@ -3,17 +3,7 @@
 //
 // Compares batches for `Cuda`, made by its kernels or uploaded, with those of the host: on the emulator, where the work of a
 // stream runs later, and compiled by nvcc for a GPU.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
 #include <cupola/data/cuda_batches.hpp>

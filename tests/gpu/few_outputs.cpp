@@ -2,12 +2,8 @@
 //
 // Backward of a linear layer with few outputs, on the emulator, against sums in double: with and without each of its results, the
 // masks of both ReLUs, and several slabs of rows.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/ops/cuda/impl/few_outputs.cuh>
 

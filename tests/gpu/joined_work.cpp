@@ -2,18 +2,10 @@
 //
 // Work that is joined into one kernel, on the emulator: its results have the bits of the same work queued piece by piece, and
 // it runs before the work that is queued after it.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <deque>
-#include <limits>
-#include <span>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <deque>
+
 #include <cupola/cuda.hpp>
 #include <cupola/device/cuda_graph.hpp>
 #include <cupola/layers/conv2d.hpp>

@@ -2,18 +2,10 @@
 //
 // Compares the results of `Cuda`'s kernels on the emulator with those of `Host`: the operations that no typed test covers,
 // the optimisers, the sums, and the division by which threads find their elements.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <random>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <random>
+
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
 #include <cupola/ops/host/option_a_shortcut.hpp>

@@ -2,14 +2,10 @@
 //
 // Kernels over more than 2^32 threads: what they compute at the end of an array is what they compute for a small one. The
 // arrays lie in memory that is only reserved, and of each grid only the last blocks run on the emulator.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "../test.hpp"
 
 #include <sys/mman.h>
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/ops/cuda/impl/tiled_product.cuh>
 #include <cupola/ops/elementwise.hpp>

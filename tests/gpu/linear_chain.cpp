@@ -3,16 +3,8 @@
 //
 // Chains of linear layers on the emulator: each product against sums in double, for extents that are and are not multiples of a
 // square's; and whole chains with their loss, whose bits are those of the same layers one by one, and of a kernel per phase.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <span>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/ops/cuda/impl/linear_chain.cuh>
 #include <cupola/ops/cuda/linear.hpp>

@@ -2,14 +2,8 @@
 //
 // Convolutions of few channels, on the emulator: whether their channels are padded for the tensor cores is a choice as that of
 // the engine is, and changes no value.
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/ops/cuda/convolution.hpp>
 

@@ -5,34 +5,11 @@
 // namespace of the first test that includes it, and the compiler then reports unknown names in that header.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <exception>
-#include <functional>
-#include <initializer_list>
-#include <limits>
-#include <map>
-#include <numeric>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
+#include <deque>
+#include <random>
 
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>

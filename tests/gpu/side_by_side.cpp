@@ -3,15 +3,8 @@
 // The gradients of a layer's weights and of its input on two streams, and kernels that are launched before the one before them has
 // ended, on the emulator, which runs the branches of a graph in a random order: neither changes a bit. And the copy of a step's numbers
 // by the kernel of the update, which a check behind it makes once more.
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>

@@ -2,20 +2,12 @@
 //
 // The calls of CUDA in a captured step of a training, recorded by CUPTI: no allocation, no wait and no copy, except one wait
 // and the copies of each row and of the mean by ConcatMean; and the nodes of its graphs.
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
+#include "../test.hpp"
+
 #include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cuda.h>
 #include <cupti.h>
-#include <doctest/doctest.h>
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>

@@ -3,18 +3,10 @@
 // The work of a training step on `Cuda` besides the network, on the emulator: the batch, sums and means, constants passed by
 // value, and updates that read their constants, their state and the step number from the device, compared with updates that
 // take them by value.
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <limits>
-#include <span>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <iterator>
+
 #include <cupola/cuda.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/host.hpp>

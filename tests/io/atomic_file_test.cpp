@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "../test.hpp"
+
 #include <csignal>
 #include <filesystem>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/io/atomic_file.hpp>
 #include <throws_with.hpp>

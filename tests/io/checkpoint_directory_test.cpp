@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
+#include "../test.hpp"
+
 #include <csignal>
-#include <cstdint>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/io/checkpoint_directory.hpp>
 #include <throws_with.hpp>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdint>
-#include <string>
-#include <thread>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <thread>
+
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/io/checkpoint_info.hpp>
 

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <filesystem>
-#include <limits>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <filesystem>
 
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers/batch_norm2d.hpp>

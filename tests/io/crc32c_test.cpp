@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/io/crc32c.hpp>
 

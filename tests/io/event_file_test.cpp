@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/io/event_file.hpp>
 
+#include "../test.hpp"
+
 #include <csignal>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
-#include <string>
-#include <vector>
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 
 #include "event_reader.hpp"

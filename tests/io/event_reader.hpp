@@ -3,15 +3,8 @@
 // Reads event files back, for tests only: each record's checksums are checked, and its protocol buffer is parsed.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/histogram.hpp>
 #include <protozero/pbf_reader.hpp>

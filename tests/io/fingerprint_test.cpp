@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/io/fingerprint.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/in_memory.hpp>

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/io/histogram.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <numeric>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/philox.hpp>
 
 using namespace cupola;

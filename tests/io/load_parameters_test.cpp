@@ -3,12 +3,7 @@
 // Loading a part of a network by patterns: what is loaded, what is reported, and what is rejected.
 #include <cupola/io/load_parameters.hpp>
 
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/io/plan_file.hpp>
 
-#include <string>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "io/file_support.hpp"
 #include "throws_with.hpp"

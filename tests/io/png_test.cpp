@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/io/png.hpp>
 
-#include <cstring>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "throws_with.hpp"
 

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/io/safetensors_writer.hpp
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <fstream>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <sys/resource.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/io/standard_output.hpp>
 
-#include <cstdio>
-#include <memory>
-#include <string>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "throws_with.hpp"
 

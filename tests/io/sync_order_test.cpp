@@ -3,22 +3,15 @@
 // The order of calls that preserves a file after a power failure, which a killed process cannot test: its bytes are synced before it gets its
 // name, and the folder after. This program's own fsync, rename and unlink stand before the system's and keep a
 // list. File systems of clusters refuse flock and fsync: so do these functions then.
+#include "../test.hpp"
+
 #include <cerrno>
-#include <cstddef>
-#include <cstdio>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include <dlfcn.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/io/checkpoint_directory.hpp>

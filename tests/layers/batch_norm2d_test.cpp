@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // BatchNorm2d: parameters, buffers and traits are known from the type, and its options reach the operation.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/batch_norm2d.hpp>
 
 #include "../reference/batch_norm.hpp"

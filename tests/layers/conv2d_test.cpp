@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Conv2d: extents, parameters and work are known from the type, and its options reach the operation.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 
 #include "../reference/convolution.hpp"

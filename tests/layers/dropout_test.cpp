@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dropout: the rates that it accepts, and that its rate and its position in the network reach the operation.
-#include <limits>
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/dropout.hpp>
 
 #include "../reference/dropout.hpp"

@@ -2,15 +2,8 @@
 // Covers: cupola/ops/cuda/embedding.hpp, cupola/ops/embedding.hpp, cupola/ops/host/embedding.hpp
 //
 // Embedding: a row of the table per id, the gradient of each row in the order of the positions, and ids that have no row.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/embedding.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>

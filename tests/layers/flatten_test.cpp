@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Flatten: one extent, no memory of its own.
-#include <doctest/doctest.h>
+#include "../test.hpp"
+
 #include <cupola/device/host.hpp>
 #include <cupola/layers/flatten.hpp>
 

@@ -2,13 +2,8 @@
 // Covers: cupola/ops/cuda/from_bytes.hpp, cupola/ops/from_bytes.hpp, cupola/ops/host/from_bytes.hpp
 //
 // FromBytes: y = (x - mean) / deviation, with one constant for all or one per channel.
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/from_bytes.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // GlobalAvgPool2d: the mean of each channel.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/global_avg_pool2d.hpp>
 
 #include "../reference/pooling.hpp"

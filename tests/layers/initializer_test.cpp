@@ -2,13 +2,8 @@
 //
 // How parameters start: each distribution's bounds and moments, and that an element is a function of the seed, the
 // parameter and its place alone.
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <span>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/initializer.hpp>
 
 using namespace cupola;

@@ -3,11 +3,7 @@
 // The description of a layer in a summary: its sizes and the options that are not the default, or its type's name.
 #include <cupola/layers/layer_description.hpp>
 
-#include <cstdint>
-#include <limits>
-#include <string_view>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -3,11 +3,8 @@
 //
 // The contract of a layer: what satisfies it, that each missing part is found, and what a layer that says nothing is
 // taken to be.
-#include <string>
-#include <string_view>
-#include <type_traits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/host.hpp>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/conv2d.hpp>

@@ -3,13 +3,7 @@
 // LeakyReLU<slope>: any extents, no parameters, its slope below 0 in both directions, and slopes that are rejected.
 #include <cupola/layers/leaky_relu.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <limits>
-#include <string_view>
-#include <type_traits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "layer_run.hpp"
 #ifndef CUPOLA_TEST_CUDA

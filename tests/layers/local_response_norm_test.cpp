@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LocalResponseNorm: its extents, and that its numbers reach the operation in the right order.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/local_response_norm.hpp>
 
 #include "../reference/local_response_norm.hpp"

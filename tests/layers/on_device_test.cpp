@@ -4,12 +4,7 @@
 // Layers that run on another device than their network: the same bits, and the copies that the summary shows.
 #include <cupola/layers/on_device.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

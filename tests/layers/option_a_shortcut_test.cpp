@@ -2,9 +2,8 @@
 // Covers: cupola/ops/cuda/option_a_shortcut.hpp, cupola/ops/host/option_a_shortcut.hpp, cupola/ops/option_a_shortcut.hpp
 //
 // OptionAShortcut: the mean of windows side by side, between channels of zeros.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/option_a_shortcut.hpp>
 
 #include "../reference/pooling.hpp"

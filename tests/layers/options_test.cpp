@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Options of layers: found by their type, in any order, each once.
-#include <doctest/doctest.h>
+#include "../test.hpp"
+
 #include <cupola/layers/options.hpp>
 
 using namespace cupola;

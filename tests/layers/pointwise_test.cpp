@@ -3,10 +3,7 @@
 // Pointwise: a user's formula, with constants and without, is a layer on every device.
 #include <cupola/layers/pointwise.hpp>
 
-#include <cmath>
-#include <cstddef>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "layer_run.hpp"
 

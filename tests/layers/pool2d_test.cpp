@@ -2,9 +2,8 @@
 // Covers: cupola/layers/avg_pool2d.hpp, cupola/layers/max_pool2d.hpp, cupola/ops/pooling.hpp
 //
 // MaxPool2d and AvgPool2d: extents are known from the type, and its options reach the operation.
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReLU: any extents, no parameters, and the traits by which it is fused into the layer before it.
-#include <doctest/doctest.h>
+#include "../test.hpp"
+
 #include <cupola/layers/relu.hpp>
 
 #include "../reference/relu.hpp"

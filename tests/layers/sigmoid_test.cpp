@@ -3,11 +3,7 @@
 // Sigmoid: any extents, no parameters, the logistic function and its gradient from the output.
 #include <cupola/layers/sigmoid.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "layer_run.hpp"
 #ifndef CUPOLA_TEST_CUDA

@@ -3,11 +3,8 @@
 // SiLU: any extents, no parameters, x times the logistic function and its gradient from the input.
 #include <cupola/layers/silu.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <limits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/net/check_gradients.hpp>
 
 #include "layer_run.hpp"

@@ -2,11 +2,8 @@
 // Covers: cupola/ops/cuda/upsampling.hpp, cupola/ops/host/upsampling.hpp, cupola/ops/upsampling.hpp
 //
 // Upsample2d: every pixel of the output is that of the input, and every gradient the sum of its square's.
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/upsample2d.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>

@@ -5,16 +5,8 @@
 // label and soft targets; and what they refuse.
 #include <cupola/loss/cross_entropy.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/loss/binary_cross_entropy.hpp>
 #include <cupola/loss/soft_cross_entropy.hpp>
 #include <cupola/loss/weighted_cross_entropy.hpp>

@@ -6,12 +6,8 @@
 // Losses made from a formula per element, a user's among them, against the same formulas in double; and what they refuse.
 #include <cupola/loss/elementwise_loss.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <string>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/loss/binary_cross_entropy.hpp>
 #include <cupola/loss/huber.hpp>
 #include <cupola/loss/mean_absolute_error.hpp>

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every loss against PyTorch's figures: its value and its gradient.
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/losses.hpp>
 
 #include "../devices.hpp"

@@ -2,7 +2,7 @@
 // Covers: cupola/loss/cross_entropy.hpp, cupola/loss/weight_decay.hpp
 #include <cupola/loss/loss_collection.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "tutorial.hpp"
 

@@ -4,14 +4,8 @@
 // wait for the result and queued, which must agree in every bit.
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/extents.hpp>
 #include <cupola/ops/loss_report.hpp>
 

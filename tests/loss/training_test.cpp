@@ -2,15 +2,8 @@
 //
 // The losses in trainings: gradients of networks, weights of replicas and of accumulated batches, options that are refused at
 // the start, and an own loss from a formula.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/net/check_gradients.hpp>

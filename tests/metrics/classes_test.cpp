@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/metrics/accuracy.hpp, cupola/metrics/binary_accuracy.hpp, cupola/metrics/confusion_matrix.hpp
 // Covers: cupola/metrics/top_k.hpp
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/metrics.hpp>
 
 #include "metrics/batch_of.hpp"

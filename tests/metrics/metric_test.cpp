@@ -2,13 +2,8 @@
 // Covers: cupola/metrics.hpp, cupola/metrics/at.hpp, cupola/parallel/metric_batch.hpp, cupola/train/evaluate.hpp
 #include <cupola/metrics/metric.hpp>
 
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 

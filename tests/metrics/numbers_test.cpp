@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/metrics/auc.hpp, cupola/metrics/mean_absolute_error.hpp, cupola/metrics/r_squared.hpp
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/core/philox.hpp>
 #include <cupola/metrics.hpp>
 

@@ -3,12 +3,7 @@
 // The tutorial's network: its extents, its size, its parameters' names and initial values, and what its loss regularises.
 #include <cupola/models/cifar10_net.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -4,13 +4,7 @@
 // with synchronised statistics.
 #include <cupola/models/resnet.hpp>
 
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -4,11 +4,7 @@
 // Covers: cupola/data/augmentation.hpp
 #include <cupola/models/tutorial_augmentation.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
 #include "data/support.hpp"
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // UNet: its layers, and what it computes, forward and backward, against an oracle in double.
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/models/unet.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/host.hpp>

@@ -2,14 +2,8 @@
 //
 // Concat and Add: what networks with blocks of branches compute, forward and backward, against an oracle in double;
 // their layers, their names and their memory.
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>

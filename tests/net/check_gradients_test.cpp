@@ -2,11 +2,8 @@
 // Covers: cupola/net/gradient_check.hpp
 //
 // check_gradients accepts correct layers and reports each kind of error.
-#include <cmath>
-#include <cstdint>
-#include <string>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>

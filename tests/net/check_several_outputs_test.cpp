@@ -3,11 +3,8 @@
 // check_gradients of networks with several outputs: the gradient is that of the sum of the losses by their factors.
 #include <cupola/net/check_gradients.hpp>
 
-#include <cstdint>
-#include <string>
-#include <string_view>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 

@@ -3,11 +3,7 @@
 // Parameters and running statistics that a network cannot be run with are reported; the padding between them is ignored.
 #include <cupola/net/finite.hpp>
 
-#include <cstddef>
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>

@@ -3,13 +3,7 @@
 // Networks with frozen parameters: their layout, their gradients, the end of backward and the memory of a plan.
 #include <cupola/net/frozen.hpp>
 
-#include <algorithm>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>

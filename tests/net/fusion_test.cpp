@@ -2,12 +2,7 @@
 // Covers: cupola/net/fusion_patterns.hpp, cupola/net/node_info.hpp, cupola/net/impl/fused_node.hpp
 #include <cupola/net/fusion.hpp>
 
-#include <array>
-#include <cstddef>
-#include <cstring>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/net/plan.hpp>
 

@@ -4,19 +4,10 @@
 // `Net::compute(oracle, input)` returns the value of its output, or of each of its ends.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
-#include <span>
-#include <string_view>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <deque>
+
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>

@@ -2,15 +2,8 @@
 //
 // Networks that read ids: at the Input and at a FromInput, with several readers, in branches, frozen and tied; what they
 // compute, forward and backward, against an oracle in double.
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>

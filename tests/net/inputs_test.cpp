@@ -3,14 +3,8 @@
 //
 // FromInput: networks that read several columns of the batch; what they compute, forward and backward, against an oracle in
 // double, and what backward leaves out.
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>

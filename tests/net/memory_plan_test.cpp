@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/net/memory_plan.hpp>
 
-#include <algorithm>
-#include <array>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/core/philox.hpp>
 #include <cupola/net/plan.hpp>

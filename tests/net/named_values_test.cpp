@@ -2,16 +2,8 @@
 //
 // Keep, AddFrom, ConcatWith and From: what networks with crossing branches compute, forward and backward, against an
 // oracle in double; their rows, their nodes and their memory.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>

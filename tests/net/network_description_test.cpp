@@ -3,10 +3,7 @@
 // The text by which a checkpoint says what its network computes.
 #include <cupola/net/network_description.hpp>
 
-#include <span>
-#include <string>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,12 +2,8 @@
 //
 // Output: networks with several ends, whose gradients come from outside; what they compute, forward and backward,
 // against an oracle in double.
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>

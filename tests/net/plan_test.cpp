@@ -2,14 +2,9 @@
 // Covers: cupola/ops/plan_node.hpp, cupola/net/plan_arguments.hpp
 #include <cupola/net/plan.hpp>
 
-#include <cmath>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
 
 #include "golden/golden.hpp"
 #include "tutorial.hpp"

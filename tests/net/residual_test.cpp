@@ -4,13 +4,7 @@
 // share.
 #include <cupola/net/residual.hpp>
 
-#include <algorithm>
-#include <cstring>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

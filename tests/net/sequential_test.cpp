@@ -2,7 +2,7 @@
 // Covers: cupola/net/modules.hpp, cupola/net/summary.hpp, cupola/net/table.hpp
 #include <cupola/net/sequential.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/net/summary.hpp>
 

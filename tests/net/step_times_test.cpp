@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/net/step_times.hpp>
 
-#include <cstddef>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

@@ -4,11 +4,7 @@
 // backward and the statistics, from equal parameters.
 #include <cupola/net/plan.hpp>
 
-#include <memory>
-#include <numeric>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

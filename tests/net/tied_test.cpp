@@ -2,13 +2,8 @@
 //
 // Tied: layers that compute with one set of parameters. What such networks compute, forward and backward, against an
 // oracle in double; that the set is stored, counted and updated once.
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>

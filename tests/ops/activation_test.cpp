@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReLU as an operation of its own.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/activation.hpp>
 
 #include "../devices.hpp"

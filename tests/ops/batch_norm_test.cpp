@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch normalisation against plain loops in double, and the sums that replicas exchange.
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/batch_norm.hpp>
 
 #include "../devices.hpp"

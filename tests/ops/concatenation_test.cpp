@@ -2,11 +2,8 @@
 //
 // The concatenation of channels, and the loop over rows of two matrices that it uses: numbers of channels that fit a
 // vector and that do not, one channel, one row, and a second gradient that is written or added to.
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/concatenation.hpp>
 
 #include "../devices.hpp"

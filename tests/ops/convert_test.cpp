@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Conversions of element types: those of BFloat16 and Float16 themselves, element for element, and nothing beside them.
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <tuple>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/convert.hpp>
 
 #include "../devices.hpp"

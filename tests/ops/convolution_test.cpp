@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolution against plain loops in double, and its guarantees beside the values.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/convolution.hpp>
 
 #include "../child_process.hpp"

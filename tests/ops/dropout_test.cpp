@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dropout: its mask is a function of seed, layer, step and the sample's place in the global batch, and of nothing else.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <span>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/dropout.hpp>
 
 #include "../devices.hpp"

@@ -2,14 +2,8 @@
 //
 // A device's loop over elements: each element once, in place or not, whatever the count, the alignment and the threads,
 // and what formulas are given.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/elementwise.hpp>
 
 #include "../devices.hpp"

@@ -4,9 +4,7 @@
 // outcome of a Problem.
 #pragma once
 
-#include <cstddef>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "../reference/compare.hpp"
 #include "../reference/relu.hpp"

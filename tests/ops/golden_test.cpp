@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operations against PyTorch's results (tests/golden): a second oracle, by other people.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "../devices.hpp"
 #include "../golden/golden.hpp"

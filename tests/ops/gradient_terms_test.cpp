@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/ops/gradient_terms.hpp>
 
-#include <cmath>
-#include <initializer_list>
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

@@ -2,12 +2,8 @@
 // Covers: cupola/ops/cuda/id_check.hpp, cupola/ops/host/id_check.hpp, cupola/ops/id_check.hpp
 //
 // The first id of a batch that is out of range is found, and makes a loss NaN.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/id_check.hpp>
 
 #include "../devices.hpp"

@@ -2,14 +2,10 @@
 // Covers: cupola/ops/host/linear_by_rows.hpp
 //
 // Linear layers against plain loops in double, and their guarantees beside the values.
-#include <cmath>
-#include <concepts>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
+
 #include <cupola/ops/linear.hpp>
 
 #include "../child_process.hpp"

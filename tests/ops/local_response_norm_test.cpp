@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Local response normalisation against plain loops in double.
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/local_response_norm.hpp>
 
 #include "../devices.hpp"

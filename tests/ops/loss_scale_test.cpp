@@ -3,12 +3,7 @@
 // The end of a step under a loss scale that changes, against PyTorch's GradScaler written as a plain loop.
 #include <cupola/ops/loss_scale.hpp>
 
-#include <array>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of formulas against the standard library's in double, over the whole range of a float.
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/math.hpp>
 

@@ -2,12 +2,8 @@
 // Covers: cupola/ops/host/onednn_primitive.hpp
 //
 // One oneDNN primitive: what is rejected before it can run, and how a layout is changed.
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/host/onednn_primitive.hpp>
 
 #include "../throws_with.hpp"

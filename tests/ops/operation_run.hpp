@@ -7,14 +7,10 @@
 // here for every element type: `rounded` chooses them such that the run converts them without loss.
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <concepts>
+
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/host_operations.hpp>
 #endif

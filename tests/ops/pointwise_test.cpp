@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operations made from a user's formula: forward and backward, from the output or from the input.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/math.hpp>
 #include <cupola/ops/pointwise.hpp>
 

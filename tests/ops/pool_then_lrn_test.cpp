@@ -2,14 +2,8 @@
 // Covers: cupola/ops/cuda/lrn_then_pool.hpp, cupola/ops/host/lrn_then_pool.hpp, cupola/ops/lrn_then_pool.hpp
 //
 // MaxPool2d and LocalResponseNorm as one operation, in both orders, against plain loops in double.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/lrn_then_pool.hpp>
 #include <cupola/ops/pool_then_lrn.hpp>
 

@@ -2,14 +2,8 @@
 // Covers: cupola/ops/host/max_pooling.hpp
 //
 // Pooling against plain loops in double, with ties and padding.
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/pooling.hpp>
 
 #include "../child_process.hpp"

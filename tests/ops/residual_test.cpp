@@ -2,14 +2,8 @@
 //
 // The two ends of a residual block: Add masks once and hands its gradient to both inputs, wherever they lie; Fork adds
 // the gradients of its readers.
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/residual.hpp>
 
 #include "../devices.hpp"

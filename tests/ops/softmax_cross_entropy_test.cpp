@@ -2,12 +2,8 @@
 //
 // Softmax cross-entropy against plain loops in double, and its edges: labels that do not exist, logits that are large
 // or no numbers.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 #include "../devices.hpp"

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/ops/square_root.hpp>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

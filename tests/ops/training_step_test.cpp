@@ -5,11 +5,7 @@
 // Covers: cupola/ops/training_step.hpp, cupola/ops/host/training_step.hpp, cupola/loss/queue_loss.hpp
 #include <cupola/ops/training_step.hpp>
 
-#include <cmath>
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/host.hpp>
 #include <cupola/layers/initializer.hpp>

@@ -2,13 +2,8 @@
 //
 // The weight gradients of convolutions by our own kernels, inside the operation that uses them, against plain loops in
 // double: in float with few channels, in bfloat16 on AMX. Without AMX oneDNN is tested in the same way.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/weight_gradient.hpp>
 

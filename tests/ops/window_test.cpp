@@ -3,12 +3,7 @@
 // The arithmetic of windows: TensorFlow's SAME and VALID.
 #include <cupola/ops/window.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>

@@ -2,15 +2,8 @@
 // Covers: cupola/ops/host/convolution_algorithm.hpp
 //
 // Winograd's convolution against plain loops in double, and its guarantees beside the values.
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/optim/adamax.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/optim/update_parameters.hpp>
 
 #include "../devices.hpp"

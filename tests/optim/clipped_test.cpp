@@ -4,11 +4,7 @@
 // The steps of clipped optimisers beside PyTorch's are in optimizer_test.cpp.
 #include <cupola/optim/clipped.hpp>
 
-#include <cmath>
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>

@@ -3,10 +3,7 @@
 // The contiguous segments of parameters that an optimiser updates in one pass.
 #include <cupola/optim/impl/contiguous_segments.hpp>
 
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

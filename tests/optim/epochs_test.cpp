@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/optim/epochs.hpp>
 
-#include <string_view>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "golden/golden.hpp"
 #include "throws_with.hpp"

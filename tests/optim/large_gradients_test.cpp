@@ -2,16 +2,8 @@
 //
 // Gradients whose squares overflow a float, on each device, with Adagrad, Adam, Adamax, LAMB and RMSProp, with clipping and
 // without.
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>

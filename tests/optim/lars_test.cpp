@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/optim/lars.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/ops/host/element_update.hpp>
 

@@ -2,10 +2,7 @@
 // Covers: cupola/ops/moving_average_formula.hpp
 #include <cupola/optim/moving_average.hpp>
 
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/ops/host/element_update.hpp>
 

@@ -6,13 +6,7 @@
 // threads.
 #include <cupola/optim/optimizer.hpp>
 
-#include <cstddef>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>

@@ -3,13 +3,7 @@
 // Parameter groups: which group a parameter is in, what is rejected, and the factors in each optimiser's update.
 #include <cupola/optim/parameter_group.hpp>
 
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

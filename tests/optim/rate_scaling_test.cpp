@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/optim/rate_scaling.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/optim/epochs.hpp>
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/optim/schedule.hpp>
 
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/optim/rate_scaling.hpp>
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/optim/sgd.hpp>
 
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/optim/update_parameters.hpp>

@@ -5,10 +5,11 @@
 // Covers: cupola/parallel/data_parallel.hpp
 #include <cupola/parallel/data_parallel.hpp>
 
+#include "../test.hpp"
+
 #include <atomic>
 #include <thread>
 
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -5,7 +5,8 @@
 // Covers: cupola/parallel/agreement.hpp, cupola/device/queue.hpp, cupola/parallel/host/queue.hpp
 #include <cupola/parallel/agreement.hpp>
 
-#include <doctest/doctest.h>
+#include "../test.hpp"
+
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 #include "delayed_device.hpp"

@@ -4,10 +4,7 @@
 // of that bucket.
 #include <cupola/net/plan.hpp>
 
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

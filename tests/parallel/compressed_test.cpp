@@ -5,16 +5,8 @@
 // Covers: cupola/parallel/compressed.hpp
 #include <cupola/parallel/compressed.hpp>
 
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <span>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>

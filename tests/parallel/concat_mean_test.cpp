@@ -2,9 +2,7 @@
 // Covers: cupola/parallel/averaging.hpp, cupola/parallel/host/concat_mean.hpp, cupola/parallel/nccl_all_reduce.hpp
 #include <cupola/parallel/host/concat_mean.hpp>
 
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/layers/initializer.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>

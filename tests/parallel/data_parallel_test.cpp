@@ -2,12 +2,7 @@
 // Covers: cupola/parallel/memory_report.hpp, cupola/parallel/training_options.hpp
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <limits>
-#include <span>
-#include <utility>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Covers: cupola/parallel/replicas/device_threads.hpp
-#include <cstddef>
-#include <thread>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <thread>
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>

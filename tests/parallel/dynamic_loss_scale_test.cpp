@@ -4,20 +4,12 @@
 // bit for bit, one that never sees the batches of such steps; the scale is that of PyTorch's GradScaler.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <filesystem>
-#include <limits>
 #include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint.hpp>

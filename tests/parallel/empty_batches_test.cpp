@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Replicas, and accumulated batches, without samples: inspection uses a batch that has samples.
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <span>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

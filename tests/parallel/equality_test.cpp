@@ -3,10 +3,7 @@
 // R replicas of batch B are one replica of batch R x B: the guarantee of data parallelism.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <cmath>
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "../data/labelled.hpp"
 #include "tutorial.hpp"

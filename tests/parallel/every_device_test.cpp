@@ -4,15 +4,11 @@
 // steps in flight and computes later.
 #include <cupola/parallel/data_parallel.hpp>
 
+#include "../test.hpp"
+
 #include <filesystem>
-#include <limits>
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/io/checkpoint.hpp>
 

@@ -5,13 +5,7 @@
 // synchronised statistics; and the memory, the state, checkpoints, resuming and prediction.
 #include <cupola/net/frozen.hpp>
 
-#include <cstdint>
-#include <limits>
-#include <map>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,14 +2,8 @@
 //
 // Trainings of a network that reads ids and bytes, on each device: they learn, replicas with unequal batches equal one, and an
 // id that is out of range is an error that changes nothing.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>

@@ -3,12 +3,7 @@
 // How far the parameters or gradients of two trainings are apart.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 /// The largest difference of two elements over the largest magnitude in `b`.
 inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {

@@ -4,13 +4,7 @@
 // so that no loss need show it.
 #include <cupola/parallel/training_state.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -4,11 +4,7 @@
 // devices, and after a resume.
 #include <cupola/optim/parameter_group.hpp>
 
-#include <cmath>
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

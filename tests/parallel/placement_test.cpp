@@ -3,11 +3,8 @@
 // Where replicas run, who prepares their batches and on which processors changes no bit.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <cstdio>
-#include <cstdlib>
-#include <string>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <sched.h>
 
 #include "tutorial.hpp"

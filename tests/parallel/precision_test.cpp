@@ -4,13 +4,7 @@
 // bits.
 #include <cupola/core/element_type.hpp>
 
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <span>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/models/resnet.hpp>
 

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batches that do not fit the network or the training are rejected before a sample is read, in every function.
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -3,9 +3,7 @@
 // The placement of replicas on devices, and of the copies of the parameters.
 #include <cupola/parallel/replicas/replica_placement.hpp>
 
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using cupola::impl::ReplicaPlacement;
 

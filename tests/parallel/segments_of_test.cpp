@@ -3,9 +3,7 @@
 // The segments for an optimiser: the offset of each parameter, and the part of the regularisers in its gradient.
 #include <cupola/parallel/impl/segments_of.hpp>
 
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 

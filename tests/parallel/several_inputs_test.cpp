@@ -4,13 +4,7 @@
 // kind, evaluations and predictions.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/predict.hpp>

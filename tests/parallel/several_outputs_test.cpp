@@ -5,14 +5,7 @@
 // device, for every kind of agreement.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 

@@ -4,11 +4,7 @@
 // them in forward and backward are one replica with the whole batch.
 #include <cupola/parallel/statistics.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/net/frozen.hpp>

@@ -3,11 +3,7 @@
 // A training continues from its state, bit for bit; moving averages and accumulated batches are what they are defined as.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <cmath>
-#include <cstddef>
-#include <limits>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "../data/labelled.hpp"
 #include "throws_with.hpp"

@@ -4,14 +4,7 @@
 // by their number. Several replicas of different weights equal one that has all samples.
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives over several processes: the replicas are those of all processes, and each process knows the results of all.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 

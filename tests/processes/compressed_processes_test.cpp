@@ -7,15 +7,8 @@
 // cupola/processes/agreement/process_compressed_sums_agreement.hpp
 #include <cupola/parallel/compressed.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/host.hpp>
 
 #include "parallel/policies.hpp"

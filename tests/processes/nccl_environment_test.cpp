@@ -3,17 +3,11 @@
 // The agreement of processes that are left, by environments of one process in threads. nccl_group_test.cpp has real processes.
 #include <cupola/processes/nccl_environment.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
+#include "../test.hpp"
+
 #include <thread>
-#include <vector>
 
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include "../throws_with.hpp"
 

@@ -7,17 +7,9 @@
 // Covers: cupola/processes/agreement/process_sums_agreement.hpp
 #include <cupola/processes/processes.hpp>
 
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <numeric>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <atomic>
 
 #include "instructions.hpp"
 #include "process_trainings.hpp"

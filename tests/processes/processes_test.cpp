@@ -8,16 +8,7 @@
 // Covers: cupola/processes/agreement/process_rows_agreement.hpp
 #include <cupola/processes/processes.hpp>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "process_trainings.hpp"
 #include "thread_processes.hpp"

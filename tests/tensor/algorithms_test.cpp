@@ -4,20 +4,14 @@
 // any affinity, and again.
 //
 // Covers: cupola/core/hash_word.hpp
-#include <algorithm>
+#include "../test.hpp"
+
 #include <atomic>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <random>
-#include <span>
 #include <thread>
-#include <vector>
 
 #include <sched.h>
 
-#include <doctest/doctest.h>
 #include <cupola/core/hash_word.hpp>
 #include <cupola/tensor/algorithms.hpp>
 

@@ -3,10 +3,7 @@
 // The columns of a batch in one piece of memory do not overlap, and each begins at an aligned address.
 #include <cupola/tensor/batch_memory.hpp>
 
-#include <cstddef>
-#include <cstdint>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "throws_with.hpp"
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A batch is a view that owns nothing, is empty without memory, and has its samples' extents.
-#include <cstdint>
-#include <type_traits>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/tensor/batch.hpp>
 
 #include "../throws_with.hpp"

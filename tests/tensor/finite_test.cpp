@@ -3,11 +3,7 @@
 // The first number that is not finite is found at every position, and reported with its indices.
 #include <cupola/tensor/finite.hpp>
 
-#include <cstddef>
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

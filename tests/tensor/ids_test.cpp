@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The first id that is out of range, and its description.
-#include <cstdint>
-#include <limits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/tensor/ids.hpp>
 
 using namespace cupola;

@@ -3,9 +3,7 @@
 // A batch, or a source of batches, is rejected with both extents, or with what is missing.
 #include <cupola/tensor/require_batch.hpp>
 
-#include <cstdint>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "../throws_with.hpp"
 

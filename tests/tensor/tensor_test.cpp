@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/tensor/tensor.hpp>
 
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "devices.hpp"
 #include "throws_with.hpp"

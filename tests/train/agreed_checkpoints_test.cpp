@@ -5,15 +5,9 @@
 // Covers: cupola/parallel/run_policy.hpp, cupola/processes/run/policy.hpp
 #include <cupola/train/agreed_checkpoints.hpp>
 
-#include <cstdint>
-#include <filesystem>
-#include <limits>
-#include <optional>
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <filesystem>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

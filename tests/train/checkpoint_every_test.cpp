@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/checkpoint_every.hpp>
 
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <stdexcept>
 
 #include <cupola/train/fit.hpp>
 

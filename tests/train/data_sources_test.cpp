@@ -9,13 +9,8 @@
 #include <cupola/data/standardized_targets.hpp>
 #include <cupola/data/weighted_order.hpp>
 
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <cupola/cupola.hpp>

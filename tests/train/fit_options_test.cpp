@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/fit_options.hpp>
 
-#include <cmath>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 

@@ -3,13 +3,10 @@
 // Covers: cupola/train/stop_when.hpp
 #include <cupola/train/fit.hpp>
 
-#include <cstdio>
-#include <limits>
-#include <regex>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <regex>
+
 #include <unistd.h>
 
 #include "throws_with.hpp"

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/history.hpp>
 
-#include <cstdlib>
+#include "../test.hpp"
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
-#include <string>
-
-#include <doctest/doctest.h>
 
 #include "temporary_folder.hpp"
 #include "throws_with.hpp"

@@ -2,20 +2,12 @@
 //
 // Programs whose networks read ids and bytes, from the data set to the prediction: fit, evaluate, checkpoints, Predictor and
 // summaries.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
+
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <cupola/cupola.hpp>
 #include <cupola/data/csv.hpp>

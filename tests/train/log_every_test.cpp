@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/log_every.hpp>
 
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <limits>
-#include <regex>
-#include <string>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <csignal>
+#include <regex>
+
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -2,17 +2,10 @@
 // Covers: cupola/net/inference_streams.hpp, cupola/predict.hpp
 #include <cupola/predict.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <initializer_list>
-#include <limits>
-#include <span>
-#include <string>
-#include <thread>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <thread>
+
 #include <unistd.h>
 #include <cupola/ops/host/winograd_convolution.hpp>
 

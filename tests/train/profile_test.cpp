@@ -6,13 +6,7 @@
 // training that is profiled is the same training.
 #include <cupola/train/profile.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/progress_line.hpp>
 
-#include <cstdio>
-#include <string>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 using namespace cupola;
 

@@ -5,11 +5,7 @@
 // number of devices and workers. (tests/examples/resume.sh does the same with processes.)
 #include <cupola/parallel/data_parallel.hpp>
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

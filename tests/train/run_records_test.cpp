@@ -5,18 +5,9 @@
 // Covers: cupola/train/impl/run_records.hpp
 #include <cupola/train/training_run.hpp>
 
-#include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <csignal>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

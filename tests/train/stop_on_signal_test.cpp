@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/stop_on_signal.hpp>
 
-#include <array>
-#include <csignal>
-#include <cstddef>
-#include <initializer_list>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <csignal>
+
 #include <sys/wait.h>
 #include <unistd.h>
 

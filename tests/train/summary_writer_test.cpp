@@ -2,14 +2,8 @@
 // Covers: cupola/io/summary_sink.hpp, cupola/parallel/inspection.hpp, cupola/train/loss_averages.hpp
 #include <cupola/train/summary_writer.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <string>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/train/fit.hpp>
 
 #include "throws_with.hpp"

@@ -4,18 +4,9 @@
 // Covers: cupola/train/training_run_options.hpp
 #include <cupola/train/training_run.hpp>
 
-#include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <limits>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <csignal>
 
 #include <cupola/cupola.hpp>
 #include <cupola/data/generator.hpp>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/impl/archive_list.hpp>
 
-#include <map>
-#include <string>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <locale.h>
 #include <throws_with.hpp>
 

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/impl/jpeg_decoder.hpp>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../../test.hpp"
 
 #include "../files_support.hpp"
 #include "throws_with.hpp"

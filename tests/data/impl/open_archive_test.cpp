@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/impl/open_archive.hpp>
 
-#include <functional>
-#include <map>
-#include <string>
+#include "../../test.hpp"
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <doctest/doctest.h>
 #include <throws_with.hpp>
 
 #include <cupola/data/impl/archive_list.hpp>

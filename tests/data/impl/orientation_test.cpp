@@ -3,12 +3,7 @@
 // EXIF from anywhere: no byte outside of it is read (the data lies at the end of its own memory, for a sanitizer).
 #include <cupola/data/impl/orientation.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../../test.hpp"
 
 #include "../files_support.hpp"
 

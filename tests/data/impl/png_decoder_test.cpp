@@ -3,11 +3,8 @@
 // PNG images of each kind that libpng writes, and folders of them.
 #include <cupola/data/impl/png_decoder.hpp>
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <png.h>
 
 #include <cupola/data/image_folder.hpp>

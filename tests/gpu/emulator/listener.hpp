@@ -9,13 +9,7 @@
 // see every_kernel.sh. If CUPOLA_EMULATED_PLANNING is set, the time for the plans of each file is printed.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-#include <map>
-#include <string>
-#include <string_view>
-
-#include <doctest/doctest.h>
+#include "../../test.hpp"
 
 #include "../../case_listener.hpp"
 #include "control.hpp"

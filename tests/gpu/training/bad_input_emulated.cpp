@@ -3,17 +3,8 @@
 // What a training on `Cuda` says of a machine that it cannot use, on emulated GPUs: an old card, an old driver, hidden GPUs,
 // too little memory, and a GPU that is lost in the middle of a step. Each is one message with names and numbers, nothing hangs
 // or stays allocated, and the checkpoints on disk are whole.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint_directory.hpp>

@@ -5,18 +5,10 @@
 //
 // Compares trainings on `Cuda` with the same ones on `Host`: queued and captured steps, short batches, several replicas and
 // devices, and errors. Devices share GPUs where there are fewer; only NCCL needs a GPU per device.
+#include "../../test.hpp"
+
 #include "training_runs.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <cupola/core/error.hpp>
 
 #include "../../reference/compare.hpp"

@@ -3,16 +3,8 @@
 // The number of kernels, copies, fills and calls of libraries in a step of the tutorial's network, counted as they run on an
 // emulated GPU. It is that of batches of up to 128 samples; those of larger ones have one more, which adds the losses of several blocks. With
 // CUPOLA_PRINT_LAUNCHES set, the names are printed.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/models/cifar10_net.hpp>

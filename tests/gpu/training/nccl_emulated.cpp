@@ -4,16 +4,8 @@
 // and the stand-in for NCCL rounds after each addition.
 //
 // Covers: cupola/parallel/compressed.hpp, cupola/processes/nccl/nccl_collective.hpp
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/layers/linear.hpp>

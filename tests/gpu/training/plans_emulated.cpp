@@ -2,16 +2,8 @@
 //
 // Trainings whose plans are chosen by the time of emulated engines: on two devices, resumed, and with an evaluation that has
 // less memory than the fastest engine wants.
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/io/plan_file.hpp>
 #include <cupola/layers/conv2d.hpp>

@@ -2,23 +2,16 @@
 //
 // Trainings of several processes by NcclAllReduce on emulated GPUs: the same replicas, reports and parameters however many
 // processes there are, and the files of processes of which another one is killed or stopped.
-#include <algorithm>
-#include <chrono>
-#include <cmath>
+#include "../../test.hpp"
+
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <unistd.h>
 
-#include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint.hpp>

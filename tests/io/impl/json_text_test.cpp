@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-#include <string_view>
-
-#include <doctest/doctest.h>
+#include "../../test.hpp"
 
 #include <cupola/io/impl/json_text.hpp>
 #include <throws_with.hpp>

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The weights of classes and channels as a user writes them.
-#include <array>
-#include <cstddef>
-#include <span>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../../test.hpp"
 
 #include <cupola/core/error.hpp>
 #include <cupola/loss/binary_cross_entropy.hpp>

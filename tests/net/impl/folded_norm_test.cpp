@@ -2,11 +2,7 @@
 // Covers: cupola/ops/cuda/fold_batch_norm.hpp, cupola/ops/fold_batch_norm.hpp, cupola/ops/host/fold_batch_norm.hpp
 #include <cupola/net/impl/folded_norm.hpp>
 
-#include <array>
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../../test.hpp"
 
 #include <cupola/net/plan.hpp>
 

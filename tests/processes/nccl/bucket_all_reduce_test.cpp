@@ -2,28 +2,16 @@
 //
 // NcclBucketAllReduce over the stand-in for NCCL and the emulator's streams: its sums against plain ones, that they go on
 // beside what the step's stream computes, and that nothing that a rank leaves out or does wrong is a hang.
-#include <algorithm>
+#include "../../test.hpp"
+
 #include <atomic>
-#include <cmath>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <functional>
-#include <limits>
-#include <memory>
 #include <mutex>
-#include <span>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 
-#include <doctest/doctest.h>
 #include <cupola/processes/nccl/bucket_all_reduce.hpp>
 
 #include "../../child_process.hpp"

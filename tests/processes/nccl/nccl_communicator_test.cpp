@@ -3,28 +3,18 @@
 // The waits, deadlines and errors of NCCL's communicators, by a table of functions that plays NCCL, CUDA and the clock:
 // what it takes to test them without a GPU. And how ranks learn the communicator's number and of each other's
 // heartbeats.
+#include "../test.hpp"
+
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <span>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 
-#include <doctest/doctest.h>
 #include <cupola/processes/nccl/nccl_communicator.hpp>
 
 #include "../../child_process.hpp"

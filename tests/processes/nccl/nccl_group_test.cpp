@@ -2,31 +2,17 @@
 //
 // NcclAllReduce's numbers, and NcclGroup: the ranks of one process, and those of two that are really two, over the
 // stand-in for NCCL and the emulator's streams.
+#include "../test.hpp"
+
 #include <atomic>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 
-#include <doctest/doctest.h>
 #include <cupola/processes/nccl/nccl_group.hpp>
 #include <cupola/processes/nccl_environment.hpp>
 

@@ -4,12 +4,8 @@
 // its own.
 //
 // Covers: cupola/processes/watch/exchange_watchdog.hpp
-#include <algorithm>
-#include <cstddef>
-#include <cstdlib>
-#include <string>
+#include "../../test.hpp"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What launchers say of their processes, and which of them is believed.
-#include <map>
-#include <string>
-#include <utility>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
 #include <cupola/processes/watch/launcher_variables.hpp>
 
 #include "throws_with.hpp"

@@ -7,11 +7,10 @@
 #include <cupola/processes/watch/process_id.hpp>
 #include <cupola/processes/watch/shared_memory.hpp>
 
-#include <csignal>
-#include <cstddef>
-#include <cstdint>
+#include "../test.hpp"
 
-#include <doctest/doctest.h>
+#include <csignal>
+
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>

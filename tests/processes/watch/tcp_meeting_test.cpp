@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Processes that meet by TCP, as threads and on the loopback interface.
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
+#include "../test.hpp"
+
 #include <thread>
-#include <vector>
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -14,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <doctest/doctest.h>
 #include <cupola/processes/watch/tcp_meeting.hpp>
 
 #include "processes/thread_processes.hpp"

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The threads of an emulated kernel: shared memory, barriers, and the detection of each wrong use.
-#include <algorithm>
-#include <cstdint>
-#include <numeric>
+#include "../../../test.hpp"
+
 #include <set>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <cuda_runtime.h>
-#include <doctest/doctest.h>
 
 #include "../control.hpp"
 

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compares the stand-in for cuBLASLt with plain loops in double, and checks what it rejects.
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "../../../test.hpp"
 
 #include <cublasLt.h>
-#include <doctest/doctest.h>
 
 #include "../../../reference/linear.hpp"
 #include "../../../reference/relu.hpp"

@@ -2,18 +2,11 @@
 //
 // Compares the stand-in for cuDNN with plain loops in double, for each direction, element type and engine, with strides of
 // several kinds; and checks what it rejects when a plan runs.
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
+#include "../../../test.hpp"
+
 #include <iterator>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <cudnn_backend.h>
-#include <doctest/doctest.h>
 
 #include "../../../reference/convolution.hpp"
 #include "../../../reference/relu.hpp"

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The stand-in for CUPTI's records: which work is recorded, with which times, in as many buffers as it needs.
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "../../../test.hpp"
 
 #include <cuda_runtime.h>
 #include <cupti.h>
-#include <doctest/doctest.h>
 
 #include "../control.hpp"
 

@@ -4,13 +4,9 @@
 // elements after each `row` of them.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <vector>
+#include "../../../test.hpp"
 
 #include <cuda_runtime_api.h>
-#include <doctest/doctest.h>
 #include <cupola/core/element_type.hpp>
 
 #include "../../../reference/compare.hpp"

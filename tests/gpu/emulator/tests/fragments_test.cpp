@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The emulator's fragments of tensor cores: products of each type and layout, and what a GPU leaves undefined.
-#include <string>
-#include <type_traits>
-#include <vector>
+#include "../../../test.hpp"
 
 #include <cuda_runtime.h>
-#include <doctest/doctest.h>
 #include <mma.h>
 
 #include "../control.hpp"

@@ -2,23 +2,16 @@
 //
 // Checks the stand-in for NCCL: its sums against plain ones, its configurable behavior, and the detection of misuse with
 // which NCCL would hang or return a wrong sum.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
+#include "../../../test.hpp"
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <unistd.h>
 
-#include <doctest/doctest.h>
 #include <nccl.h>
 
 #include "../nccl_behavior.hpp"

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The choice of a plan by its time, with engines of cuDNN and algorithms of cuBLASLt whose times the test sets.
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include "../../../test.hpp"
 
-#include <doctest/doctest.h>
+#include <mutex>
+#include <thread>
+
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 #include <cupola/ops/cuda/impl/cublas_product.hpp>

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The emulated runtime: which work is ordered, captures, memory and errors; and the detection of a missing wait.
+#include "../../../test.hpp"
+
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <cuda_runtime.h>
-#include <doctest/doctest.h>
 
 #include "../control.hpp"
 #include "../stream.hpp"
