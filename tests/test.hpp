@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What tests include before the headers that they test: doctest, and the common headers of the standard library.
+// CAPTURES(a, b, c) is CAPTURE of several expressions.
 #pragma once
 
 #include <algorithm>
@@ -30,3 +31,13 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#define CAPTURES(...) INFO(captured(#__VA_ARGS__, __VA_ARGS__))
+
+/// What CAPTURES prints: the expressions and their values.
+template <class First, class... Rest>
+[[nodiscard]] std::string captured(const char* expressions, const First& first, const Rest&... rest) {
+    std::string result = std::string(expressions) + " := " + doctest::toString(first).c_str();
+    ((result += std::string(", ") + doctest::toString(rest).c_str()), ...);
+    return result;
+}

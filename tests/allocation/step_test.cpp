@@ -32,8 +32,7 @@ TEST_CASE("after the first step Cupola allocates nothing, and oneDNN with AVX-51
         int devices, threads, workers;
     };
     for (const Setting& s : {Setting{1, 2, 0}, Setting{2, 1, 0}, Setting{2, 1, 2}}) {
-        CAPTURE(s.devices);
-        CAPTURE(s.workers);
+        CAPTURES(s.devices, s.workers);
         Prefetch batches(TrainingBatches(tutorial::sample().train, TutorialAugmentation{},
                                          {.batch_size = 32, .replicas = 2, .seed = 1}),
                          {.workers = s.workers});

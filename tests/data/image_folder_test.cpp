@@ -149,9 +149,7 @@ TEST_CASE("an archive that is truncated at any length is rejected") {
             if (length >= whole.size()) continue;
             const std::string message =
                 refusal(folder.write("cut", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length))));
-            CAPTURE(static_cast<int>(packing));
-            CAPTURE(length);
-            CAPTURE(message);
+            CAPTURES(static_cast<int>(packing), length, message);
             CHECK((contains(message, "is truncated") || message == path + " is empty"));
         }
     }

@@ -106,9 +106,7 @@ TEST_CASE(
                     std::vector<std::jthread> workers_of_devices;
                     for (int d = 0; d < devices; ++d) workers_of_devices.emplace_back(device, d);
                 }
-                CAPTURE(workers);
-                CAPTURE(threads);
-                CAPTURE(devices);
+                CAPTURES(workers, threads, devices);
                 CHECK(wrong == 0);
             }
         }

@@ -42,9 +42,7 @@ TEST_CASE("the slabs' blocks visit each element once and write each partial sum 
             if (count * channels > 2'000'000) continue;
             for (const int n : {1, 4, 8}) {
                 if (channels % n != 0) continue;
-                CAPTURE(count);
-                CAPTURE(channels);
-                CAPTURE(n);
+                CAPTURES(count, channels, n);
                 const RowSlabs rows(count, channels);
                 CHECK(rows.slabs >= 1);
                 CHECK(rows.slabs <= RowSlabs::max_slabs);

@@ -80,10 +80,7 @@ TEST_CASE(
                         impl::convolution_rules(precision.element, precision.tf32, deterministic);
                     const ChosenPlan plan = impl::plan_convolution(described(), problem, rules);
                     ++plans;
-                    CAPTURE(precision.name);
-                    CAPTURE(deterministic);
-                    CAPTURE(impl::describe(problem));
-                    CAPTURE(plan.choice.engine);
+                    CAPTURES(precision.name, deterministic, impl::describe(problem), plan.choice.engine);
                     const bool tensor_cores = has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
                     if (!rules.rounded_factors) {
                         CHECK_MESSAGE(!tensor_cores, "float is not rounded");

@@ -61,9 +61,7 @@ void check_samples(const Batch& made, const std::vector<float>& samples, const s
 template <class Transform>
 void check_training(const ImageSet& images, const Transform& transform, const BatchOptions& options, std::int64_t first,
                     std::int64_t steps) {
-    CAPTURE(to_string(images.sample_shape()));
-    CAPTURE(options.batch_size);
-    CAPTURE(options.replicas);
+    CAPTURES(to_string(images.sample_shape()), options.batch_size, options.replicas);
     CudaContext context(0, {});
     const TrainingBatches expected(images, transform, options);
     CudaBatches<Transform> batches(images, transform, options);
@@ -87,8 +85,7 @@ void check_training(const ImageSet& images, const Transform& transform, const Ba
 
 template <class Transform>
 void check_evaluation(const ImageSet& images, const Transform& transform, std::int64_t batch_size) {
-    CAPTURE(to_string(images.sample_shape()));
-    CAPTURE(batch_size);
+    CAPTURES(to_string(images.sample_shape()), batch_size);
     CudaContext context(0, {});
     EvaluationBatches expected(images, transform, batch_size);
     CudaEvaluationBatches<Transform> batches(images, transform, batch_size);
@@ -297,8 +294,7 @@ void check_uploader(Source& source, const Expected& expected, const PinnedUpload
     place = 0;
     for (std::int64_t step = first; step < first + steps; ++step) {
         for (int replica = 0; replica < batches.replicas(); ++replica, ++place) {
-            CAPTURE(step);
-            CAPTURE(replica);
+            CAPTURES(step, replica);
             expected.fill(step, replica, labelled(expected, wanted.data(), wanted_labels.data()));
             CHECK(reference::same_bits(std::span(all.samples).subspan(place * values, values), wanted));
             CHECK(std::equal(wanted_labels.begin(), wanted_labels.end(),
@@ -365,8 +361,7 @@ TEST_CASE("every column of what a function makes is copied to a GPU") {
         CHECK(batches.samples_per_epoch() == 23);
         for (std::int64_t step = 2; step < 9; ++step) {
             for (int replica = 0; replica < 2; ++replica) {
-                CAPTURE(step);
-                CAPTURE(replica);
+                CAPTURES(step, replica);
                 const BatchView view = batches(step, replica, context);
                 REQUIRE(view.columns() == columns);
                 std::vector<std::byte> wanted[4], copied[4];

@@ -25,12 +25,7 @@ double over_slabs(const Floats& parts, std::int64_t slabs, std::int64_t size, st
 template <class T>
 void check(std::int64_t rows, int inputs, int outputs, bool own_mask, bool masks_input, bool gradients,
            std::int64_t chunks = 0) {
-    CAPTURE(rows);
-    CAPTURE(inputs);
-    CAPTURE(outputs);
-    CAPTURE(own_mask);
-    CAPTURE(masks_input);
-    CAPTURE(gradients);
+    CAPTURES(rows, inputs, outputs, own_mask, masks_input, gradients);
     CudaContext cuda(0, {});
     impl::FewOutputs slabs = impl::FewOutputs::of(rows);
     if (chunks > 0) {

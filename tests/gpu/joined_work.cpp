@@ -139,8 +139,7 @@ TEST_CASE("a second update of the same parameters waits for the first, and joine
 TEST_CASE("the mean and the sums of squares after it are one kernel with the bits of several") {
     for (const std::int64_t count : {1, 5, 1024, 5000}) {
         for (const std::size_t start : {0, 1}) {
-            CAPTURE(count);
-            CAPTURE(start);
+            CAPTURES(count, start);
             CudaContext cuda(0, {});
             const Floats sums = normal(count + 1, 1), w = normal(6000, 2);
             Floats mean(sums.size()), expected(sums.size());
@@ -335,9 +334,7 @@ TEST_CASE_TEMPLATE("a batch is rounded as it is taken", T, BFloat16, Float16) {
     for (const std::size_t start : {0, 1}) {
         for (const std::int64_t size : {1, 3, 4}) {
             for (const bool first : {true, false}) {
-                CAPTURE(start);
-                CAPTURE(size);
-                CAPTURE(first);
+                CAPTURES(start, size, first);
                 constexpr std::int64_t features = 7;
                 const auto count = static_cast<std::size_t>(size * features);
                 const Floats samples = normal(static_cast<std::int64_t>(count + start), 1);
@@ -411,9 +408,7 @@ TEST_CASE_TEMPLATE("gradients are widened, slabs added and a loss that is not fi
     for (const std::size_t start : {0, 1}) {
         for (const bool accumulate : {false, true}) {
             for (const int poisoned : {-1, 0, 1, 2}) {  // by no loss; in a widened part, in a sum, in neither
-                CAPTURE(start);
-                CAPTURE(accumulate);
-                CAPTURE(poisoned);
+                CAPTURES(start, accumulate, poisoned);
                 constexpr std::int64_t count = 1003, slabs = 45, channels = 19;
                 const Floats values = normal(count + 1, 1), partial = normal(slabs * channels, 2);
                 std::vector<T> from;
@@ -572,8 +567,7 @@ template <class Net>
 void expect_same_gradient(bool fewer) {
     for (const std::int64_t batch : {1, 3, 130}) {
         for (const bool accumulate : {false, true}) {
-            CAPTURE(batch);
-            CAPTURE(accumulate);
+            CAPTURES(batch, accumulate);
             const auto [deferred, few] = gradient_of<Net>(true, accumulate, batch, false);
             const auto [apart, many] = gradient_of<Net>(false, accumulate, batch, false);
             CHECK(same_bits(deferred, apart));
@@ -636,8 +630,7 @@ TEST_CASE_TEMPLATE(
     const std::int64_t batch = 3;
     for (const std::int64_t channels : {1, 8, 64, 256}) {
         for (const std::int64_t size : {4, 13}) {
-            CAPTURE(channels);
-            CAPTURE(size);
+            CAPTURES(channels, size);
             REQUIRE(impl::sums_channels(channels));
             const PoolingShape shape{window_axis(size, 3, 2, Padding::same), window_axis(size, 3, 2, Padding::same),
                                      channels};
@@ -806,8 +799,7 @@ TEST_CASE("the end of a step is one kernel with the bits of a kernel for each of
     const Sgd plain{.learning_rate = 0.1};
     for (const bool averages : {true, false}) {
         for (const bool rounds : {true, false}) {
-            CAPTURE(averages);
-            CAPTURE(rounds);
+            CAPTURES(averages, rounds);
             expect_one_kernel(plain, {.averages = averages, .rounds = rounds});
             expect_one_kernel(Clipped<Sgd>{.optimizer = plain, .max_norm = 0.5, .max_value = 0.1},
                               {.averages = averages, .rounds = rounds});

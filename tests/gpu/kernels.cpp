@@ -195,8 +195,7 @@ TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float,
             for (const Activation activation : {Activation::none, Activation::relu}) {
                 for (const bool by_next : {false, true}) {
                     for (const bool in_place : {false, true}) {
-                        CAPTURE(count);
-                        CAPTURE(start);
+                        CAPTURES(count, start);
                         const auto results = [&]<class D>(typename D::Context& context) {
                             using C = ComputedIn<D, T>;
                             const auto a = elements<C>(first), b = elements<C>(second);

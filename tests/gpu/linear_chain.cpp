@@ -33,13 +33,7 @@ struct Extents {
 /// One layer: each step against sums in double. `offset` elements before each factor make it unaligned.
 template <class T>
 void check_products(const Extents& e, bool tf32, bool accumulate, bool masked, std::int64_t offset) {
-    CAPTURE(e.samples);
-    CAPTURE(e.inputs);
-    CAPTURE(e.outputs);
-    CAPTURE(tf32);
-    CAPTURE(accumulate);
-    CAPTURE(masked);
-    CAPTURE(offset);
+    CAPTURES(e.samples, e.inputs, e.outputs, tf32, accumulate, masked, offset);
     using impl::ChainStep;
     const auto [n, in, out] = e;
     const std::vector<T> x = values<T>(offset + n * in, 1), w = values<T>(offset + in * out, 2),
@@ -315,8 +309,7 @@ struct Restored {
 
 template <class T, class Targets>
 void check_chain(std::int64_t batch, bool tf32) {
-    CAPTURE(batch);
-    CAPTURE(tf32);
+    CAPTURES(batch, tf32);
     const Restored restored;
     const auto nothing = [] {};
     const auto result_of = [&](const CudaOptions& options, bool one_by_one, std::int64_t kernels) {

@@ -92,8 +92,7 @@ struct EngineTime {
 TEST_CASE_TEMPLATE("few channels are padded where that takes less time, with the same bits", T, BFloat16, Float16) {
     for (const std::int64_t channels : {1, 3, 7}) {
         for (const bool relu : {false, true}) {
-            CAPTURE(channels);
-            CAPTURE(relu);
+            CAPTURES(channels, relu);
             CudaContext context(0, {.plan_seconds = enough});
             Forward<T> padded(context, channels, relu);
             CHECK(padded.operation.pads());

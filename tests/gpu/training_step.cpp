@@ -41,9 +41,7 @@ TEST_CASE("a batch is copied bit for bit, and no batch once the training is not 
     CudaContext cuda(0, {});
     for (const auto& [size, features] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {4, 8}, {5, 1001}}) {
         for (const std::size_t start : starts) {
-            CAPTURE(size);
-            CAPTURE(features);
-            CAPTURE(start);
+            CAPTURES(size, features, start);
             const auto floats = static_cast<std::size_t>(size * features), labels = static_cast<std::size_t>(size);
             Floats samples = normal(static_cast<std::int64_t>(start + floats), 1);
             samples[start] = std::bit_cast<float>(0x7FC0'1234U);  // a NaN with a payload
@@ -81,10 +79,7 @@ TEST_CASE("columns of any number of bytes are copied, from any address, first or
         for (const std::int64_t size : {1, 2, 7}) {
             for (const std::size_t start : {std::size_t{0}, std::size_t{1}, std::size_t{4}}) {
                 for (const bool first : {true, false}) {
-                    CAPTURE(pixels);
-                    CAPTURE(size);
-                    CAPTURE(start);
-                    CAPTURE(first);
+                    CAPTURES(pixels, size, start, first);
                     const auto bytes = static_cast<std::size_t>(pixels * size),
                                ids = static_cast<std::size_t>(3 * size);
                     alignas(16) std::uint8_t from[7 * 67 + 8], to[7 * 67 + 1];

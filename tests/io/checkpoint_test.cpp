@@ -387,8 +387,7 @@ TEST_CASE("A checkpoint that is truncated anywhere, or has a wrong byte anywhere
             std::string damaged = whole;
             damaged[i] = static_cast<char>(damaged[i] ^ wrong);
             const std::string message = said(damaged);
-            CAPTURE(i);
-            CAPTURE(wrong);
+            CAPTURES(i, wrong);
             CHECK(message.starts_with("f "));
             CHECK(message.find('\n') == std::string::npos);
         }

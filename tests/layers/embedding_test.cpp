@@ -41,9 +41,7 @@ enum class Ids { any, all_equal, with_bad_ones };
 template <std::int64_t count, std::int64_t width, std::int64_t padding, class D>
 void agrees(const Shape& input, std::int64_t batch, Ids which) {
     const std::uint64_t seed = reference::fresh_seed();
-    CAPTURE(seed);
-    CAPTURE(count);
-    CAPTURE(width);
+    CAPTURES(seed, count, width);
     const auto positions = static_cast<std::size_t>(batch * input.size());
     std::vector<std::int32_t> ids(positions);
     reference::Random random(seed ^ 1U);

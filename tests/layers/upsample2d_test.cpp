@@ -27,8 +27,7 @@ static_assert(std::string_view(Upsample2d<2>::output(Shape{16}).error) == "expec
 template <std::int64_t factor, class D>
 void agrees(const Shape& input, std::int64_t batch) {
     const std::uint64_t seed = reference::fresh_seed();
-    CAPTURE(seed);
-    CAPTURE(factor);
+    CAPTURES(seed, factor);
     const auto [problem, outcome] = layer_run::run<Upsample2d<factor>, D>(input, batch, seed);
     const std::int64_t height = input.height(), width = input.width(), channels = input.channels();
     reference::Doubles expected(problem.dy.size()), gradient(problem.x.size());

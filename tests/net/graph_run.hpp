@@ -274,8 +274,7 @@ template <class Net, class D>
 void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     using Device = DeviceOf<D>;
     using Computed = InPrecision<PrecisionOf<ElementOf<D>>, Net>;
-    CAPTURE(short_type_name<Net>());
-    CAPTURE(batch);
+    CAPTURES(short_type_name<Net>(), batch);
     reference::Random random(static_cast<std::uint64_t>(batch));
     const Floats parameters = random.normal(Net::parameter_elements, 0.5),
                  images = input_values<D>(Net::layers.front().column_type, Net::layers.front().ids,

@@ -139,8 +139,7 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
     for (const std::vector<std::int64_t>& sizes :
          std::vector<std::vector<std::int64_t>>{{12}, {6, 6}, {2, 10}, {4, 4, 4}, {1, 5, 2, 4}, {1, 1, 1, 1}}) {
         const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-        CAPTURE(sizes.size());
-        CAPTURE(sizes[0]);
+        CAPTURES(sizes.size(), sizes[0]);
         const Floats images = random(all * Net::input_shape.size(), 1.0, 9);
         std::vector<std::int32_t> labels(static_cast<std::size_t>(all));
         for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 5);

@@ -31,10 +31,7 @@ template <class D>
 void concatenates(const Channels& c, bool adds, int wanted, int threads) {
     using Device = DeviceOf<D>;
     using T = ElementOf<D>;
-    CAPTURE(c.first);
-    CAPTURE(c.second);
-    CAPTURE(adds);
-    CAPTURE(wanted);
+    CAPTURES(c.first, c.second, adds, wanted);
     const std::int64_t all = c.first + c.second, rows = c.batch * with_channels(c.rows, 1).size();
     reference::Random random(static_cast<std::uint64_t>(all));
     const Floats a = rounded<D>(random.normal(rows * c.first)), b = rounded<D>(random.normal(rows * c.second)),

@@ -117,8 +117,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and
     const int most = half ? 12 : 30;
     for (const float beta : {0.75F, 0.5F}) {
         for (int exponent = -most; exponent <= most; ++exponent) {
-            CAPTURE(beta);
-            CAPTURE(exponent);
+            CAPTURES(beta, exponent);
             const Case c{1, 1, 3, 20, 1, 1.0F, 1.0F, beta};
             Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
             for (float& value : problem.x) value = std::ldexp(value, exponent);

@@ -131,9 +131,7 @@ TEST_CASE_TEMPLATE_DEFINE("logits of any size have the loss of plain loops in do
     for (const std::size_t classes : {2U, 10U, 1000U}) {
         for (const float size : {0.0F, 1e3F, -1e8F, 1e15F, -1e16F, 1e20F, -1e30F, 3e38F}) {
             for (const float smoothing : {0.0F, 0.1F}) {
-                CAPTURE(classes);
-                CAPTURE(size);
-                CAPTURE(smoothing);
+                CAPTURES(classes, size, smoothing);
                 const reference::SoftmaxCrossEntropy r{classes, static_cast<double>(smoothing)};
                 const Labels labels{0, 1};
                 Floats z(2 * classes, size);
@@ -169,9 +167,7 @@ TEST_CASE_TEMPLATE_DEFINE("a NaN logit gives a NaN loss and counts as wrong", D,
     for (const std::size_t at : {0U, 1U, 2U}) {
         for (const std::int32_t label : {0, 1, 2}) {
             for (const float smoothing : {0.0F, 0.1F}) {
-                CAPTURE(at);
-                CAPTURE(label);
-                CAPTURE(smoothing);
+                CAPTURES(at, label, smoothing);
                 Floats z{0.1F, 0.2F, 0.3F};
                 z[at] = not_a_number;
                 const Outcome outcome = run<D>(z, {label}, 3, smoothing);

@@ -72,9 +72,7 @@ TEST_CASE("the window offsets inside an image are those found one by one, for ev
     for (std::int64_t input = 1; input <= 12; ++input) {
         for (std::int64_t window = 1; window <= 7; ++window) {
             for (std::int64_t stride = 1; stride <= 5; ++stride) {
-                CAPTURE(input);
-                CAPTURE(window);
-                CAPTURE(stride);
+                CAPTURES(input, window, stride);
                 std::vector<WindowAxis> cases{window_axis(input, window, stride, Padding::same),
                                               window_axis(input, window, stride, Padding::valid)};
                 // Also padding that whole windows lie in.
@@ -91,9 +89,7 @@ TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
     for (std::int64_t input = 1; input <= 30; ++input) {
         for (std::int64_t window = 1; window <= 7; ++window) {
             for (std::int64_t stride = 1; stride <= 5; ++stride) {
-                CAPTURE(input);
-                CAPTURE(window);
-                CAPTURE(stride);
+                CAPTURES(input, window, stride);
                 const reference::Axis padded = reference::same(input, window, stride);
                 CHECK(is(window_axis(input, window, stride, Padding::same), padded.output, padded.pad_begin,
                          padded.pad_end));

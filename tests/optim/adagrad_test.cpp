@@ -37,9 +37,7 @@ TEST_CASE_TEMPLATE_DEFINE(
     for (const std::int64_t size : {1, 4, 37, 5000}) {
         for (const double start : {0.0, 0.1}) {
             for (const double weight_decay : {0.0, 0.05}) {
-                CAPTURE(size);
-                CAPTURE(start);
-                CAPTURE(weight_decay);
+                CAPTURES(size, start, weight_decay);
                 constexpr double lr_decay = 0.1;
                 const Adagrad adagrad{.learning_rate = {[](std::int64_t step) {
                                                             return 0.2 / (1 + static_cast<double>(step) * lr_decay);

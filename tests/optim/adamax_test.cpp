@@ -75,9 +75,7 @@ TEST_CASE_TEMPLATE_DEFINE("twenty steps of Adamax are PyTorch's, with a schedule
     for (const std::int64_t size : {1, 4, 37, 5000}) {
         for (const double beta2 : {0.999, 0.5}) {
             for (const double weight_decay : {0.0, 0.05}) {
-                CAPTURE(size);
-                CAPTURE(beta2);
-                CAPTURE(weight_decay);
+                CAPTURES(size, beta2, weight_decay);
                 const Adamax adamax{.learning_rate = exponential_decay(0.05, 5, 0.5),
                                     .beta1 = 0.8,
                                     .beta2 = beta2,

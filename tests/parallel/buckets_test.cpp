@@ -133,8 +133,7 @@ TEST_CASE("a bucket that backward marks as final has its last value, and the res
 TEST_CASE("each step marks and passes every bucket once, also a repeated step or one without a last batch") {
     for (const int replicas : {1, 3}) {
         for (const int parts : {1, 2}) {
-            CAPTURE(replicas);
-            CAPTURE(parts);
+            CAPTURES(replicas, parts);
             Training training({.replicas = replicas, .batch_size = 4, .gradient_accumulation_steps = parts});
             Source source;
             source.last = replicas - 1;

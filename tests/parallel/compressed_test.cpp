@@ -276,9 +276,7 @@ TEST_CASE_TEMPLATE_DEFINE("a compressed training converges as the other one", D,
             last_compressed += other / 20;
         }
     }
-    CAPTURE(first);
-    CAPTURE(last_exact);
-    CAPTURE(last_compressed);
+    CAPTURES(first, last_exact, last_compressed);
     CHECK(last_exact < 0.5 * first);
     // Two roundings of at most 2^-8 each per step.
     CHECK(std::abs(last_compressed - last_exact) < 0.02 * first);

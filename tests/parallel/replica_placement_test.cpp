@@ -10,8 +10,7 @@ using cupola::impl::ReplicaPlacement;
 TEST_CASE("replicas are on the devices in contiguous blocks, of which none is larger than another by more than one") {
     for (const int replicas : {1, 2, 3, 5, 8, 13}) {
         for (int devices = 1; devices <= replicas; ++devices) {
-            CAPTURE(replicas);
-            CAPTURE(devices);
+            CAPTURES(replicas, devices);
             const ReplicaPlacement placement(replicas, devices, false);
             int next = 0;
             for (int device = 0; device < devices; ++device) {

@@ -96,9 +96,7 @@ Outcome outcome_of(int replicas, int devices, int parts) {
 
 template <class Training, class TrainingOfOne>
 void equal(int replicas, int devices, int parts) {
-    CAPTURE(replicas);
-    CAPTURE(devices);
-    CAPTURE(parts);
+    CAPTURES(replicas, devices, parts);
     const Outcome two = outcome_of<Two, Training>(replicas, devices, parts),
                   one = outcome_of<One, TrainingOfOne>(replicas, devices, parts);
     CHECK(two.losses == one.losses);

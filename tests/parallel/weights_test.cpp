@@ -385,8 +385,7 @@ void check_same(const TrainingState& a, const TrainingState& b) {
 
 template <class N, class A, class D>
 void check_skips(int count, int devices) {
-    CAPTURE(count);
-    CAPTURE(devices);
+    CAPTURES(count, devices);
     using T = SkippingOf<N, A, D>;
     auto options = skipping<T>(count, devices);
     if constexpr (requires { options.averaging.steps; }) options.averaging.steps = 9;  // counts those that are skipped

@@ -98,8 +98,7 @@ TEST_CASE_TEMPLATE(
     Delayed) {
     for (const Case& c : {Case{.unequal = true, .accumulation = 2, .devices = 1, .statistics = 2},
                           Case{.unequal = true, .devices = 2, .statistics = 1}, Case{.statistics = 3}}) {
-        CAPTURE(c.devices);
-        CAPTURE(c.statistics);
+        CAPTURES(c.devices, c.statistics);
         const Batches batches(c);
         const std::vector<std::byte> first = first_report<D>(c, 1, batches);
         const Outcome alone = outcomes<D>(c, 1, batches)[0];
@@ -345,8 +344,7 @@ TEST_CASE_TEMPLATE("a run of a collective that a callback of one process ends, e
             std::vector<Ends> callbacks(2, Ends{.after = 100});
             callbacks[static_cast<std::size_t>(which)] = {.after = 6, .alone = alone};
             const EndOfRun found = end_of_run<D>(callbacks);
-            CAPTURE(found.errors[0]);
-            CAPTURE(found.errors[1]);
+            CAPTURES(found.errors[0], found.errors[1]);
             CHECK(found.errors == std::vector<std::string>(2));
             CHECK(found.next_steps[0] == found.next_steps[1]);
             if (alone) {

@@ -55,8 +55,7 @@ void check_equal(const Case& c, const Statistics& statistics) {
     for (const int count : {1, 2, 4}) {
         if (c.devices > 4 / count) continue;
         for (const bool shares : {true, false}) {
-            CAPTURE(count);
-            CAPTURE(shares);
+            CAPTURES(count, shares);
             Hub hub(count, shares);
             for (const auto& each : results_of<CompressedRows>(hub, c, statistics, trace)) CHECK(each == expected);
         }

@@ -121,9 +121,7 @@ TEST_CASE("the sum of the processes' weighted sums is the average up to rounding
         for (const int count : {1, 2, 4}) {
             if (c.devices > 4 / count) continue;
             for (const std::int64_t bytes : {std::int64_t{0}, small_bucket}) {
-                CAPTURE(c.accumulation);
-                CAPTURE(count);
-                CAPTURE(bytes);
+                CAPTURES(c.accumulation, count, bytes);
                 CHECK(difference_from_mean<processes::Net>(count, c, bytes, Batches(c), 5) < 1e-5);
             }
         }

@@ -35,8 +35,7 @@ void check_equal(const Case& c, const Statistics& statistics) {
     for (const int count : {1, 2, 3, 4}) {
         if (c.devices > 4 / count) continue;
         for (const bool shares : {true, false}) {
-            CAPTURE(count);
-            CAPTURE(shares);
+            CAPTURES(count, shares);
             Hub hub(count, shares, count == 3);
             std::vector<std::vector<std::byte>> traces(static_cast<std::size_t>(count));
             const auto errors = on_threads(count, [&](int number) {

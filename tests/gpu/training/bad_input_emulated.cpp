@@ -252,9 +252,7 @@ TEST_CASE("a GPU that is lost in a step ends the run with its steps, and the run
     for (const int devices : {1, 2}) {
         for (const cudaError_t code : {cudaErrorIllegalAddress, cudaErrorECCUncorrectable, cudaErrorLaunchFailure}) {
             for (const std::int64_t part : {3, 5, 7}) {
-                CAPTURE(devices);
-                CAPTURE(code);
-                CAPTURE(part);
+                CAPTURES(devices, code, part);
                 const io_tests::TemporaryFolder folder;
                 const auto fails = [&] { emulator::fail_device(devices - 1, pieces * part / 8 / devices, code); };
                 const std::string message =

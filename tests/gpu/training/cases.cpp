@@ -197,8 +197,7 @@ TEST_CASE("devices that share a GPU have the bits of a GPU per device, and of on
         REQUIRE(one.error == "");
         for (const auto& [devices, per_gpu] : {std::pair{2, 1}, {3, 1}, {2, 2}, {3, 3}, {3, 2}}) {
             if ((devices + per_gpu - 1) / per_gpu > gpus()) continue;
-            CAPTURE(devices);
-            CAPTURE(per_gpu);
+            CAPTURES(devices, per_gpu);
             run.devices = devices;
             run.devices_per_gpu = per_gpu;
             const Result several = run_on_cuda(run);
@@ -506,8 +505,7 @@ void check_same_parameters(const Result& a, const Result& b) {
 
 /// A run whose step 4 has a gradient that is not finite, against one that never sees that batch.
 void check_skips(Run run) {
-    CAPTURE(run.replicas);
-    CAPTURE(run.devices);
+    CAPTURES(run.replicas, run.devices);
     run.moving_average = 0.9;
     run.rate_decay = 0.9;
     Run without = run;
@@ -520,8 +518,7 @@ void check_skips(Run run) {
     run.growth_interval = 3;
     for (const std::int64_t max_in_flight : {0, 1, 2}) {
         for (const std::int64_t moved : {nowhere, std::int64_t{4}, std::int64_t{5}}) {
-            CAPTURE(max_in_flight);
-            CAPTURE(moved);
+            CAPTURES(max_in_flight, moved);
             run.max_in_flight = max_in_flight;
             run.moved_after = moved;
             const Result ours = run_on_cuda(run);
@@ -563,8 +560,7 @@ TEST_CASE("a step without labels is skipped by the option, with as many steps ah
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
         for (const std::int64_t max_in_flight : {0, 2}) {
-            CAPTURE(devices);
-            CAPTURE(max_in_flight);
+            CAPTURES(devices, max_in_flight);
             Run run{.model = Model::weighted,
                     .rule = devices == 1 ? Rule::clipped : Rule::adam,
                     .replicas = 2,
@@ -633,9 +629,7 @@ TEST_CASE("at the smallest loss scale, and for a label that is not a class, a st
             CHECK(well.scale_at_end == std::vector<double>{1, 7, 0});
             for (const std::int64_t max_in_flight : {0, 2}) {
                 for (const int replica : {0, 1}) {
-                    CAPTURE(devices);
-                    CAPTURE(max_in_flight);
-                    CAPTURE(replica);
+                    CAPTURES(devices, max_in_flight, replica);
                     Run run = good;
                     run.max_in_flight = max_in_flight;
                     run.poisoned_replica = replica;
@@ -697,10 +691,7 @@ TEST_CASE(
             REQUIRE(well.error == "");
             for (const Case& c : {Case{0, 0, 0}, Case{0, 0, 4}, Case{1, 1, 4}, Case{1, 2, 0}, Case{0, 2, 1},
                                   Case{1, 2, 4}, Case{0, 2, 6}}) {
-                CAPTURE(devices);
-                CAPTURE(c.replica);
-                CAPTURE(c.max_in_flight);
-                CAPTURE(c.step);
+                CAPTURES(devices, c.replica, c.max_in_flight, c.step);
                 Run run = good;
                 run.keeps_gradients = false;
                 run.max_in_flight = c.max_in_flight;

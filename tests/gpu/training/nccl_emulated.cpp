@@ -157,8 +157,7 @@ TEST_CASE("the sums of NCCL are divided by the weights of the labels") {
 TEST_CASE("the compressed sum of the ranks is within one rounding per rank and addition of the sum in double") {
     for (const int devices : {1, 2, 4}) {
         for (const std::int64_t bucket_bytes : {0, 64}) {
-            CAPTURE(devices);
-            CAPTURE(bucket_bytes);
+            CAPTURES(devices, bucket_bytes);
             const NcclBatches batches;
             const NcclAllReduce policy{.bucket_bytes = bucket_bytes};
             auto exact = nccl_training<NcclAllReduce>(devices, policy);

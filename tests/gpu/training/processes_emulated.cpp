@@ -410,9 +410,7 @@ TEST_CASE("processes of NCCL end a run after the same step, and tell each other 
     std::vector<std::int64_t> checkpoints;
     const auto ends = [&](const std::string& what, int devices = 1) {
         const std::vector<EndOfRun> found = ends_of_run(what, devices, checkpoints);
-        CAPTURE(what);
-        CAPTURE(found[0].error);
-        CAPTURE(found[1].error);
+        CAPTURES(what, found[0].error, found[1].error);
         CHECK(found[0].step == found[1].step);
         CHECK(found[0].status == found[1].status);
         return found;

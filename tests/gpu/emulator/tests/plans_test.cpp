@@ -144,8 +144,7 @@ TEST_CASE("the choice and its time are the same whether the GPU was idle, and wh
     // From a GPU that is never idle to one that takes long for its full clock.
     for (const double ramp : {0.0, 0.3e-3, 1e-3, 4e-3, 30e-3, 100e-3}) {
         for (const double load : {0.0, 0.3}) {
-            CAPTURE(ramp);
-            CAPTURE(load);
+            CAPTURES(ramp, load);
             emulator::set_clock({.ramp = ramp});
             emulator::set_load_seconds(load);
             const CudaContext context(0, {.plan_seconds = 0.5});
@@ -223,8 +222,7 @@ TEST_CASE("an engine without tensor cores is left out, however fast, where there
     for (const double seconds : {0.0, enough}) {
         for (const bool tf32 : {false, true}) {
             for (const ElementType element : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
-                CAPTURE(tf32);
-                CAPTURE(static_cast<int>(element));
+                CAPTURES(tf32, static_cast<int>(element));
                 const CudaContext context(0, {.tf32 = tf32, .plan_seconds = seconds});
                 const bool rounds = tf32 || element != ElementType::float32;
                 const ChosenPlan plan = planned(context, problem_of(ConvolutionDirection::forward, element));
