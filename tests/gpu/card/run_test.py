@@ -23,9 +23,9 @@ import time
 import unittest
 import unittest.mock
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]  # the commands; what they need is in card/
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "card"))
 
 import carried  # noqa: E402
 import descendants  # noqa: E402
@@ -347,7 +347,7 @@ class Descendants(InFolder):
 
     def test_a_run_whose_time_is_over_ends_with_all_of_it(self):
         code = f"""
-import sys; sys.path.insert(0, {str(HERE)!r})
+import sys; sys.path.insert(0, {str(HERE / 'card')!r})
 import pathlib, subprocess, descendants, stages
 descendants.adopt_orphans()
 report = stages.Report(pathlib.Path(sys.argv[1]), "all", "abc")
@@ -1105,7 +1105,7 @@ class WholeCommand(unittest.TestCase):
         path = f"{folder_path / 'tools'}{os.pathsep}{os.environ['PATH']}"
         cls.out = folder_path / "out"
         # Scripts are no programs for the loader, so ask it nothing.
-        patched = f"import runpy, sys; sys.path.insert(0, {str(HERE)!r}); import carried; carried.what_it_lacks = lambda program: []; "
+        patched = f"import runpy, sys; sys.path.insert(0, {str(HERE / 'card')!r}); import carried; carried.what_it_lacks = lambda program: []; "
         patched += f"import bench.measure as m; m.TURN_SECONDS, m.ROUNDS = 0.005, 2; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
         cls.ended = subprocess.run(
             [sys.executable, "-c", patched, HERE / "run", cls.out, "all", "--carried", packed, "--build", folder_path / "build/gpu"],

@@ -17,7 +17,7 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/nccl.hpp>
 
-#include "../synthetic_batches.hpp"
+#include "../../synthetic_batches.hpp"
 #include "turns.hpp"
 
 using namespace cupola;

@@ -128,7 +128,7 @@ def page(steps):
         "",
         "Written by `cmake --build build/dev --target gpu_predicted_page`. **Nothing here was measured on a GPU**: it is a prediction, so that",
         "the first card's figures are a check of it. The step is the captured one of the tutorial's network (plain SGD, one replica, batches",
-        "in the GPU's memory), as `tests/gpu/bench/step.cu` measures it. The launches are those that an emulated GPU runs; a test compares",
+        "in the GPU's memory), as `tests/gpu/card/bench/step.cu` measures it. The launches are those that an emulated GPU runs; a test compares",
         "them with this page.",
         "",
         "- *MB read*, *MB written*: of a kernel of Cupola, the memory that it touches while it runs on the emulator, each page of 4 KiB",

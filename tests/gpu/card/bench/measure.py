@@ -17,7 +17,7 @@ from stages import Failed, Skipped, json_of, last_lines, run
 from bench import roofline
 from bench.side_by_side import Program, Stopped, take_turns
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 sys.path.append(str(ROOT / "tests/benchmarks"))
 import turns  # noqa: E402
 

@@ -17,7 +17,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
-#include "../random_images.hpp"
+#include "../../random_images.hpp"
 
 using namespace cupola;
 

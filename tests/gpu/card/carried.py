@@ -89,7 +89,7 @@ def tests_of(build, files):
 
 def files_of(build):
     """The programs that a build folder has."""
-    places = {name: [build / "tests/gpu" / name, build / "tests/gpu/bench" / name, build / "examples" / name] for name in PROGRAMS}
+    places = {name: [build / "tests/gpu" / name, build / "tests/gpu/card/bench" / name, build / "examples" / name] for name in PROGRAMS}
     return {name: next(path for path in paths if path.exists()) for name, paths in places.items() if any(map(pathlib.Path.exists, paths))}
 
 

@@ -2,7 +2,7 @@
 //
 // The calls of CUDA in a captured step of a training, recorded by CUPTI: no allocation, no wait and no copy, except one wait
 // and the copies of each row and of the mean by ConcatMean; and the nodes of its graphs.
-#include "../test.hpp"
+#include "../../test.hpp"
 
 #include <mutex>
 
@@ -16,7 +16,7 @@
 #include <cupola/nccl.hpp>
 #endif
 
-#include "synthetic_batches.hpp"
+#include "../synthetic_batches.hpp"
 
 using namespace cupola;
 

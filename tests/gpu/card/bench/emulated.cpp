@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../emulator/control.hpp"
-#include "../emulator/cudnn_engines.hpp"
+#include "../../emulator/control.hpp"
+#include "../../emulator/cudnn_engines.hpp"
 
 namespace {
 

@@ -20,8 +20,8 @@
 #include <cupola/cupola.hpp>
 #include <cupola/models/cifar10_net.hpp>
 
-#include "../emulator/control.hpp"
-#include "../synthetic_batches.hpp"
+#include "../../emulator/control.hpp"
+#include "../../synthetic_batches.hpp"
 
 using namespace cupola;
 

@@ -35,8 +35,8 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
-#include "../random_images.hpp"
-#include "../synthetic_batches.hpp"
+#include "../../random_images.hpp"
+#include "../../synthetic_batches.hpp"
 #include "empty_chain.hpp"
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
