@@ -3,7 +3,7 @@
 // The waits, deadlines and errors of NCCL's communicators, by a table of functions that plays NCCL, CUDA and the clock:
 // what it takes to test them without a GPU. And how ranks learn the communicator's number and of each other's
 // heartbeats.
-#include "../test.hpp"
+#include "../../test.hpp"
 
 #include <atomic>
 #include <cerrno>

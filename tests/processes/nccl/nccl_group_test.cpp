@@ -2,7 +2,7 @@
 //
 // NcclAllReduce's numbers, and NcclGroup: the ranks of one process, and those of two that are really two, over the
 // stand-in for NCCL and the emulator's streams.
-#include "../test.hpp"
+#include "../../test.hpp"
 
 #include <atomic>
 #include <csignal>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What launchers say of their processes, and which of them is believed.
-#include "../test.hpp"
+#include "../../test.hpp"
 
 #include <cupola/processes/watch/launcher_variables.hpp>
 

@@ -7,7 +7,7 @@
 #include <cupola/processes/watch/process_id.hpp>
 #include <cupola/processes/watch/shared_memory.hpp>
 
-#include "../test.hpp"
+#include "../../test.hpp"
 
 #include <csignal>
 

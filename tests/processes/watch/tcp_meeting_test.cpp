@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Processes that meet by TCP, as threads and on the loopback interface.
-#include "../test.hpp"
+#include "../../test.hpp"
 
 #include <thread>
 
