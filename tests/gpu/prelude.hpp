@@ -73,6 +73,7 @@
 #include "../ops/convolution_problem.hpp"
 #include "../ops/fused_relu.hpp"
 #include "../ops/operation_run.hpp"
+#include "../optim/updated_tensors.hpp"
 #include "../reference/batch_norm.hpp"
 #include "../reference/compare.hpp"
 #include "../reference/convolution.hpp"

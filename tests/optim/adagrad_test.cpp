@@ -3,11 +3,9 @@
 
 #include "../test.hpp"
 
-#include <cupola/optim/update_parameters.hpp>
-
 #include "../devices.hpp"
-#include "../ops/operation_run.hpp"
 #include "../reference/compare.hpp"
+#include "updated_tensors.hpp"
 
 using namespace cupola;
 using reference::Floats;
@@ -45,32 +43,21 @@ TEST_CASE_TEMPLATE_DEFINE(
                                                         "0.2, decaying"},
                                       .initial_accumulator_value = start,
                                       .weight_decay = weight_decay};
-                typename D::Context context(0, device_options<D>(1));
-                [[maybe_unused]] const auto team = context.team();
                 const Floats initial = reference::Random(1).normal(size);
-                operation_run::Guarded<D> w(context, initial),
-                    sum(context, Floats(initial.size(), state_start_of(adagrad, 0)));
+                UpdatedTensors<D, Adagrad> tensor(adagrad, initial);
                 Reference expected{{initial.begin(), initial.end()},
                                    std::vector<double>(initial.size(), start),
                                    0.2,
                                    lr_decay,
                                    weight_decay,
                                    1e-10};
-                const Segment segment{0, size};
                 for (std::int64_t step = 0; step < 20; ++step) {
                     const Floats gradient = reference::Random(static_cast<std::uint64_t>(10 + step)).normal(size);
-                    operation_run::Guarded<D> on_device(context, gradient);
-                    update_parameters(adagrad, Update<D>{.context = context,
-                                                         .parameters = w.data(),
-                                                         .gradient = on_device.data(),
-                                                         .state = sum.data(),
-                                                         .elements = size,
-                                                         .segments = {&segment, 1},
-                                                         .step = step});
+                    tensor.step(step, gradient);
                     expected.step(step, gradient);
-                    CHECK(reference::distance(w.read(), expected.w) < 1e-5);
+                    CHECK(reference::distance(tensor.w, expected.w) < 1e-5);
                 }
-                CHECK(reference::distance(sum.read(), expected.sum) < 1e-5);
+                CHECK(reference::distance(tensor.state, expected.sum) < 1e-5);
             }
         }
     }
@@ -78,17 +65,8 @@ TEST_CASE_TEMPLATE_DEFINE(
 TEST_CASE_TEMPLATE_APPLY(adagrad_steps, Devices);
 
 TEST_CASE("an element without a gradient is unchanged, also with a sum of 0") {
-    typename AnyDevice::Context context(0, device_options<AnyDevice>(1));
-    [[maybe_unused]] const auto team = context.team();
-    operation_run::Guarded<AnyDevice> w(context, Floats{1, -2, 0}), sum(context, Floats(3)),
-        gradient(context, Floats(3));
-    const Segment segment{0, 3};
-    update_parameters(Adagrad{}, Update<AnyDevice>{.context = context,
-                                                   .parameters = w.data(),
-                                                   .gradient = gradient.data(),
-                                                   .state = sum.data(),
-                                                   .elements = 3,
-                                                   .segments = {&segment, 1}});
-    CHECK(w.read() == Floats{1, -2, 0});
-    CHECK(sum.read() == Floats(3));
+    UpdatedTensors<AnyDevice, Adagrad> tensor(Adagrad{}, {1, -2, 0});
+    tensor.step(0, {0, 0, 0});
+    CHECK(tensor.w == Floats{1, -2, 0});
+    CHECK(tensor.state == Floats(3));
 }

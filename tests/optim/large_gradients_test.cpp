@@ -11,11 +11,10 @@
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/rms_prop.hpp>
-#include <cupola/optim/update_parameters.hpp>
 
 #include "../devices.hpp"
-#include "../ops/operation_run.hpp"
 #include "../reference/compare.hpp"
+#include "updated_tensors.hpp"
 
 using namespace cupola;
 using reference::Floats;
@@ -24,47 +23,12 @@ namespace {
 
 constexpr float largest = std::numeric_limits<float>::max();
 
-/// One that is a whole number of vectors and one that is not, the second with a regulariser.
-constexpr std::array<Segment, 2> segments{{{.offset = 4, .size = 16, .rank = 4}, {25, 37, 0.01, 1}}};
-
-/// Two tensors with padding around them, and an optimiser that updates them on `D`.
+/// Two tensors with padding around them: a whole number of vectors and one that is not, the second with a regulariser.
 template <class D, class Optimizer>
-class Training {
-public:
+struct Training : UpdatedTensors<D, Optimizer> {
     explicit Training(const Optimizer& optimizer)
-        : optimizer_(optimizer),
-          context_(0, device_options<D>(1)),
-          w_(context_, reference::Random(1).normal(elements)),
-          state_(context_, start_of(optimizer)) {}
-
-    void step(std::int64_t step, const Floats& gradient) {
-        [[maybe_unused]] const auto team = context_.team();
-        operation_run::Guarded<D> on_device(context_, gradient);
-        update_parameters(optimizer_, Update<D>{.context = context_,
-                                                .parameters = w_.data(),
-                                                .gradient = on_device.data(),
-                                                .state = state_.data(),
-                                                .elements = elements,
-                                                .segments = segments,
-                                                .step = step});
-        w = w_.read();
-        state = state_.read();
-    }
-
-    static constexpr std::int64_t elements = 64;
-    Floats w, state;
-
-private:
-    static Floats start_of(const Optimizer& optimizer) {
-        Floats result;
-        for (int arena = 0; arena < optimizer.state_arenas(); ++arena)
-            result.resize(result.size() + elements, state_start_of(optimizer, arena));
-        return result;
-    }
-
-    Optimizer optimizer_;
-    typename D::Context context_;
-    operation_run::Guarded<D> w_, state_;
+        : UpdatedTensors<D, Optimizer>(optimizer, reference::Random(1).normal(64),
+                                       {{.offset = 4, .size = 16, .rank = 4}, {25, 37, 0.01, 1}}) {}
 };
 
 /// The gradient of a step: large ones of both signs among usual ones, and in each third step none.
