@@ -10,7 +10,7 @@
 
 #include "temporary_folder.hpp"
 
-class CommaLocale {
+class CommaLocale : NotCopied {
 public:
     CommaLocale() {
         // The file that glibc's localedef makes of `decimal_point ","`, `thousands_sep "."` and `grouping 3;3`.
@@ -24,8 +24,6 @@ public:
         std::snprintf(half.data(), half.size(), "%g", 0.5);
         REQUIRE(std::string(half.data()) == "0,5");
     }
-    CommaLocale(const CommaLocale&) = delete;
-    CommaLocale& operator=(const CommaLocale&) = delete;
     ~CommaLocale() {
         std::setlocale(LC_NUMERIC, "C");
         unsetenv("LOCPATH");

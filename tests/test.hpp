@@ -32,6 +32,13 @@
 
 #include <doctest/doctest.h>
 
+/// The base of what is not copied.
+struct NotCopied {
+    NotCopied() = default;
+    NotCopied(const NotCopied&) = delete;
+    NotCopied& operator=(const NotCopied&) = delete;
+};
+
 #define CAPTURES(...) INFO(captured(#__VA_ARGS__, __VA_ARGS__))
 
 /// What CAPTURES prints: the expressions and their values.

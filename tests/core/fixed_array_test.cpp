@@ -18,11 +18,9 @@ constexpr int sum_of_squares(std::size_t count) {
     return sum;
 }
 
-struct Counted {
+struct Counted : NotCopied {
     static inline int alive = 0;
     Counted() { ++alive; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
     ~Counted() { --alive; }
     std::string name = "made";
 };

@@ -32,11 +32,9 @@ int exit_of(Function&& f) {
 }
 
 /// A file without a name.
-class Nameless {
+class Nameless : NotCopied {
 public:
     Nameless() : handle_(mkstemp(name_)) { unlink(name_); }
-    Nameless(const Nameless&) = delete;
-    Nameless& operator=(const Nameless&) = delete;
     ~Nameless() { close(handle_); }
     /// The error of a write beyond the limit, 0 for none.
     [[nodiscard]] int write_beyond() const { return pwrite(handle_, "x", 1, 10) == 1 ? 0 : errno; }

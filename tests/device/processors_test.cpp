@@ -26,15 +26,13 @@ namespace {
 constexpr std::size_t unlimited = ~std::size_t{0};
 
 /// Folders like /proc and /sys/fs/cgroup, in which a test writes what the system would show.
-class FakeSystem {
+class FakeSystem : NotCopied {
 public:
     FakeSystem()
         : root_(std::filesystem::temp_directory_path() / text("cupola-groups-", getpid(), '-', ++count_)),
           folders{.proc = (root_ / "proc").string(), .control_groups = (root_ / "groups").string()} {
         std::filesystem::remove_all(root_);
     }
-    FakeSystem(const FakeSystem&) = delete;
-    FakeSystem& operator=(const FakeSystem&) = delete;
     ~FakeSystem() { std::filesystem::remove_all(root_); }
 
     /// What /proc/self has: "cgroup" and "mountinfo".

@@ -25,14 +25,12 @@ constexpr std::int64_t compared = impl::block_threads;
 
 /// Zeros in memory of which only the pages that are written exist.
 template <class T>
-class Reserved {
+class Reserved : NotCopied {
 public:
     explicit Reserved(std::int64_t count) : count_(count), bytes_(static_cast<std::size_t>(count) * sizeof(T)) {
         memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         REQUIRE_MESSAGE(memory_ != MAP_FAILED, "the system does not reserve ", bytes_, " bytes of addresses");
     }
-    Reserved(const Reserved&) = delete;
-    Reserved& operator=(const Reserved&) = delete;
     ~Reserved() { munmap(memory_, bytes_); }
 
     [[nodiscard]] T* data() const { return static_cast<T*>(memory_); }
@@ -63,13 +61,11 @@ bool same_at_the_end(const Reserved<T>& large, const Reserved<T>& small, std::in
 }
 
 /// A GPU with so many multiprocessors that each thread of a grid processes one index, of whose blocks only the last two run.
-struct LargeGpu {
+struct LargeGpu : NotCopied {
     LargeGpu() {
         emulator::set_multiprocessors(1 << 26);
         emulator::run_only_last(2);
     }
-    LargeGpu(const LargeGpu&) = delete;
-    LargeGpu& operator=(const LargeGpu&) = delete;
     ~LargeGpu() {
         emulator::set_multiprocessors(2);
         emulator::run_only_last(0);

@@ -78,12 +78,10 @@ struct Forward {
 };
 
 /// Sets the time of the engine with tensor cores, and restores it.
-struct EngineTime {
+struct EngineTime : NotCopied {
     explicit EngineTime(double seconds) {
         emulator::set_engine_behavior(emulator::tensor_core_engine, emulator::EngineBehavior{seconds});
     }
-    EngineTime(const EngineTime&) = delete;
-    EngineTime& operator=(const EngineTime&) = delete;
     ~EngineTime() { emulator::set_engine_behavior(emulator::tensor_core_engine, std::nullopt); }
 };
 

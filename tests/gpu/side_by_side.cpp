@@ -52,15 +52,13 @@ private:
 };
 
 /// The algorithms with scratch memory take the least time.
-class WithScratch {
+class WithScratch : NotCopied {
 public:
     WithScratch() {
         emulator::set_engine_behavior(emulator::tensor_core_engine, emulator::EngineBehavior{.seconds = 50e-6});
         emulator::set_engine_behavior(emulator::tiled_engine, emulator::EngineBehavior{.seconds = 50e-6});
         emulator::set_product_behavior(2, emulator::EngineBehavior{.seconds = 20e-6});
     }
-    WithScratch(const WithScratch&) = delete;
-    WithScratch& operator=(const WithScratch&) = delete;
     ~WithScratch() {
         for (const std::int64_t engine : {emulator::tensor_core_engine, emulator::tiled_engine})
             emulator::set_engine_behavior(engine, std::nullopt);

@@ -37,7 +37,7 @@ StepSummary one_of_each() {
 
 /// No file grows past `bytes` while this lives: what a full disk does, without one. A write that raised the limit's
 /// signal would end the test.
-class FileSizeLimit {
+class FileSizeLimit : NotCopied {
 public:
     explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_DFL)) {
         getrlimit(RLIMIT_FSIZE, &before_);
@@ -48,8 +48,6 @@ public:
         setrlimit(RLIMIT_FSIZE, &before_);
         std::signal(SIGXFSZ, handler_);
     }
-    FileSizeLimit(const FileSizeLimit&) = delete;
-    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
 
 private:
     void (*handler_)(int);

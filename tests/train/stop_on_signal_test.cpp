@@ -17,13 +17,11 @@ namespace {
 int handled = 0;
 
 /// The signals' default actions, also where the tests run in the background or under nohup, which ignore one of them.
-class DefaultActions {
+class DefaultActions : NotCopied {
 public:
     DefaultActions() {
         for (std::size_t i = 0; i < all.size(); ++i) before_[i] = std::signal(all[i], SIG_DFL);
     }
-    DefaultActions(const DefaultActions&) = delete;
-    DefaultActions& operator=(const DefaultActions&) = delete;
     ~DefaultActions() {
         for (std::size_t i = 0; i < all.size(); ++i) std::signal(all[i], before_[i]);
     }

@@ -23,7 +23,7 @@ using namespace cupola;
 namespace {
 
 /// Counts the calls of functions of the runtime and the driver by name during its lifetime.
-class Calls {
+class Calls : NotCopied {
 public:
     Calls() {
         static const CUpti_SubscriberHandle subscriber = subscribe();
@@ -32,8 +32,6 @@ public:
         for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API})
             enable(1, domain);
     }
-    Calls(const Calls&) = delete;
-    Calls& operator=(const Calls&) = delete;
     ~Calls() {
         for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API})
             enable(0, domain);

@@ -55,10 +55,8 @@ Training::Options options_of(int devices) {
 }
 
 /// The machine as it was.
-struct Restored {
+struct Restored : NotCopied {
     Restored() = default;
-    Restored(const Restored&) = delete;
-    Restored& operator=(const Restored&) = delete;
     ~Restored() {
         emulator::mend();
         emulator::set_devices(4);

@@ -81,10 +81,8 @@ void check_against_host(const Run& run, double losses, double parameters) {
 }
 
 /// Restores the settings that a test changed.
-struct Restored {
+struct Restored : NotCopied {
     Restored() = default;
-    Restored(const Restored&) = delete;
-    Restored& operator=(const Restored&) = delete;
     ~Restored() {
         refuse_captures(false);
         set_pace(3);

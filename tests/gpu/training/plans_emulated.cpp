@@ -59,13 +59,11 @@ PlanTraining::Options plan_options(int devices = 1) {
 }
 
 /// Sets the time of an engine, and restores it.
-class EngineTime {
+class EngineTime : NotCopied {
 public:
     EngineTime(std::int64_t engine, double seconds, std::int64_t workspace = 0) : engine_(engine) {
         emulator::set_engine_behavior(engine, emulator::EngineBehavior{seconds, false, workspace});
     }
-    EngineTime(const EngineTime&) = delete;
-    EngineTime& operator=(const EngineTime&) = delete;
     ~EngineTime() { emulator::set_engine_behavior(engine_, std::nullopt); }
 
 private:

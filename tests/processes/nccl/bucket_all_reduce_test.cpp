@@ -42,7 +42,7 @@ float weight(int rank, std::int64_t step) {
 }
 
 /// A device of this process: the stream of its steps, and where the sums come back to.
-class RankDevice {
+class RankDevice : NotCopied {
 public:
     RankDevice(int ordinal, int of_rank) : rank(of_rank), ordinal_(ordinal) {
         own_thread();
@@ -53,8 +53,6 @@ public:
         for (cudaEvent_t& each : ready) REQUIRE(cudaEventCreateWithFlags(&each, cudaEventDisableTiming) == cudaSuccess);
         REQUIRE(cudaSetDevice(0) == cudaSuccess);
     }
-    RankDevice(const RankDevice&) = delete;
-    RankDevice& operator=(const RankDevice&) = delete;
     ~RankDevice() {
         cudaStreamSynchronize(stream);
         for (const cudaEvent_t each : ready) cudaEventDestroy(each);

@@ -57,7 +57,7 @@ private:
 };
 
 /// A device's stream, an event, and what it brings to the sums. Its end is the end of what it queued.
-class RankDevice {
+class RankDevice : NotCopied {
 public:
     explicit RankDevice(int ordinal) {
         int before = 0;
@@ -67,8 +67,6 @@ public:
         REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
         REQUIRE(cudaSetDevice(before) == cudaSuccess);
     }
-    RankDevice(const RankDevice&) = delete;
-    RankDevice& operator=(const RankDevice&) = delete;
     ~RankDevice() {
         cudaStreamSynchronize(stream);
         cudaEventDestroy(event);
@@ -517,7 +515,7 @@ TEST_CASE("child: the other process of two" * doctest::skip()) {
 namespace {
 
 /// The other process, which runs while this one continues.
-class OtherProcess {
+class OtherProcess : NotCopied {
 public:
     OtherProcess(int process, int devices, const std::string& id_file, int die_at = -1)
         : thread_([=, this] {
@@ -529,8 +527,6 @@ public:
     ~OtherProcess() {
         if (thread_.joinable()) thread_.join();
     }
-    OtherProcess(const OtherProcess&) = delete;
-    OtherProcess& operator=(const OtherProcess&) = delete;
     const ChildResult& result() {
         if (thread_.joinable()) thread_.join();
         return result_;

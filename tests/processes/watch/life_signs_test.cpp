@@ -29,7 +29,7 @@ namespace {
 
 /// A process that waits for its end; `prepare` is called in it, and then in this process.
 template <class Prepare>
-class Child {
+class Child : NotCopied {
 public:
     explicit Child(Prepare prepare) {
         int ready[2] = {};
@@ -48,8 +48,6 @@ public:
         close(ready[0]);
         close(ready[1]);
     }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
     ~Child() { end(); }
     [[nodiscard]] pid_t id() const { return id_; }
     /// Without the parent's look at its end, which `end` takes.

@@ -23,7 +23,7 @@ using impl::TcpMeeting;
 namespace {
 
 /// A socket of the loopback interface at a port that no other program uses.
-class Listener {
+class Listener : NotCopied {
 public:
     Listener() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
         sockaddr_in at{};
@@ -36,8 +36,6 @@ public:
         REQUIRE(getsockname(socket_, reinterpret_cast<sockaddr*>(&at), &size) == 0);
         port_ = ntohs(at.sin_port);
     }
-    Listener(const Listener&) = delete;
-    Listener& operator=(const Listener&) = delete;
     ~Listener() { close(socket_); }
 
     [[nodiscard]] std::string address() const { return text("127.0.0.1:", port_); }
@@ -57,7 +55,7 @@ MeetingPlace place(const std::string& address, int count, int number, double sec
 }
 
 /// A connection of another program to an address, which sends `bytes` and keeps it.
-class Stranger {
+class Stranger : NotCopied {
 public:
     Stranger(const std::string& address, std::string_view bytes) {
         sockaddr_in at{};
@@ -76,8 +74,6 @@ public:
         }
         socket_ = -1;
     }
-    Stranger(const Stranger&) = delete;
-    Stranger& operator=(const Stranger&) = delete;
     ~Stranger() {
         if (socket_ >= 0) close(socket_);
     }

@@ -43,7 +43,7 @@ Floats few_bits(std::int64_t count, std::uint64_t seed) {
 }
 
 /// A product with its descriptors, each of which a test can change.
-struct Product {
+struct Product : NotCopied {
     explicit Product(const Case& of_case, std::uint64_t seed) : c(of_case) {
         const std::int64_t a_rows = c.transposed_a ? c.k : c.m, a_columns = c.transposed_a ? c.m : c.k;
         const std::int64_t b_rows = c.transposed_b ? c.n : c.k, b_columns = c.transposed_b ? c.k : c.n;
@@ -79,8 +79,6 @@ struct Product {
         bias.write(bias_values, c.result, c.m, 0);
         if ((c.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
     }
-    Product(const Product&) = delete;
-    Product& operator=(const Product&) = delete;
     ~Product() {
         cublasLtMatmulPreferenceDestroy(preference);
         for (const cublasLtMatrixLayout_t layout : {a_layout, b_layout, d_layout}) cublasLtMatrixLayoutDestroy(layout);

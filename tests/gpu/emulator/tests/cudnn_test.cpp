@@ -149,7 +149,7 @@ Floats rounded(Floats values, const Kind& kind) {
     return values;
 }
 
-class Convolution {
+class Convolution : NotCopied {
 public:
     Convolution(const Case& c, std::uint64_t seed)
         : case_(c),
@@ -169,8 +169,6 @@ public:
         good(cudnnSetStream(handle_, stream_));
         fill();
     }
-    Convolution(const Convolution&) = delete;
-    Convolution& operator=(const Convolution&) = delete;
     ~Convolution() { cudnnDestroy(handle_); }
 
     void fill() {

@@ -13,11 +13,9 @@
 
 namespace emulator_tests {
 
-class Stream {
+class Stream : NotCopied {
 public:
     Stream() { CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess); }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
     ~Stream() { cudaStreamDestroy(stream_); }
     operator cudaStream_t() const { return stream_; }
 
@@ -25,11 +23,9 @@ private:
     cudaStream_t stream_ = nullptr;
 };
 
-class DeviceMemory {
+class DeviceMemory : NotCopied {
 public:
     DeviceMemory() = default;
-    DeviceMemory(const DeviceMemory&) = delete;
-    DeviceMemory& operator=(const DeviceMemory&) = delete;
     ~DeviceMemory() { cudaFree(memory_); }
 
     [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(memory_); }

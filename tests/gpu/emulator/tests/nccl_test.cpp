@@ -29,7 +29,7 @@ bool done_within(double seconds, const auto& done) {
 }
 
 /// Ranks 0 to n - 1 on this thread, each with a stream and an event.
-class Ranks {
+class Ranks : NotCopied {
 public:
     explicit Ranks(int ranks)
         : comms_(static_cast<std::size_t>(ranks)), streams_(comms_.size()), events_(comms_.size()) {
@@ -49,8 +49,6 @@ public:
         cudaSetDevice(0);
         for (std::size_t i = 0; i < comms_.size(); ++i) REQUIRE(settle(i) == ncclSuccess);
     }
-    Ranks(const Ranks&) = delete;
-    Ranks& operator=(const Ranks&) = delete;
     ~Ranks() {
         abort();
         for (std::size_t i = 0; i < comms_.size(); ++i) {

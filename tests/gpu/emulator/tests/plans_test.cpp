@@ -23,11 +23,9 @@ namespace {
 constexpr double microsecond = 1e-6;
 
 /// Sets the times of engines and algorithms, and restores them.
-class Times {
+class Times : NotCopied {
 public:
     Times() = default;
-    Times(const Times&) = delete;
-    Times& operator=(const Times&) = delete;
     ~Times() {
         for (std::int64_t i = 0; i < emulator::engine_count; ++i) {
             emulator::set_engine_behavior(i, std::nullopt);

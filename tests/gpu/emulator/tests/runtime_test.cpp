@@ -40,40 +40,34 @@ cudaError_t start_early(cudaStream_t stream, void (*kernel)(Parameters...), Argu
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-struct Stream {
+struct Stream : NotCopied {
     explicit Stream(int device = 0) {
         CHECK(cudaSetDevice(device) == cudaSuccess);
         CHECK(cudaStreamCreateWithFlags(&get, cudaStreamNonBlocking) == cudaSuccess);
         CHECK(cudaSetDevice(0) == cudaSuccess);
     }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
     ~Stream() { cudaStreamDestroy(get); }
     operator cudaStream_t() const { return get; }
     cudaStream_t get = nullptr;
 };
-struct Event {
+struct Event : NotCopied {
     explicit Event(int device = 0) {
         CHECK(cudaSetDevice(device) == cudaSuccess);
         CHECK(cudaEventCreate(&get) == cudaSuccess);
         CHECK(cudaSetDevice(0) == cudaSuccess);
     }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
     ~Event() { cudaEventDestroy(get); }
     operator cudaEvent_t() const { return get; }
     cudaEvent_t get = nullptr;
 };
 /// Memory of a device, filled with zeros.
 template <class V>
-struct Memory {
+struct Memory : NotCopied {
     explicit Memory(std::size_t count) {
         CHECK(cudaMalloc(&get, count * sizeof(V)) == cudaSuccess);
         CHECK(cudaMemset(get, 0, count * sizeof(V)) == cudaSuccess);
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
     }
-    Memory(const Memory&) = delete;
-    Memory& operator=(const Memory&) = delete;
     ~Memory() { cudaFree(get); }
     [[nodiscard]] V read(std::size_t i = 0) const {
         V value{};
