@@ -5,12 +5,14 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 /// A new folder, which others can read. It is deleted, with what is in it, at the end.
 class TemporaryFolder {
@@ -37,7 +39,7 @@ public:
         return result;
     }
     /// Writes a file of bytes, with the folders above it. Its path.
-    template <class Bytes>
+    template <class Bytes = std::vector<std::uint8_t>>
     std::string write(const std::string& below, const Bytes& bytes) const {
         const std::filesystem::path file = path(below);
         std::filesystem::create_directories(file.parent_path());
