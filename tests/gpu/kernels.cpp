@@ -4,7 +4,9 @@
 // the optimisers, the sums, and the division by which threads find their elements.
 #include "../test.hpp"
 
+#include <cstring>
 #include <random>
+#include <type_traits>
 
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
@@ -45,6 +47,53 @@ template <class D, class T>
 using ComputedIn = std::conditional_t<std::is_same_v<D, Host> && std::is_same_v<T, Float16>, float, T>;
 
 Floats normal(std::int64_t count, std::uint64_t seed) { return reference::Random(seed).normal(count); }
+
+/// Restores the emulated devices.
+struct Restored {
+    ~Restored() {
+        emulator::set_multiprocessors(2);
+        emulator::run_side_by_side_in(8);
+        emulator::set_seed(1);
+    }
+};
+
+/// A batch of the cross-entropy. The labels 3 are ignored where the loss can.
+template <class Targets>
+struct LossCase {
+    static constexpr std::int64_t classes = 10;
+
+    explicit LossCase(std::int64_t count) : rows(count), logits(normal(count * classes, 1)) {
+        for (std::int64_t n = 0; n < rows; ++n) {
+            labels.push_back(static_cast<std::int32_t>(n * 7 % 10));
+            for (std::int64_t c = 0; c < classes; ++c) soft.push_back(c == n % 10 ? 0.75F : 0.25F / 9);
+        }
+    }
+    [[nodiscard]] auto targets() const {
+        if constexpr (std::is_same_v<Targets, impl::LabelTargets>) {
+            return Targets(settings, labels.data());
+        } else {
+            using With = typename Targets::template With<impl::WeightArray<impl::few_weights>>;
+            const auto array = impl::weight_array<impl::few_weights>(weights);
+            if constexpr (Targets::sums_targets) {
+                return With(settings, soft.data(), array);
+            } else {
+                return With(settings, labels.data(), array);
+            }
+        }
+    }
+
+    Floats weights{1, 2, 1, 0.5F, 1, 3, 1, 1, 1, 2};
+    std::int64_t rows;
+    Floats logits, soft{};
+    std::vector<std::int32_t> labels{};
+    ops::CrossEntropySettings settings{
+        .classes = classes, .label_smoothing = 0.1F, .positions = 2, .class_weights = weights, .ignored_label = 3};
+};
+bool same(const LossReport& a, const LossReport& b) {
+    return __builtin_bit_cast(std::uint64_t, a.sum) == __builtin_bit_cast(std::uint64_t, b.sum) &&
+           a.correct == b.correct && a.weight == b.weight && a.predictions == b.predictions &&
+           a.bad_target == b.bad_target && a.bad_value == b.bad_value;
+}
 
 void finish(HostContext&) {}
 /// Runs the queued work.
@@ -452,6 +501,95 @@ TEST_CASE("sums, the hash and the search for a NaN agree with Host's") {
             CHECK_FALSE(all_finite(cuda, read));
         }
     }
+}
+
+TEST_CASE_TEMPLATE("a cross-entropy has the same bits for any number of blocks, in whatever order they run", Targets,
+                   impl::LabelTargets, impl::WeightedLabelTargets<>, impl::SoftTargets<>) {
+    const Restored restored;
+    emulator::run_side_by_side_in(1);
+    LossCase<Targets> of(130);
+    const std::vector<Float16> logits = elements<Float16>(of.logits);
+    const auto targets = of.targets();
+    using Rows = std::remove_const_t<decltype(targets)>;
+    CudaContext cuda(0, {});
+    const auto run = [&](int blocks, int threads, std::vector<Float16>& gradient) {
+        gradient.assign(logits.size(), Float16(7.0F));
+        std::memset(impl::sums_memory(cuda).partial, 0xFF,
+                    impl::SumsMemory::partial_bytes);  // not those of the run before
+        LossReport report{};
+        impl::launch_kernel(impl::softmax_cross_entropy_kernel<Float16, 16, Rows>, blocks, threads, cuda,
+                            impl::LossArguments<Float16, Rows>{logits.data(), gradient.data(), of.rows, 2, targets},
+                            &impl::sums_memory(cuda), &report);
+        finish(cuda);
+        REQUIRE(emulator::failure() == "");
+        return report;
+    };
+    std::vector<Float16> expected_gradient, gradient;
+    const LossReport expected = run(1, 256, expected_gradient);
+    CHECK(std::isfinite(expected.sum));
+    CHECK(expected.predictions == (Targets::weighted ? 130 - 13 : 130));
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        emulator::set_seed(seed);
+        for (const auto& [blocks, threads] : {std::pair{1, 1024}, {2, 64}, {3, 256}, {9, 256}, {65, 32}, {70, 32}}) {
+            CAPTURE(seed);
+            CAPTURE(blocks);
+            CHECK(same(run(blocks, threads, gradient), expected));
+            CHECK(std::memcmp(gradient.data(), expected_gradient.data(), gradient.size() * sizeof(Float16)) == 0);
+        }
+    }
+    // A block that counts as arrived too early is found only where it pauses then.
+    of.rows = 8;
+    const LossReport of_few = run(1, 128, gradient);
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        emulator::set_seed(seed);
+        CHECK(same(run(2, 64, gradient), of_few));
+    }
+    of.rows = 130;
+    if constexpr (!Targets::sums_targets) {
+        of.labels[100] = 11;
+        of.labels[77] = 10;
+        const LossReport invalid = run(65, 32, gradient);
+        CHECK(std::isnan(invalid.sum));
+        CHECK((invalid.bad_target == 77 && invalid.bad_value == 10));
+    }
+}
+
+TEST_CASE_TEMPLATE(
+    "a cross-entropy is one kernel, whose blocks are on many multiprocessors, with the same bits on each GPU", T, float,
+    BFloat16, Float16) {
+    const Restored restored;
+    const auto run = [&](int multiprocessors, std::int64_t rows, std::int64_t blocks) {
+        emulator::set_multiprocessors(multiprocessors);
+        const LossCase<impl::LabelTargets> of(rows);
+        const std::vector<T> logits = elements<T>(of.logits);
+        std::vector<T> gradient(logits.size());
+        CudaContext cuda(0, {});
+        LossReport report{};
+        emulator::record_work();
+        ops::SoftmaxCrossEntropy<Cuda, T>(of.settings)
+            .queue(cuda, logits.data(), of.labels.data(), rows / 2, gradient.data(), &report);
+        finish(cuda);
+        const std::vector<emulator::RecordedWork> work = emulator::recorded_costs();
+        CHECK(work.size() == 1);
+        CHECK(work.back().blocks == blocks);
+        double sum = 0;
+        ops::SoftmaxCrossEntropy<Host, float> loss(of.settings);
+        HostContext host(0, {.threads = 1});
+        if constexpr (std::is_same_v<T, float>)
+            sum = loss.forward(host, logits.data(), of.labels.data(), rows / 2, nullptr).sum;
+        if (sum != 0) CHECK(report.sum == doctest::Approx(sum).epsilon(1e-12));
+        CHECK(report.weight == static_cast<double>(rows) / 2);
+        CHECK(report.predictions == rows);
+        return report;
+    };
+    // 16 lanes per row: a warp has two rows, and a block up to eight warps.
+    const LossReport expected = run(132, 128, 64);
+    CHECK(same(run(40, 128, 32), expected));
+    CHECK(same(run(1, 128, 8), expected));
+    CHECK(same(run(132, 1024, 128), run(2, 1024, 64)));
+    // A block of 1,024 threads has 64 rows on each GPU, whose losses it adds.
+    CHECK(same(run(132, 1100, 18), run(2, 1100, 18)));
+    run(132, 2, 1);
 }
 
 TEST_CASE("the blocks of a cooperative kernel wait for each other, launch after launch and on either stream") {

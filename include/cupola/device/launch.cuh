@@ -77,6 +77,22 @@ __device__ inline void grid_barrier(unsigned* arrived) {
     __syncthreads();
 }
 
+/// Whether the calling block is the last of those that have done `all` units of work, of which it has done `done`: what
+/// the others have written before they called this can be read after it, by other than constant loads. Called by all
+/// threads of each of these blocks. `arrived` is 0 before the first of them comes, and again after the last.
+__device__ inline bool arrives_last(unsigned* arrived, unsigned done, unsigned all) {
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(arrived, done) + done == all;
+        if (last) *arrived = 0;
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
+}
+
 /// Launches a kernel with at most one attribute; null for none.
 template <class... Parameters, class... Arguments>
 void launch_with(cudaLaunchAttribute* attribute, void (*kernel)(Parameters...), dim3 grid, dim3 block,

@@ -920,7 +920,8 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
         return keep(failed(current));
     }
     return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel",
-                    kernel_run(kernel, grid, block, std::move(body), dependent, cooperative), kernel));
+                    kernel_run(kernel, grid, block, std::move(body), dependent, cooperative), kernel,
+                    {.name = {}, .blocks = static_cast<std::int64_t>(std::uint64_t{grid.x} * grid.y * grid.z)}));
 }
 
 void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name, const LibraryCost& cost) {

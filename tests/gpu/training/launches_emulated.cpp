@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The number of kernels, copies, fills and calls of libraries in a step of the tutorial's network, counted as they run on an
-// emulated GPU. It is that of batches of up to 128 samples; those of larger ones have one more, which adds the losses of several blocks. With
-// CUPOLA_PRINT_LAUNCHES set, the names are printed.
+// emulated GPU, in a step of a small batch; one of 128 samples has as many. With CUPOLA_PRINT_LAUNCHES set, the names are
+// printed.
 #include "../../test.hpp"
 
 #include <cupola/cuda.hpp>

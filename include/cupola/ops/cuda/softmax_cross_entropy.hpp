@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Softmax cross-entropy on `Cuda`, in double as on every device: several threads per row compute the loss, the
-// gradient and whether the prediction is correct, and a thread block sums its rows. Sums are in an order that
-// depends only on the number of rows. Logits and targets are in the device's memory; the weights of classes are a
+// gradient and whether the prediction is correct, and the thread block that arrives last adds the losses. Sums are in an
+// order that depends only on the numbers of rows and classes. Logits and targets are in the device's memory; the weights of classes are a
 // kernel's argument, so there are at most 8,000.
 //
 // `queue` writes the batch's LossReport to the given place and waits for nothing; `forward` waits and reads it.
@@ -26,57 +26,51 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// `lanes` threads per row, `rows` rows at a time; writes reports[blockIdx.x]. A multiprocessor holds 1,024 threads.
-template <class T, int lanes, int threads, int rows, class Targets>
-__global__ void __launch_bounds__(threads, 1024 / threads)
-    softmax_cross_entropy_kernel(LossArguments<T, Targets> a, LossReport* reports) {
+/// `lanes` threads per row. The losses of at most max_row_losses rows are added by the block that arrives last, and then
+/// have the same bits for any grid. Of more rows each group of lanes adds its own, each block its groups' sums, and the
+/// block that arrives last those of the blocks, in their order. Either sum is divided by the positions of a sample.
+template <class T, int lanes, class Targets>
+__global__ void __launch_bounds__(1024)
+    softmax_cross_entropy_kernel(const __grid_constant__ LossArguments<T, Targets> a, SumsMemory* sums,
+                                 LossReport* to) {
     begin_kernel();
-    constexpr int at_once = threads / lanes;
-    static_assert(rows % at_once == 0, "a warp's lanes take part in every sum");
-    __shared__ double losses[rows];
-    __shared__ RowState states[rows];
-    __shared__ LossReport of_lane[32];  // of the first warp's lanes; in shared memory because registers are scarce
-    const Targets& targets = a.targets;
-    const int lane = static_cast<int>(threadIdx.x) % lanes;
-    if (threadIdx.x < 32) of_lane[threadIdx.x] = no_loss;
-    for (std::int64_t part = blockIdx.x; part * rows < a.rows; part += gridDim.x) {
-        const std::int64_t first = part * rows;
-        for (int s = static_cast<int>(threadIdx.x) / lanes; s < rows; s += at_once) {
-            const RowLoss of_row = loss_of_row<lanes>(a, first + s, lane);
-            if (lane != 0) continue;
-            losses[s] = of_row.loss;
-            states[s] = of_row.state;
+    __shared__ LossReport of_group[1024 / lanes];  // in shared memory because registers are scarce
+    const int thread = static_cast<int>(threadIdx.x), group = thread / lanes,
+              groups = static_cast<int>(blockDim.x) / lanes;
+    const bool few = a.rows <= max_row_losses;
+    if (thread % lanes == 0) of_group[group] = no_loss;
+    for (std::int64_t first = std::int64_t{blockIdx.x} * groups; first < a.rows;
+         first += std::int64_t{gridDim.x} * groups) {
+        // A warp's lanes take part in every sum.
+        const RowLoss of_row = loss_of_row<lanes>(a, first + group, thread % lanes);
+        if (thread % lanes != 0 || first + group >= a.rows) continue;
+        if (few) {
+            row_losses(*sums).set(first + group, of_row);
+        } else {
+            add_report(of_group[group], report_of_row(a.targets, first + group, of_row.loss, of_row.state));
         }
+    }
+    auto* const of_blocks = reinterpret_cast<LossReport*>(sums->partial);
+    if (!few) {
         __syncthreads();
-        for (int s = static_cast<int>(threadIdx.x); s < rows && threadIdx.x < 32; s += 32) {
-            const std::int64_t n = first + s;
-            if (n >= a.rows) continue;
-            add_report(of_lane[threadIdx.x], report_of_row(targets, n, losses[s], states[s]));
+        if (thread < 32) {
+            LossReport report = no_loss;
+            for (int g = thread; g < groups; g += 32) add_report(report, of_group[g]);
+            report = warp_report(report);
+            if (thread == 0) of_blocks[blockIdx.x] = report;
         }
-        __syncthreads();  // before the losses of the next rows
     }
-    if (threadIdx.x >= 32) return;
-    LossReport report = warp_report(of_lane[threadIdx.x]);
-    if (threadIdx.x != 0) return;
-    if (!Targets::weighted && blockIdx.x == 0) {
-        report.weight = static_cast<double>(a.rows);
-        report.predictions = a.rows;
-    }
-    reports[blockIdx.x] = report;
-}
-
-/// Sums the blocks' reports in order, in one warp, and divides by the positions of a sample.
-template <int threads>
-__global__ void __launch_bounds__(threads)
-    add_loss_reports_kernel(const LossReport* reports, std::int64_t count, std::int64_t positions, LossReport* to) {
-    begin_kernel();
-    static_assert(threads == 32, "a warp");
+    if (!arrives_last(sums->arrived, 1, gridDim.x) || thread >= 32) return;
     LossReport report = no_loss;
-    for (std::int64_t i = threadIdx.x; i < count; i += threads) add_report(report, reports[i]);
-    report = warp_report(report);
-    if (threadIdx.x != 0) return;
-    report.sum /= static_cast<double>(positions);
-    report.weight /= static_cast<double>(positions);
+    if (few) {
+        report = report_of_lane(a, row_losses(*sums));
+    } else {
+        for (unsigned b = threadIdx.x; b < gridDim.x; b += 32) add_report(report, of_blocks[b]);
+    }
+    report = report_of_rows(a, report);
+    if (thread != 0) return;
+    report.sum /= static_cast<double>(a.positions);
+    report.weight /= static_cast<double>(a.positions);
     *to = report;
 }
 
@@ -154,27 +148,29 @@ private:
                 return chain->set_loss(context, arguments, report);
         }
         if (arguments.targets.classes <= 8) {
-            queue_blocks<8, 1024, 128>(context, arguments, report);
+            queue_lanes<8>(context, arguments, report);
         } else if (arguments.targets.classes <= 16) {
-            queue_blocks<16, 1024, 128>(context, arguments, report);
-        } else if (arguments.targets.classes <= 64) {
-            queue_blocks<32, 1024, 64>(context, arguments, report);
+            queue_lanes<16>(context, arguments, report);
         } else {
-            queue_blocks<32, 256, 8>(context, arguments, report);
+            queue_lanes<32>(context, arguments, report);
         }
     }
 
-    template <int lanes, int threads, int rows, class Of>
-    static void queue_blocks(const CudaContext& context, const impl::LossArguments<T, Of>& arguments,
-                             LossReport* report) {
-        const std::int64_t blocks = std::clamp<std::int64_t>((arguments.rows + rows - 1) / rows, 1, max_blocks);
-        const bool complete = blocks == 1 && arguments.positions == 1;
-        auto* const reports = complete ? report : reinterpret_cast<LossReport*>(impl::sums_memory(context).partial);
-        impl::launch_kernel(impl::softmax_cross_entropy_kernel<T, lanes, threads, rows, Of>,
-                            static_cast<unsigned>(blocks), threads, context, arguments, reports);
-        if (complete) return;
-        impl::launch_kernel(impl::add_loss_reports_kernel<32>, 1, 32, context, reports, blocks, arguments.positions,
-                            report);
+    template <int lanes, class Arguments>
+    static void queue_lanes(const CudaContext& context, const Arguments& arguments, LossReport* report) {
+        using Rows = std::remove_cvref_t<decltype(arguments.targets)>;
+        const auto blocks_of = [&](std::int64_t groups) {
+            return std::max<std::int64_t>((arguments.rows + groups - 1) / groups, 1);
+        };
+        // Of more rows, the same on each GPU, because their sum depends on it.
+        std::int64_t warps = arguments.targets.classes <= 64 ? 32 : 8;
+        if (arguments.rows <= impl::max_row_losses) {
+            // A row takes long in double: few of them are on as many multiprocessors as there are.
+            warps = std::min<std::int64_t>((blocks_of(32 / lanes) - 1) / context.multiprocessors() + 1, 8);
+        }
+        const std::int64_t blocks = std::min(blocks_of(warps * (32 / lanes)), max_blocks);
+        impl::launch_kernel(impl::softmax_cross_entropy_kernel<T, lanes, Rows>, static_cast<unsigned>(blocks),
+                            static_cast<unsigned>(32 * warps), context, arguments, &impl::sums_memory(context), report);
     }
 
     CrossEntropySettings settings_;

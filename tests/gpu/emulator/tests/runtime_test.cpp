@@ -615,6 +615,7 @@ TEST_CASE(
         CHECK((work[2].bytes_read == 100 && work[2].bytes_written == 100));
         CHECK((work[3].bytes_read == 0 && work[3].bytes_written == 50));
         CHECK((work[4].bytes_read == 7 && work[4].bytes_written == 8 && work[4].operations == 9));
+        CHECK((work[0].blocks == 1 && work[2].blocks == 0 && work[4].blocks == 0));
         CHECK((work[4].is_library && !work[0].is_library && work[4].name == "a call"));
         // Afterwards the memory is as before.
         CHECK(both.read() == 3);

@@ -2,13 +2,16 @@
 //
 // The rows of a softmax cross-entropy: several lanes of a warp compute the loss of a row, its gradient and whether its
 // prediction is correct, in double. Sums over the classes are in an order that depends only on the number of lanes, and
-// lanes without a class change no bits: with 32 lanes a row of at most 16 classes has the bits of 16 lanes.
+// lanes without a class change no bits: with 32 lanes a row of at most 16 classes has the bits of 16 lanes. The losses of
+// up to max_row_losses rows are written to the context's memory for sums, where one warp adds them: the sum depends
+// neither on the number of blocks that compute them, nor on their order.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -126,6 +129,24 @@ __device__ RowLoss loss_of_row(const LossArguments<T, Targets>& a, std::int64_t 
     return {loss, !valid ? RowState::invalid : top == label && !isnan(log_total) ? RowState::right : RowState::wrong};
 }
 
+/// The losses of rows in memory.
+struct RowLosses {
+    double* losses;
+    RowState* states;
+
+    __device__ void set(std::int64_t n, const RowLoss& of_row) const {
+        losses[n] = of_row.loss;
+        states[n] = of_row.state;
+    }
+};
+/// The maximum number of rows whose losses are in the context's memory for sums, and where they are.
+inline constexpr std::int64_t max_row_losses = 1024;
+static_assert(max_row_losses * (sizeof(double) + sizeof(RowState)) <= SumsMemory::partial_bytes);
+[[nodiscard]] CUPOLA_HOST_DEVICE inline RowLosses row_losses(SumsMemory& sums) {
+    auto* const losses = reinterpret_cast<double*>(sums.partial);
+    return {losses, reinterpret_cast<RowState*>(losses + max_row_losses)};
+}
+
 template <class Targets>
 __device__ LossReport report_of_row(const Targets& targets, std::int64_t n, double loss, RowState state) {
     LossReport report = no_loss;
@@ -136,6 +157,26 @@ __device__ LossReport report_of_row(const Targets& targets, std::int64_t n, doub
         report.predictions = targets.ignored(n) ? 0 : 1;
     }
     if (state == RowState::invalid) set_bad_target(report, targets, n);
+    return report;
+}
+
+/// The report of the rows of a lane of the block's first warp, which is every 32nd.
+template <class T, class Targets>
+__device__ LossReport report_of_lane(const LossArguments<T, Targets>& a, const RowLosses& of) {
+    LossReport report = no_loss;
+    for (std::int64_t n = threadIdx.x; n < a.rows; n += 32)
+        add_report(report, report_of_row(a.targets, n, of.losses[n], of.states[n]));
+    return report;
+}
+
+/// The report of all rows from those of the lanes of a warp.
+template <class T, class Targets>
+__device__ LossReport report_of_rows(const LossArguments<T, Targets>& a, const LossReport& of_lane) {
+    LossReport report = warp_report(of_lane);
+    if (!Targets::weighted) {
+        report.weight = static_cast<double>(a.rows);
+        report.predictions = a.rows;
+    }
     return report;
 }
 

@@ -91,8 +91,7 @@ template <class T, class Targets>
 struct ChainLoss {
     LossArguments<T, Targets> of;
     LossReport* report;
-    double* losses;
-    RowState* states;
+    RowLosses of_rows;
     int phase;
 };
 
@@ -216,23 +215,13 @@ __device__ void run_chain_loss(const ChainLoss<T, Targets>& loss, int unit) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const std::int64_t row = static_cast<std::int64_t>(unit) * chain_warps + threadIdx.x / 32;
     const RowLoss of_row = loss_of_row<32>(loss.of, row, lane);
-    if (lane != 0 || row >= loss.of.rows) return;
-    loss.losses[row] = of_row.loss;
-    loss.states[row] = of_row.state;
+    if (lane == 0 && row < loss.of.rows) loss.of_rows.set(row, of_row);
 }
 template <class T, class Targets>
 __device__ void run_chain_report(const ChainLoss<T, Targets>& loss) {
     if (threadIdx.x >= 32) return;
-    LossReport report = no_loss;
-    for (std::int64_t n = threadIdx.x; n < loss.of.rows; n += 32)
-        add_report(report, report_of_row(loss.of.targets, n, loss.losses[n], loss.states[n]));
-    report = warp_report(report);
-    if (threadIdx.x != 0) return;
-    if (!Targets::weighted) {
-        report.weight = static_cast<double>(loss.of.rows);
-        report.predictions = loss.of.rows;
-    }
-    *loss.report = report;
+    const LossReport report = report_of_rows(loss.of, report_of_lane(loss.of, loss.of_rows));
+    if (threadIdx.x == 0) *loss.report = report;
 }
 
 /// Runs the phases [begin, end). With more than one, the grid must be cooperative.
@@ -310,11 +299,9 @@ public:
     /// The losses of rows are in the context's memory for sums.
     template <class Targets>
     void set_loss(const CudaContext& context, const LossArguments<T, Targets>& of, LossReport* report) {
-        static_assert(LinearChainLimits::samples * (sizeof(double) + sizeof(RowState)) <= SumsMemory::partial_bytes);
+        static_assert(LinearChainLimits::samples <= max_row_losses);
         begin_phase();
-        auto* const losses = reinterpret_cast<double*>(sums_memory(context).partial);
-        const ChainLoss<T, Targets> loss{
-            of, report, losses, reinterpret_cast<RowState*>(losses + LinearChainLimits::samples), all_.phases - 1};
+        const ChainLoss<T, Targets> loss{of, report, row_losses(sums_memory(context)), all_.phases - 1};
         std::memcpy(loss_, &loss, sizeof loss);
         loss_phase_ = loss.phase;
         all_.units[loss.phase] = static_cast<int>((of.rows + chain_warps - 1) / chain_warps);

@@ -79,7 +79,6 @@ __device__ __forceinline__ void run_mean(const StepSumsTable& table, std::int64_
 /// The work of one block of the sums.
 template <int threads>
 __device__ __forceinline__ void run_squares(const StepSumsTable& table, std::int64_t block) {
-    __shared__ bool last;
     int s = 0;
     for (; block >= table.sum[s].blocks; ++s) block -= table.sum[s].blocks;
     const SquaresPart part = table.sum[s];
@@ -88,29 +87,20 @@ __device__ __forceinline__ void run_squares(const StepSumsTable& table, std::int
     for (std::int64_t i = block * blockDim.x + threadIdx.x; i < part.count; i += part.blocks * blockDim.x)
         sum += square(i, 0);
     sum = block_sum<threads>(sum);
-    if (threadIdx.x == 0) {
-        part.partial[block] = sum;
-        __threadfence();
-        last = atomicAdd(table.arrived + s, 1U) + 1 == part.blocks;
-    }
-    __syncthreads();
-    if (!last) return;
-    __threadfence();
+    if (threadIdx.x == 0) part.partial[block] = sum;
+    if (!arrives_last(table.arrived + s, 1, static_cast<unsigned>(part.blocks))) return;
     // Written by other blocks of this kernel.
     const volatile double* const partial = part.partial;
     sum = 0;
     for (std::int64_t i = threadIdx.x; i < part.blocks; i += blockDim.x) sum += partial[i];
     sum = block_sum<threads>(sum);
-    if (threadIdx.x != 0) return;
-    *part.to = sum;
-    table.arrived[s] = 0;
+    if (threadIdx.x == 0) *part.to = sum;
 }
 
 /// The squares of all spans and the scale, with the bits of a sum per span: the block that arrives last adds the
 /// partial sums of each span in their order, and the spans in theirs. Called by all blocks of a grid.
 template <int threads>
 __device__ __forceinline__ void run_clipping(const ClippingTable& table) {
-    __shared__ bool last;
     unsigned done = 0;
     for (std::int64_t b = blockIdx.x; b < table.blocks; b += gridDim.x) {
         std::int64_t block = b;
@@ -124,14 +114,7 @@ __device__ __forceinline__ void run_clipping(const ClippingTable& table) {
         if (threadIdx.x == 0) table.partial[b] = sum;
         ++done;
     }
-    if (done == 0) return;
-    if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicAdd(table.arrived, done) + done == table.blocks;
-    }
-    __syncthreads();
-    if (!last) return;
-    __threadfence();
+    if (done == 0 || !arrives_last(table.arrived, done, static_cast<unsigned>(table.blocks))) return;
     const volatile double* partial = table.partial;
     double all = 0;
     for (int s = 0; s < table.spans; ++s) {
@@ -144,7 +127,6 @@ __device__ __forceinline__ void run_clipping(const ClippingTable& table) {
     }
     if (threadIdx.x != 0) return;
     *table.squares = all;
-    *table.arrived = 0;
     table.scale(0);
 }
 
