@@ -592,6 +592,38 @@ TEST_CASE_TEMPLATE(
     run(132, 2, 1);
 }
 
+TEST_CASE_TEMPLATE("a cross-entropy in 16 bits multiplies its gradient by the loss scale before it rounds it", T,
+                   BFloat16, Float16) {
+    LossCase<impl::LabelTargets> of(64);
+    // A gradient that is 0 in half unless it is multiplied first.
+    for (std::int64_t c = 0; c < of.classes; ++c)
+        of.logits[static_cast<std::size_t>(c)] = c == of.labels[0] ? 20.0F : 0.0F;
+    of.settings.label_smoothing = 0;
+    const std::vector<T> logits = elements<T>(of.logits);
+    const Floats widened_logits = widened(logits);
+    CudaContext cuda(0, {});
+    LossReport report{}, expected_report{};
+    const ops::SoftmaxCrossEntropy<Cuda, float> loss(of.settings);
+    for (const float scale_on_device : {65536.0F, 3.0F}) {
+        for (const float* const by : {static_cast<const float*>(nullptr), &scale_on_device}) {
+            const double factor = 0.75;
+            std::vector<T> gradient(logits.size()), expected(logits.size());
+            loss.in_type<T>().queue(cuda, logits.data(), of.labels.data(), 32, gradient.data(), &report, {factor, by});
+            Floats in_float(logits.size());
+            loss.queue(cuda, widened_logits.data(), of.labels.data(), 32, in_float.data(), &expected_report);
+            if (by == nullptr)
+                scale(cuda, std::span<float>(in_float), factor);
+            else
+                ops::TrainingStep<Cuda>::scale(cuda, in_float, factor, by);
+            ops::Convert<Cuda>::run(cuda, in_float.data(), expected.data(), static_cast<std::int64_t>(expected.size()));
+            finish(cuda);
+            CHECK(same(report, expected_report));
+            CHECK(std::memcmp(gradient.data(), expected.data(), gradient.size() * sizeof(T)) == 0);
+            if (by != nullptr && scale_on_device > 3) CHECK(static_cast<float>(gradient[1]) > 0);
+        }
+    }
+}
+
 TEST_CASE("the blocks of a cooperative kernel wait for each other, launch after launch and on either stream") {
     CudaContext context(0, {});
     const auto scope = context.team();

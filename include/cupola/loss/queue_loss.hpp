@@ -4,18 +4,18 @@
 // complete. An operation that has only `forward`, as a user's own loss on `Host` may, runs on the thread of the step.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
-#include <cupola/core/element_type.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/ops/loss_report.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Whether the operation can be queued for outputs in bfloat16, and writes their gradient in it.
-template <class Operation>
-inline constexpr bool queues_bfloat16 =
-    requires(const Operation& operation) { operation.template in_type<BFloat16>(); };
+/// Whether the operation, which is of outputs in float, can be queued for outputs in T, and writes their gradient in it.
+template <class Operation, class T>
+inline constexpr bool queues_type =
+    !std::same_as<T, float> && requires(const Operation& operation) { operation.template in_type<T>(); };
 
 template <class Operation, class Context, class Target>
 void queue_loss(const Operation& operation, Context& context, const float* outputs, const Target* targets,

@@ -58,6 +58,17 @@ CUPOLA_HOST_DEVICE inline void add_report(LossReport& to, const LossReport& othe
     }
 }
 
+/// By what a loss multiplies the gradient that it writes, before it rounds it to the outputs' type: factor, times *by
+/// unless `by` is null, which is in the device's memory; the product is rounded to float.
+struct GradientFactor {
+    double factor = 1;
+    const float* by = nullptr;
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE float value() const {
+        return static_cast<float>(by == nullptr ? factor : factor * static_cast<double>(*by));
+    }
+};
+
 /// The operation of a loss on `Device` for outputs of these extents, which the loss may not need.
 template <class Device, class Loss>
 [[nodiscard]] auto loss_operation(const Loss& loss, [[maybe_unused]] const Shape& output) {

@@ -95,15 +95,15 @@ public:
         return SoftmaxCrossEntropy<Cuda, U, Targets>(settings_);
     }
 
-    /// Queues the loss of the rows of `batch` samples; `gradient` is written if it is not null. `report` is written
-    /// when the work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums are in
-    /// the context's memory.
+    /// Queues the loss of the rows of `batch` samples; `gradient`, times `factor`, is written if it is not null. `report`
+    /// is written when the work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums
+    /// are in the context's memory.
     void queue(const CudaContext& context, const T* logits, const Target* targets, std::int64_t batch, T* gradient,
-               LossReport* report) const {
+               LossReport* report, const impl::GradientFactor& factor = {}) const {
         const auto queue_with = [&](const auto& of_rows) {
             queue_rows(context,
                        impl::LossArguments<T, std::remove_cvref_t<decltype(of_rows)>>{
-                           logits, gradient, batch * settings_.positions, settings_.positions, of_rows},
+                           logits, gradient, batch * settings_.positions, settings_.positions, of_rows, factor},
                        report);
         };
         if constexpr (requires { Targets(settings_, targets); }) {

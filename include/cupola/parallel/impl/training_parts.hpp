@@ -172,7 +172,7 @@ private:
     FixedArray<RegularizedParameter> regularized_;
     FixedArray<RequiredColumn> required_;
     Activity activity_;
-    StepFunctionsOf<D, Options> functions_;
+    StepFunctionsOf<D, Options, T> functions_;
     Replicas<D, T> replicas_;
     Engine engine_;
     Evaluator<D, T> evaluator_;

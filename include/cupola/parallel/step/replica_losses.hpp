@@ -40,12 +40,8 @@ public:
         for (std::size_t k = 0; k < functions.losses.size(); ++k) factors_[k] = functions.losses[k].entry.factor;
     }
 
-    /// Whether the losses read outputs and write gradients in the plan's type, and nothing scales the gradients in
-    /// float.
-    [[nodiscard]] bool take_own_type(int device) const;
-
     /// Computes the losses of a batch, and their gradients at the network's outputs. `in_own_type`: in the type of the
-    /// plan, without a conversion; see take_own_type().
+    /// plan, without a conversion, which the losses must take.
     void queue(int device, const BatchToRun& begun, const BatchView& batch, bool in_own_type = false);
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite, or a step has failed.
@@ -54,6 +50,8 @@ public:
 private:
     /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
     void queue_id_check(int device, const BatchToRun& begun, const BatchView& batch);
+    /// The factor of the gradient of a loss of the batch.
+    [[nodiscard]] GradientFactor factor_of(int device, const LossOfOutput& loss, const BatchView& batch) const;
     void scale_gradients(int device, const BatchToRun& begun, const BatchView& batch);
 
     const StepFunctions<D>& functions_;
@@ -64,17 +62,18 @@ private:
 };
 
 template <class D, class T>
-bool ReplicaLosses<D, T>::take_own_type(int device) const {
-    bool takes = std::same_as<T, BFloat16> && functions_.queues_bfloat16() &&
-                 replicas_.settings().constant_loss_scale() == 1 && scale_on_device(replicas_, device) == nullptr &&
-                 functions_.gradient_accumulation_steps == 1;
-    for (const LossOfOutput& each : functions_.losses) takes = takes && each.entry.factor == 1;
-    return takes;
+GradientFactor ReplicaLosses<D, T>::factor_of(int device, const LossOfOutput& loss, const BatchView& batch) const {
+    double factor = replicas_.settings().constant_loss_scale();
+    // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
+    if (functions_.gradient_accumulation_steps > 1) {
+        factor *= static_cast<double>(batch.size) /
+                  static_cast<double>(functions_.batch_size * functions_.gradient_accumulation_steps);
+    }
+    return {factor * loss.entry.factor, scale_on_device(replicas_, device)};
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::queue(int device, const BatchToRun& begun, const BatchView& batch,
-                                [[maybe_unused]] bool in_own_type) {
+void ReplicaLosses<D, T>::queue(int device, const BatchToRun& begun, const BatchView& batch, bool in_own_type) {
     State& state = replicas_.at(device);
     auto& context = state.context();
     std::byte* const block = state.queue->status();
@@ -85,12 +84,11 @@ void ReplicaLosses<D, T>::queue(int device, const BatchToRun& begun, const Batch
             functions_.sums_losses ? state.layout.reports_of_losses(block, begun.number) : report;
         for (std::size_t k = 0; k < functions_.losses.size(); ++k) {
             const std::size_t output = functions_.losses[k].output;
-            if constexpr (std::same_as<T, BFloat16>) {
-                if (in_own_type) {
-                    functions_.queue_loss_in_bfloat16(context, k, begun.plan->own_output(output), batch,
-                                                      begun.plan->own_output_gradient(output), reports + k);
-                    continue;
-                }
+            if (in_own_type) {
+                functions_.queue_loss_in_own_type(context, k, begun.plan->own_output(output), batch,
+                                                  begun.plan->own_output_gradient(output), reports + k,
+                                                  factor_of(device, functions_.losses[k], batch));
+                continue;
             }
             functions_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
                                   reports + k);
@@ -99,27 +97,21 @@ void ReplicaLosses<D, T>::queue(int device, const BatchToRun& begun, const Batch
             ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_, report);
     }
     if (reads_ids_) queue_id_check(device, begun, batch);
-    scale_gradients(device, begun, batch);
+    if (!in_own_type) scale_gradients(device, begun, batch);
 }
 
 template <class D, class T>
 void ReplicaLosses<D, T>::scale_gradients(int device, const BatchToRun& begun, const BatchView& batch) {
     auto& context = replicas_.context(device);
-    // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
-    double weight = replicas_.settings().constant_loss_scale();
-    if (functions_.gradient_accumulation_steps > 1) {
-        weight *= static_cast<double>(batch.size) /
-                  static_cast<double>(functions_.batch_size * functions_.gradient_accumulation_steps);
-    }
     for (const LossOfOutput& each : functions_.losses) {
-        const float* const by = scale_on_device(replicas_, device);
-        if (by == nullptr && weight * each.entry.factor == 1) continue;
+        const auto [factor, by] = factor_of(device, each, batch);
+        if (by == nullptr && factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
         const std::span gradient(begun.plan->output_gradient(each.output), count);
         if (by == nullptr)
-            scale(context, gradient, weight * each.entry.factor);
+            scale(context, gradient, factor);
         else
-            ops::TrainingStep<Kernels>::scale(context, gradient, weight * each.entry.factor, by);
+            ops::TrainingStep<Kernels>::scale(context, gradient, factor, by);
     }
 }
 

@@ -165,7 +165,7 @@ void ReplicaPasses<D, T>::run(int device, int replica, const BatchToRun& begun, 
     auto& context = here.context();
     const float* const parameters = replicas_.parameters(replica);
     if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
-    const bool own_type = losses_.take_own_type(device);
+    const bool own_type = functions_.queues_own_type();
     const PassBuffers buffers{.running = here.worker.buffers(),
                               .batch = here.layout.statistics(here.queue->status(), begun.number),
                               .batch_is_converted = begun.converted,

@@ -11,7 +11,6 @@
 #include <span>
 #include <utility>
 
-#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
@@ -67,10 +66,11 @@ public:
     virtual void queue_loss(Context& context, std::size_t k, const float* outputs, const BatchView& batch,
                             float* gradient, LossReport* report) const = 0;
     /// Whether every loss can be queued by the following function.
-    [[nodiscard]] virtual bool queues_bfloat16() const { return false; }
-    /// queue_loss() of outputs in bfloat16, whose gradient it writes in bfloat16.
-    virtual void queue_loss_in_bfloat16(Context&, std::size_t, const BFloat16*, const BatchView&, BFloat16*,
-                                        LossReport*) const {}
+    [[nodiscard]] virtual bool queues_own_type() const { return false; }
+    /// queue_loss() of outputs in the network's element type, other than float, whose gradient it writes in that type,
+    /// times the factor.
+    virtual void queue_loss_in_own_type(Context&, std::size_t, const void*, const BatchView&, void*, LossReport*,
+                                        const GradientFactor&) const {}
     /// The result of a report. Throws InvalidArgument for an invalid target.
     [[nodiscard]] virtual LossResult result_of_loss(std::size_t k, const LossReport& report) const = 0;
     /// Waits for the loss of a batch; computes no gradient.
@@ -94,8 +94,8 @@ protected:
     ~StepFunctions() = default;
 };
 
-/// The functions of `options`, which must outlive the object. Options is a TrainingOptions.
-template <class D, class Options>
+/// The functions of `options`, which must outlive the object. Options is a TrainingOptions, T the network's element type.
+template <class D, class Options, class T>
 class StepFunctionsOf final : public StepFunctions<D> {
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
@@ -135,22 +135,22 @@ public:
                              report);
         });
     }
-    [[nodiscard]] bool queues_bfloat16() const override {
+    [[nodiscard]] bool queues_own_type() const override {
         bool all = true;
         for (std::size_t k = 0; k < this->losses.size(); ++k) {
-            with_loss(k,
-                      [&]<std::size_t number>() { all = all && impl::queues_bfloat16<decltype(operation<number>())>; });
+            with_loss(k, [&]<std::size_t number>() { all = all && queues_type<decltype(operation<number>()), T>; });
         }
         return all;
     }
-    void queue_loss_in_bfloat16([[maybe_unused]] Context& context, std::size_t k,
-                                [[maybe_unused]] const BFloat16* outputs, [[maybe_unused]] const BatchView& batch,
-                                [[maybe_unused]] BFloat16* gradient,
-                                [[maybe_unused]] LossReport* report) const override {
+    void queue_loss_in_own_type([[maybe_unused]] Context& context, std::size_t k, [[maybe_unused]] const void* outputs,
+                                [[maybe_unused]] const BatchView& batch, [[maybe_unused]] void* gradient,
+                                [[maybe_unused]] LossReport* report,
+                                [[maybe_unused]] const GradientFactor& factor) const override {
         with_loss(k, [&]<std::size_t number>() {
-            if constexpr (impl::queues_bfloat16<decltype(operation<number>())>)
-                operation<number>().template in_type<BFloat16>().queue(context, outputs, targets<number>(batch),
-                                                                       batch.size, gradient, report);
+            if constexpr (queues_type<decltype(operation<number>()), T>)
+                operation<number>().template in_type<T>().queue(context, static_cast<const T*>(outputs),
+                                                                targets<number>(batch), batch.size,
+                                                                static_cast<T*>(gradient), report, factor);
         });
     }
     [[nodiscard]] LossResult result_of_loss(std::size_t k, const LossReport& report) const override {

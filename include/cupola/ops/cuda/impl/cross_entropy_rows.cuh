@@ -67,6 +67,7 @@ struct LossArguments {
     T* gradient;
     std::int64_t rows, positions;
     Targets targets;
+    GradientFactor factor{};
 };
 
 enum class RowState : std::uint8_t { wrong, right, invalid };
@@ -108,10 +109,11 @@ __device__ RowLoss loss_of_row(const LossArguments<T, Targets>& a, std::int64_t 
     if (a.gradient != nullptr) {
         T* const gradient = a.gradient + n * targets.classes;
         const double fraction = 1.0 / static_cast<double>(a.rows);
+        const float factor = a.factor.value();
         for (std::int64_t c = lane; c < classes; c += lanes) {
             const double p = exp(-below(c) - log_total);
             const auto slope = static_cast<float>((sum_of_targets * p - targets.target(n, c)) * fraction);
-            gradient[c] = T(ignored ? 0.0F : slope);
+            gradient[c] = T(ignored ? 0.0F : slope * factor);
         }
     }
     if (lane != 0 || ignored) return {0, RowState::wrong};
