@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Empty for batches of which a process makes only those of its own replicas.
 template <class Batches>
-[[nodiscard, gnu::cold]] std::string fingerprint_of_batches(const Batches& batches) {
+[[nodiscard]] std::string fingerprint_of_batches(const Batches& batches) {
     if constexpr (BatchSource<Batches>) {
         constexpr std::int64_t probed_batches = 8, probed_samples = 4;
         const std::int64_t size = batches.batch_size();
