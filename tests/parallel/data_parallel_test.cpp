@@ -219,6 +219,7 @@ TEST_CASE("an inspector's exception that another error of its step has hidden is
     state.step = 2;  // after the step that breaks off
     training.restore(state);
     CHECK(training.step(batches).step == 2);
+    CHECK(training.step(batches, [](const Inspection<Host>&) {}).step == 3);
     CHECK_THROWS_WITH_AS(training.step(batches, inspector), "no disk", DataError);
 }
 

@@ -19,7 +19,6 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
-#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>

@@ -13,7 +13,6 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
-#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -121,7 +120,7 @@ template <class A, class D, class T>
 bool RowsAgreement<A, D, T>::agree_alone(Step& step) {
     step.state.attempt([&] {
         require_samples(step);
-        local_.prepare_rows(policy_, step);
+        if constexpr (PreparesRows<A, Kernels>) local_.prepare_rows(policy_, step);
         // Other work between the passes and the update would keep a queue from repeating both together.
         if (replicas_.settings().weighted) {
             const double scale =

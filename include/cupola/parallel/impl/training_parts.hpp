@@ -17,13 +17,13 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
+#include <cupola/parallel/impl/functions_of.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/state_transfer.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/engine.hpp>
-#include <cupola/parallel/step/step_functions.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers: what a training takes from its other processes, in a step and between steps, without the type of their engine.
+// Peers and BatchResults: what a training takes from its other processes, in a step and between steps, without the type
+// of their engine; and the results of all batches.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -10,6 +12,7 @@
 #include <string>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 
@@ -80,6 +83,46 @@ public:
     virtual void read_together(bool) {}
     /// Whether exchange_texts() can be called where a report is read: whether all processes read it together.
     [[nodiscard]] virtual bool reads_together() const { return true; }
+};
+
+/// During its lifetime all processes read the reports of steps after they have queued the same steps.
+class ReadTogetherScope {
+public:
+    explicit ReadTogetherScope(Peers& peers) : peers_(peers) { peers.read_together(true); }
+    ReadTogetherScope(const ReadTogetherScope&) = delete;
+    ReadTogetherScope& operator=(const ReadTogetherScope&) = delete;
+    ~ReadTogetherScope() { peers_.read_together(false); }
+
+private:
+    Peers& peers_;
+};
+
+/// The results of each replica's batches in a step that is complete on every device, whichever process has the replica.
+template <class D, class T>
+class BatchResults {
+public:
+    /// Both must outlive the object.
+    BatchResults(Replicas<D, T>& replicas, Peers& peers) : replicas_(replicas), peers_(peers) {}
+
+    [[nodiscard]] BatchResult of(std::int64_t step, int replica, int part) {
+        if (!replicas_.placement().is_here(replica)) return peers_.result_of(step, replica, part);
+        const int device = replicas_.placement().device_of(replica);
+        return replicas_.at(device).layout.result(replicas_.at(device).queue->landed(step),
+                                                  replicas_.placement().batch_number(replica, part));
+    }
+
+    /// The element of a replica's gradient that a device has found not finite in the mean, the last of them; -1 if
+    /// there is none.
+    [[nodiscard]] std::int64_t not_finite_element(std::int64_t step, int replica) {
+        unsigned long long end = 0;
+        for (auto& state : replicas_.devices())
+            end = std::max(end, *state.layout.not_finite(state.queue->landed(step), replica));
+        return static_cast<std::int64_t>(end) - 1;
+    }
+
+private:
+    Replicas<D, T>& replicas_;
+    Peers& peers_;
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -15,11 +15,13 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/net/step_times.hpp>
+#include <cupola/ops/loss_report.hpp>
+#include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/memory_report.hpp>
-#include <cupola/parallel/replicas/device_state.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 #include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/parallel/replicas/replica_memory.hpp>
@@ -27,8 +29,49 @@
 #include <cupola/parallel/replicas/replica_settings.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
+#include <cupola/parallel/replicas/worker.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// The per-device state of a training: its worker and plans, its queue, and the block of numbers that its steps report.
+template <class D, class T>
+struct DeviceState {
+    using Kernels = typename D::Kernels;
+
+    DeviceWorker<Kernels, T> worker;
+    std::unique_ptr<typename D::Queue> queue;
+    /// Of the queue's status block and of its copies.
+    StatusLayout layout;
+    /// The exception of this device in the step that is being queued.
+    std::exception_ptr error;
+    /// True from the update of its parameters until every device has queued its update.
+    bool updating = false;
+
+    [[nodiscard]] typename Kernels::Context& context() { return worker.context(); }
+    /// The status in the device's memory, and the copy of that after a step, which the host reads.
+    [[nodiscard]] StepStatus* status() { return step_status(queue->status()); }
+    [[nodiscard]] const StepStatus& landed(std::int64_t step) { return *step_status(queue->landed(step)); }
+
+    /// The reports of all batches of a step of the device, in its memory.
+    [[nodiscard]] std::span<const LossReport> reports() { return layout.reports(queue->status()); }
+    /// Inside queued work, where the loss has weights: the divisor becomes `scale` times the weight of the device's
+    /// samples.
+    void weigh(double scale) { ops::TrainingStep<Kernels>::weigh(context(), reports(), scale, &status()->divisor); }
+
+    /// All devices pass the same number of barriers: an exception of one is stored until they have, and the rest of its
+    /// work is left out.
+    [[gnu::noinline]] void attempt(FunctionRef<void()> work) {
+        if (!error) attempt_always(work);
+    }
+    /// The same also if the device has failed before; the first exception is kept.
+    [[gnu::noinline]] void attempt_always(FunctionRef<void()> work) {
+        try {
+            work();
+        } catch (...) {
+            if (!error) error = std::current_exception();
+        }
+    }
+};
 
 template <class D, class T>
 class Replicas {
@@ -202,6 +245,41 @@ bool Replicas<D, T>::arrive_and_wait(int device) {
     State& state = at(device);
     const Stopwatch watch(state.worker.times(), StepPart::waiting);
     return threads_.arrive_and_wait(state.error == nullptr);
+}
+
+/// The loss scale of the step in the device's memory; null if it is constant.
+template <class D, class T>
+[[nodiscard]] const float* scale_on_device(Replicas<D, T>& replicas, int device) {
+    if (!replicas.settings().loss_scale.dynamic) return nullptr;
+    return &replicas.at(device).status()->loss_scale.scale;
+}
+
+/// Whether a step of a device has failed, in its memory, where that is not the same as not healthy; null otherwise.
+template <class D, class T>
+[[nodiscard]] const std::int32_t* failed_on_device(Replicas<D, T>& replicas, int device) {
+    return replicas.settings().may_skip() ? &replicas.at(device).status()->failed : nullptr;
+}
+
+/// The end of a device's step that it may skip. `divisor` is that of the mean.
+template <class D, class T>
+[[nodiscard]] ops::LossScaleUpdate loss_scale_update(Replicas<D, T>& replicas, int device, const float* divisor) {
+    auto& state = replicas.at(device);
+    const ReplicaSettings& settings = replicas.settings();
+    StepStatus* const status = state.status();
+    std::byte* const block = state.queue->status();
+    const auto batches = static_cast<std::int64_t>(state.reports().size());
+    return {.rule = settings.loss_scale,
+            .skips_without_weight = settings.skips_without_weight,
+            .state = &status->loss_scale,
+            .healthy = &status->healthy,
+            .failed = &status->failed,
+            .divisor = divisor,
+            .reports = state.layout.report(block, 0),
+            .report_count = batches * static_cast<std::int64_t>(1 + settings.losses),
+            .ids = state.layout.bad_id(block, 0),
+            .id_count = settings.reads_ids() ? batches : 0,
+            .not_finite = state.layout.not_finite(block, 0),
+            .replicas = settings.replicas};
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -205,13 +205,13 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     counts_.clear(step);
     update_.begin_step(loss_scale().skipped_steps, step - reader_.oldest());
     agreement_.begin(step, counts_, statistics().values());
-    inspection_.begin();
+    if (probe) inspection_.begin();
     batches_ = batches;
     probe_ = probe;
     reader_.naming_steps(step + 1, [&] { replicas_.threads().run([&](int device) { queue_on(device); }); });
     for (State& state : replicas_.devices()) state.updating = false;
     reader_.add();
-    inspection_.rethrow();
+    if (probe) inspection_.rethrow();
 }
 
 template <class D, class T, class A>

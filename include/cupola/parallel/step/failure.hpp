@@ -17,7 +17,6 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/finite.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>

@@ -14,7 +14,6 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/step_functions.hpp>

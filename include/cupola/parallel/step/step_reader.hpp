@@ -140,7 +140,7 @@ const StepReport* StepReader<D, T, Agreement>::poll(std::int64_t max_in_flight) 
 
 template <class D, class T, class Agreement>
 const StepReport& StepReader<D, T, Agreement>::last_report() {
-    const ReadsTogether scope(&agreement_.peers());
+    const ReadTogetherScope scope(agreement_.peers());
     synchronize();
     reported_ = next_;
     agreement_.peers().read_flags(next_ - 1);

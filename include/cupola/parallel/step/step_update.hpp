@@ -20,7 +20,6 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
-#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step/step_functions.hpp>

@@ -15,7 +15,6 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
-#include <cupola/parallel/replicas/batch_results.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>

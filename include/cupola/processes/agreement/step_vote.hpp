@@ -14,7 +14,6 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/parallel/replicas/loss_scaling.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/processes/agreement/in_all_processes.hpp>
