@@ -15,9 +15,8 @@
 // InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. Under a dynamic
 // loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped: its report says so.
 //
-// The parts are headers in parallel/impl/: replicas, step_functions, step_engine, evaluator, state_transfer, finite_search,
-// agreement_check. A call from a second thread, from inside another call of the same training, or in a child of fork()
-// throws InvalidArgument.
+// Its parts are in parallel/replicas/, parallel/step/ and parallel/agreement/. A call from a second thread, from inside
+// another call of the same training, or in a child of fork() throws InvalidArgument.
 #pragma once
 
 #include <concepts>
@@ -33,6 +32,7 @@
 #include <cupola/core/borrowed.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/ops/peak_rates.hpp>
+#include <cupola/parallel/impl/samples_of.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
@@ -45,7 +45,6 @@
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
-#include <cupola/tensor/finite.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/tensor/tensor.hpp>
 
@@ -182,12 +181,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// those. Throws InvalidArgument for samples that hold a NaN, an infinity or an id that is out of range.
     [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
                                              Weights weights = Weights::trained) {
-        return predict_output(view_of(samples), Net::outputs.size() - 1, weights);
+        return predict_output(impl::batch_of_samples<Net>(samples), Net::outputs.size() - 1, weights);
     }
     /// The same of the output of that name. Throws InvalidArgument if the network has none.
     [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
                                              std::string_view output, Weights weights = Weights::trained) {
-        return predict_output(view_of(samples), output_of_name(Net::outputs, output), weights);
+        return predict_output(impl::batch_of_samples<Net>(samples), output_of_name(Net::outputs, output), weights);
     }
     /// The same for a batch in host memory with a column per input of the network; other columns are not read.
     [[nodiscard]] std::vector<float> predict(const BatchView& samples, Weights weights = Weights::trained) {
@@ -202,13 +201,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     template <class Samples>
         requires std::convertible_to<const Samples&, std::span<const InputSample>>
     [[nodiscard]] std::vector<float> predict(const Samples& samples, Weights weights = Weights::trained) {
-        return predict(whole_samples(samples), weights);
+        return predict(impl::whole_samples<Net>(samples), weights);
     }
     template <class Samples>
         requires std::convertible_to<const Samples&, std::span<const InputSample>>
     [[nodiscard]] std::vector<float> predict(const Samples& samples, std::string_view output,
                                              Weights weights = Weights::trained) {
-        return predict(whole_samples(samples), output, weights);
+        return predict(impl::whole_samples<Net>(samples), output, weights);
     }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own, that
@@ -259,14 +258,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                 " is out of range: the number of replicas is ", options.replicas);
         require(parts_.replicas_.placement().is_here(replica), "the gradient of replica ", replica,
                 " is in another process");
-        const int device = parts_.replicas_.placement().device_of(replica);
-        const float* const row = parts_.replicas_.gradients().row(replica);
-        std::vector<float> result = parts_.replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
-        const double factor = parts_.engine_.factor_of_row(replica);
-        if (factor != 1) {
-            for (float& value : result) value = static_cast<float>(static_cast<double>(value) * factor);
-        }
-        return result;
+        return parts_.gradient(replica);
     }
     [[nodiscard]] std::vector<float> averaged_gradient()
         requires(!MovesParameters<Averaging, D>)
@@ -289,14 +281,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard, gnu::cold]] PeakRates peak_rates() {
         const impl::Activity::Scope scope(parts_.activity_, "peak_rates()");
         synchronize();
-        PeakRates rates;
-        parts_.replicas_.threads().run([&](int device) {
-            const PeakRates measured =
-                ops::MeasurePeakRates<typename D::Kernels, typename Net::Precision::Activation>::run(
-                    parts_.replicas_.context(device));
-            if (device == 0) rates = measured;
-        });
-        return rates;
+        return parts_.peak_rates();
     }
 
     /// The reason, for the log, why the work of a step is queued again each time although the device could capture it; empty
@@ -315,20 +300,6 @@ private:
     using Parts =
         impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)>;
 
-    [[nodiscard]] static TensorView<const InputSample, InputExtents> whole_samples(
-        std::span<const InputSample> values) {
-        constexpr std::int64_t sample = Net::input_shape.size();
-        const auto count = static_cast<std::int64_t>(values.size());
-        require(count % sample == 0, "samples of this network have ", sample, " values each, and ", count,
-                " were given");
-        return {values.data(), count / sample};
-    }
-    [[nodiscard]] static BatchView view_of(const TensorView<const InputSample, InputExtents>& samples) {
-        static_assert(!Net::valid || count_inputs(Net::layers) == 1,
-                      "this network has several inputs: give predict() a BatchView with a column for each");
-        const Column input{{input_column, element_type_of<InputSample>, Net::input_shape}, samples.data()};
-        return {samples.batch(), {input}};
-    }
     [[nodiscard]] std::vector<float> predict_output(const BatchView& samples, std::size_t output, Weights weights) {
         const impl::Activity::Scope scope(parts_.activity_, "predict()");
         parts_.evaluator_.require_weights(weights);

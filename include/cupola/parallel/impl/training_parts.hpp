@@ -14,6 +14,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/ops/peak_rates.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
@@ -91,6 +92,27 @@ public:
     }
 
 private:
+    /// See DataParallel; of a replica of this process.
+    [[nodiscard]] std::vector<float> gradient(int replica) {
+        const int device = replicas_.placement().device_of(replica);
+        const float* const row = replicas_.gradients().row(replica);
+        std::vector<float> result = replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
+        const double factor = engine_.factor_of_row(replica);
+        if (factor != 1) {
+            for (float& value : result) value = static_cast<float>(static_cast<double>(value) * factor);
+        }
+        return result;
+    }
+    /// See DataParallel.
+    [[nodiscard, gnu::cold]] PeakRates peak_rates() {
+        PeakRates rates;
+        replicas_.threads().run([&](int device) {
+            const PeakRates measured = ops::MeasurePeakRates<Kernels, T>::run(replicas_.context(device));
+            if (device == 0) rates = measured;
+        });
+        return rates;
+    }
+
     [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
                                                      std::size_t regularized, std::span<const RequiredColumn> required,
                                                      Processes* processes) {

@@ -61,15 +61,8 @@ class PassRecordings<Recording> {
 public:
     explicit PassRecordings(int) {}
 
-    template <class Batch>
-    [[nodiscard]] Recording& of(int, const Batch&) {
-        return nothing_;
-    }
     template <class Visit>
     void for_each(int, Visit&&) const {}
-
-private:
-    Recording nothing_{};
 };
 
 /// The reason why work of a step is queued again that could have been repeated; empty if all of it is repeated.

@@ -153,9 +153,12 @@ void ReplicaPasses<D, T>::queue_batch(Step& step, int replica, int part, BatchSo
     note(step.device, "backward");
     const bool marks = takes_buckets_ && begun.last;
     if (marks) step.marked = true;
-    step.state.queue->queue(recordings_.of(step.device, begun), true,
-                            [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
-                             device = step.device, replica] { run(device, replica, begun, batch, key, marks); });
+    const auto work = [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
+                       device = step.device, replica] { run(device, replica, begun, batch, key, marks); };
+    if constexpr (repeats_work<D>)
+        step.state.queue->queue(recordings_.of(step.device, begun), true, work);
+    else
+        step.state.queue->queue(work);
 }
 
 template <class D, class T>
