@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of the templates that cupola::ops has compiled for one element type of activations, CUPOLA_ELEMENT: the operations
-// of `Host` as nodes of a plan, and its plans. CUPOLA_TEMPLATE is `extern template` in programs that link to the library
-// (compiled.hpp), and `template` in its sources. An operation of Cupola that is missing here does not compile in such programs.
+// The list of the templates that cupola::ops has compiled for one element type of activations, CUPOLA_ELEMENT: the
+// operations of `Host` as nodes of a plan, and its plans. CUPOLA_TEMPLATE is `extern template` in programs that link to
+// the library (compiled.hpp), and `template` in its sources. An operation of Cupola that is missing here does not
+// compile in such programs.
 #ifdef CUPOLA_TEMPLATE
 
 namespace cupola { inline namespace CUPOLA_ABI {

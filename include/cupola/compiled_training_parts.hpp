@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of the training templates on `Host` that cupola::ops has compiled: for the element type CUPOLA_ELEMENT, or, if
-// that is not defined, those without an element type. CUPOLA_TEMPLATE is as in compiled_operations.hpp.
+// The list of the training templates on `Host` that cupola::ops has compiled: for the element type CUPOLA_ELEMENT, or,
+// if that is not defined, those without an element type. CUPOLA_TEMPLATE is as in compiled_operations.hpp.
 #ifdef CUPOLA_TEMPLATE
 
 namespace cupola { inline namespace CUPOLA_ABI {

@@ -12,7 +12,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Whether the operation, which is of outputs in float, can be queued for outputs in T, and writes their gradient in it.
+/// Whether the operation, which is of outputs in float, can be queued for outputs in T, and writes their gradient in
+/// it.
 template <class Operation, class T>
 inline constexpr bool queues_type =
     !std::same_as<T, float> && requires(const Operation& operation) { operation.template in_type<T>(); };

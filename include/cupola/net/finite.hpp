@@ -40,9 +40,9 @@ namespace impl {
 /// The name of the parameter that an element of such an arena is of, or of the one before it in the padding.
 [[nodiscard, gnu::cold]] std::string parameter_at(std::span<const LayerInfo> layers, std::int64_t element);
 
-/// Describes the first sample of a batch in a device's memory with a number that is not finite in an input of the network:
-/// "sample 2 of its batch is not finite", or "column mask of sample 2 of its batch is not finite". Empty if there is none.
-/// The device's context provides `all_finite`.
+/// Describes the first sample of a batch in a device's memory with a number that is not finite in an input of the
+/// network: "sample 2 of its batch is not finite", or "column mask of sample 2 of its batch is not finite". Empty if
+/// there is none. The device's context provides `all_finite`.
 template <class Context>
 [[nodiscard, gnu::cold]] std::string non_finite_column(Context& context, std::span<const LayerInfo> layers,
                                                        const BatchView& batch) {

@@ -11,8 +11,8 @@
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
 //                     has its own parameters and updates them with its own gradient (local SGD, elastic averaging)
 //
-// Replicas are weighted by their numbers of samples; where the loss has weights, the mean is then divided by the weight per
-// sample of all replicas, so that each sample counts by its own weight.
+// Replicas are weighted by their numbers of samples; where the loss has weights, the mean is then divided by the weight
+// per sample of all replicas, so that each sample counts by its own weight.
 #pragma once
 
 #include <concepts>
@@ -29,7 +29,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Of processes/processes.hpp: what joins processes, and an engine that also moves gradients. A training of one process has none.
+/// Of processes/processes.hpp: what joins processes, and an engine that also moves gradients. A training of one process
+/// has none.
 class ProcessGroup;
 class Processes;
 
@@ -38,8 +39,8 @@ struct StepShape {
     std::int64_t step = 0;
     /// The samples of all replicas of the device together.
     std::int64_t samples_here = 0;
-    /// If it is not null, the weight that counts in place of the samples, times CollectiveSetup::loss_scale: a float in the device's memory,
-    /// which is complete with the last bucket.
+    /// If it is not null, the weight that counts in place of the samples, times CollectiveSetup::loss_scale: a float in
+    /// the device's memory, which is complete with the last bucket.
     const float* weight_here = nullptr;
 };
 
@@ -65,8 +66,8 @@ struct CollectiveSetup {
     std::span<const int> first_replicas{}, ordinals{};
     /// Elements of the gradient.
     std::int64_t elements = 0;
-    /// The constant factor that the gradients are multiplied by; the divisor contains it too. 1 where the loss scale is dynamic:
-    /// the training then divides by it.
+    /// The constant factor that the gradients are multiplied by; the divisor contains it too. 1 where the loss scale is
+    /// dynamic: the training then divides by it.
     float loss_scale = 1;
 };
 
@@ -77,8 +78,8 @@ concept SumsOfSomeElement = std::same_as<S, GradientSums> || std::same_as<S, Sum
 
 }  // namespace impl
 
-/// What a device tells all others in each step, in device memory: `mine` is its block, and `all` has room for those of all
-/// ranks, in the order of the processes and, in each, of the devices. Both are empty in a training of one process.
+/// What a device tells all others in each step, in device memory: `mine` is its block, and `all` has room for those of
+/// all ranks, in the order of the processes and, in each, of the devices. Both are empty in a training of one process.
 struct RankBlocks {
     std::span<const std::byte> mine{};
     std::span<std::byte> all{};
@@ -103,8 +104,8 @@ struct RankBlocks {
 ///   void end(device, queue)                               returns when no queued work runs any more, also after
 ///                                                         break_off(); throws nothing
 ///   bool healthy() const
-/// A collective over several processes may have one member more, with which they compare their options, their data and what they
-/// have found, and agree on the end of a run; see GathersOnHost.
+/// A collective over several processes may have one member more, with which they compare their options, their data and
+/// what they have found, and agree on the end of a run; see GathersOnHost.
 template <class A, class D>
 concept AveragesBuckets =
     QueueingDevice<D> && requires { sizeof(typename A::template Collective<D>); } &&
@@ -157,8 +158,8 @@ concept MovesParameters =
 ///   using MessageElement = BFloat16           may be left out: the type that rows and means have in messages; without it they
 ///                                             are floats. Rows that `rows` has prepared, and means, are exact in it; of a policy
 ///                                             that sums, the sums are rounded to it
-/// Such a training includes <cupola/processes/agreement/process_rows_agreement.hpp>, or process_sums_agreement.hpp where `sums` is
-/// true, as <cupola/mpi.hpp> does.
+/// Such a training includes <cupola/processes/agreement/process_rows_agreement.hpp>, or process_sums_agreement.hpp
+/// where `sums` is true, as <cupola/mpi.hpp> does.
 template <class A>
 concept SpansProcesses = requires(const A& policy) {
     typename A::Rows;

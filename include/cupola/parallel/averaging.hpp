@@ -7,9 +7,9 @@
 //   void average(Context& context, const GradientRows& gradients, std::span<float> mean) const
 //   void prepare(Context& context, std::span<float> row) const       may be left out: changes a row in place
 //
-// Each device calls `prepare` once for the whole row of each of its replicas with samples, and then, when all rows are ready,
-// `average` for its own slice of the columns, so the mean of a column may depend on that column alone. With one replica
-// neither is called.
+// Each device calls `prepare` once for the whole row of each of its replicas with samples, and then, when all rows are
+// ready, `average` for its own slice of the columns, so the mean of a column may depend on that column alone. With one
+// replica neither is called.
 #pragma once
 
 #include <concepts>
@@ -23,8 +23,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The stacked gradients: a slice of the columns of one matrix that has one row per replica. Each row is the gradient of
-/// the mean loss over its own samples. Rows of replicas without samples are left out.
+/// The stacked gradients: a slice of the columns of one matrix that has one row per replica. Each row is the gradient
+/// of the mean loss over its own samples. Rows of replicas without samples are left out.
 struct GradientRows {
     /// The beginning of each row's slice, in replica order.
     std::span<const float* const> rows{};

@@ -7,14 +7,15 @@
 //
 //   mean = round(average(round(g_0), round(g_1), ...))        average() is that of `Averaging`, which adds in float
 //
-// round() is BFloat16's conversion: to nearest, ties to even. A gradient then has 8 bits of significand instead of 24, a relative
-// error of at most 2^-8 each time, and a float's range. It is applied
+// round() is BFloat16's conversion: to nearest, ties to even. A gradient then has 8 bits of significand instead of 24,
+// a relative error of at most 2^-8 each time, and a float's range. It is applied
 //   - to each replica's row, once per step, when its backward pass is complete. `gradient(replica)` returns the rounded row;
 //   - to the average, before it is divided by the loss scale or by the weight per sample of the loss, so all replicas divide
 //     the same values.
-// Parameters, the optimiser's state, running statistics, losses and the numbers of samples are never rounded. A NaN stays a
-// NaN and an infinity an infinity; a finite number from (2 - 2^-8) x 2^127, 3.396e38, on becomes infinite. Each of them
-// is reported as without compression. A training with one replica, which has nothing to average, rounds nothing.
+// Parameters, the optimiser's state, running statistics, losses and the numbers of samples are never rounded. A NaN
+// stays a NaN and an infinity an infinity; a finite number from (2 - 2^-8) x 2^127, 3.396e38, on becomes infinite. Each
+// of them is reported as without compression. A training with one replica, which has nothing to average, rounds
+// nothing.
 //
 //   AveragesRows    rows and mean are rounded wherever they are, also where nothing moves. So processes of MpiConcatMean
 //                   keep the promise of the same bits for any number of them: whether the rows are in memory that they

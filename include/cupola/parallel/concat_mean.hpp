@@ -5,8 +5,8 @@
 //   mean = sum over replicas of (n_i / N) g_i,   in replica order
 //
 // so the result has the same bits wherever the replicas ran. A device implements it as `concat_mean(context, gradients,
-// mean)`: `Host` in parallel/host/concat_mean.hpp, where the gradient arenas are the rows of one matrix, so the stack is
-// a view and the mean reads each gradient once; `Cuda`, through the host, in parallel/cuda/concat_mean.hpp.
+// mean)`: `Host` in parallel/host/concat_mean.hpp, where the gradient arenas are the rows of one matrix, so the stack
+// is a view and the mean reads each gradient once; `Cuda`, through the host, in parallel/cuda/concat_mean.hpp.
 #pragma once
 
 #include <cstddef>

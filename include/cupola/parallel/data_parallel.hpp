@@ -9,11 +9,12 @@
 // agree on a gradient by the policy `Averaging` (parallel/agreement.hpp), and each device updates its parameters. The
 // update has the same bits on each device. With ConcatMean the trained model does not depend on the number of devices.
 //
-// Steps are queued: queue() returns when the work of the step is queued on every device. At most max_steps_in_flight steps
-// are queued whose reports have not been read. On `Host` this limit is 1, and a step is complete when queue() returns. A
-// step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
-// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. Under a dynamic
-// loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped: its report says so.
+// Steps are queued: queue() returns when the work of the step is queued on every device. At most max_steps_in_flight
+// steps are queued whose reports have not been read. On `Host` this limit is 1, and a step is complete when queue()
+// returns. A step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
+// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. Under a
+// dynamic loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped: its report
+// says so.
 //
 // Its parts are in parallel/replicas/, parallel/step/ and parallel/agreement/. A call from a second thread, from inside
 // another call of the same training, or in a child of fork() throws InvalidArgument.
@@ -93,8 +94,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.run_policy_ != nullptr ? *parts_.run_policy_ : impl::run_policy_of_one_process();
     }
 
-    /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of devices
-    /// differ, or a collective has failed. After a loss that diverged they are those before the step.
+    /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of
+    /// devices differ, or a collective has failed. After a loss that diverged they are those before the step.
     [[nodiscard]] bool healthy() const { return parts_.engine_.healthy(); }
 
     /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it
@@ -125,8 +126,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.engine_.poll(max_in_flight);
     }
 
-    /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and the error of
-    /// the step. Of the processes of a collective all call it for a step, or none.
+    /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and the
+    /// error of the step. Of the processes of a collective all call it for a step, or none.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
@@ -165,8 +166,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
     }
-    /// The checks of evaluate(), which it makes first: throws InvalidArgument for other columns, batches that are too large, and
-    /// moving averages that the training does not keep.
+    /// The checks of evaluate(), which it makes first: throws InvalidArgument for other columns, batches that are too
+    /// large, and moving averages that the training does not keep.
     template <class Batches>
     void require_evaluable(const Batches& batches, std::int64_t count, Weights weights) const {
         require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
@@ -176,9 +177,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
     }
-    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
-    /// With several outputs, those of the last. The values of a sample are floats, or ids or bytes where the Input is of
-    /// those. Throws InvalidArgument for samples that hold a NaN, an infinity or an id that is out of range.
+    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in
+    /// evaluate(). With several outputs, those of the last. The values of a sample are floats, or ids or bytes where
+    /// the Input is of those. Throws InvalidArgument for samples that hold a NaN, an infinity or an id that is out of
+    /// range.
     [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
                                              Weights weights = Weights::trained) {
         return predict_output(impl::batch_of_samples<Net>(samples), Net::outputs.size() - 1, weights);
@@ -196,8 +198,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                                              Weights weights = Weights::trained) {
         return predict_output(samples, output_of_name(Net::outputs, output), weights);
     }
-    /// The same for a vector or another contiguous range of whole samples, one after another. Throws InvalidArgument for another
-    /// number of values.
+    /// The same for a vector or another contiguous range of whole samples, one after another. Throws InvalidArgument
+    /// for another number of values.
     template <class Samples>
         requires std::convertible_to<const Samples&, std::span<const InputSample>>
     [[nodiscard]] std::vector<float> predict(const Samples& samples, Weights weights = Weights::trained) {
@@ -210,16 +212,16 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return predict(impl::whole_samples<Net>(samples), output, weights);
     }
 
-    /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own, that
-    /// of the device's first replica.
+    /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own,
+    /// that of the device's first replica.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
         return parts_.replicas_.copied(Net::parameter_elements, device,
                                        [](auto& state) { return state.worker.parameters(); });
     }
-    /// Sets the parameters of every replica; the layout is that of `parameters()`. Throws InvalidArgument for a value that
-    /// is not finite.
+    /// Sets the parameters of every replica; the layout is that of `parameters()`. Throws InvalidArgument for a value
+    /// that is not finite.
     void set_parameters(std::span<const float> values) {
         const impl::Activity::Scope scope(parts_.activity_, "set_parameters()");
         synchronize();
@@ -248,9 +250,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.engine_.restart(state.step, state.buffers, parts_.transfer_.loss_scale_of(state));
     }
 
-    /// The gradients of the last step: of one of this process's replicas' mean loss, or averaged over all replicas, unless each replica is
-    /// updated by its own. They do not contain the regularisers' gradients, which the optimiser adds. `Net::trained_elements`
-    /// floats.
+    /// The gradients of the last step: of one of this process's replicas' mean loss, or averaged over all replicas,
+    /// unless each replica is updated by its own. They do not contain the regularisers' gradients, which the optimiser
+    /// adds. `Net::trained_elements` floats.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
@@ -273,8 +275,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// train/profile.hpp makes a table of them.
     void time_steps(StepTimes* times) { parts_.replicas_.at(0).worker.time(times); }
 
-    /// From now on `trace` is called with the names of the operations of each step in the order in which a device queues
-    /// them, which is not necessarily that of their execution; `{}` ends this.
+    /// From now on `trace` is called with the names of the operations of each step in the order in which a device
+    /// queues them, which is not necessarily that of their execution; `{}` ends this.
     void trace_steps(Borrowed<impl::StepTrace> trace) { parts_.engine_.trace(trace); }
 
     /// The peak rates of a device in this network's precision, measured on all devices at the same time.
@@ -284,8 +286,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.peak_rates();
     }
 
-    /// The reason, for the log, why the work of a step is queued again each time although the device could capture it; empty
-    /// if it is captured, or if the device captures nothing.
+    /// The reason, for the log, why the work of a step is queued again each time although the device could capture it;
+    /// empty if it is captured, or if the device captures nothing.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
     /// "a step queues 13 kernels and copies, 13 of them in 1 graph": the last step on the first device, for the log;
     /// empty if a part of it was not captured, or if the device captures nothing.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The number of processes that a launcher has started, by its environment variables, and the warning of a training of one process
-// among them. What a training in several processes takes from those variables is in processes/watch/launcher_variables.hpp.
+// The number of processes that a launcher has started, by its environment variables, and the warning of a training of
+// one process among them. What a training in several processes takes from those variables is in
+// processes/watch/launcher_variables.hpp.
 #pragma once
 
 #include <charconv>
@@ -24,8 +25,8 @@ struct LaunchedProcesses {
     int number = -1;
 };
 
-/// `value_of(name)` returns a variable's value or null, as std::getenv does. The variables of MPI's own launchers come first:
-/// inside a job of another launcher that one's are there too. A value that is not a number counts as not set.
+/// `value_of(name)` returns a variable's value or null, as std::getenv does. The variables of MPI's own launchers come
+/// first: inside a job of another launcher that one's are there too. A value that is not a number counts as not set.
 template <class ValueOf>
 [[nodiscard]] LaunchedProcesses launched_processes(ValueOf&& value_of) {
     const auto number_in = [&](const char* name) {

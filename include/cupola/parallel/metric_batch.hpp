@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of an evaluation for a metric: the outputs of the network and the target columns of one batch, in host memory.
+// The data of an evaluation for a metric: the outputs of the network and the target columns of one batch, in host
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// One output of a network: its name, empty for the only one, its extents for one sample, and its values for all samples, one
-/// sample after another.
+/// One output of a network: its name, empty for the only one, its extents for one sample, and its values for all
+/// samples, one sample after another.
 struct MetricOutput {
     std::string_view name{};
     Shape shape{};
@@ -40,15 +41,15 @@ struct MetricBatch {
         const std::int64_t each = output_shape.size();
         return outputs.subspan(static_cast<std::size_t>(sample * each), static_cast<std::size_t>(each));
     }
-    /// The values of a column, one sample after another. Throws InvalidArgument if the batch has no column of that name and
-    /// type.
+    /// The values of a column, one sample after another. Throws InvalidArgument if the batch has no column of that name
+    /// and type.
     template <class T>
     [[nodiscard]] std::span<const T> target(std::string_view name = target_column) const {
         const ColumnSpec& column = require_target(name, element_type_of<T>);
         return {targets.data<T>(name), static_cast<std::size_t>(size * column.shape.size())};
     }
-    /// The same batch with the output of this name, and the column of the other name as "target". Throws InvalidArgument if
-    /// there is no such output or column.
+    /// The same batch with the output of this name, and the column of the other name as "target". Throws
+    /// InvalidArgument if there is no such output or column.
     [[nodiscard]] MetricBatch at(std::string_view output_name, std::string_view column) const;
 
 private:

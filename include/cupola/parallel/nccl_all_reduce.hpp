@@ -9,8 +9,9 @@
 // `Host` it is rejected at compile time, and `ConcatMean` averages there. The implementation for `Cuda` is in
 // <cupola/nccl.hpp>, which a program includes beside <cupola/cuda.hpp>.
 //
-// Several processes are started by torchrun, mpirun, srun or by hand. The replicas of a training are those of all processes,
-// whose number P divides it: process p has the replicas [p R / P, (p + 1) R / P). Each process reports all replicas, in order.
+// Several processes are started by torchrun, mpirun, srun or by hand. The replicas of a training are those of all
+// processes, whose number P divides it: process p has the replicas [p R / P, (p + 1) R / P). Each process reports all
+// replicas, in order.
 //
 // Each wait has a deadline, and the error names the missing ranks. Processes of one machine see each other's heartbeats
 // through a file; ranks of other machines cannot be seen, and the error says so.
@@ -30,7 +31,8 @@ class NcclEnvironment;
 
 namespace impl {
 
-/// What the members of NcclAllReduce do that ask the launcher's variables. Incomplete here; processes/nccl_launch.hpp defines it.
+/// What the members of NcclAllReduce do that ask the launcher's variables. Incomplete here; processes/nccl_launch.hpp
+/// defines it.
 struct NcclLaunch;
 
 /// The sums of a process's devices. Incomplete here; <cupola/nccl.hpp> defines it, and only that header needs NCCL.
@@ -49,48 +51,48 @@ struct NcclAllReduce {
     /// The program that starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
     static constexpr const char* id_variable = "CUPOLA_NCCL_ID";
 
-    /// The number of processes that train together, and the number of this one among them. With 0 processes both are those
-    /// that the launcher's environment variables say, or 1 and 0 without a launcher: RANK and WORLD_SIZE,
-    /// OMPI_COMM_WORLD_RANK and ..._SIZE, PMIX_RANK and SLURM_STEP_NUM_TASKS, PMI_RANK and PMI_SIZE, or SLURM_PROCID and
-    /// SLURM_STEP_NUM_TASKS; the first pair that is set.
+    /// The number of processes that train together, and the number of this one among them. With 0 processes both are
+    /// those that the launcher's environment variables say, or 1 and 0 without a launcher: RANK and WORLD_SIZE,
+    /// OMPI_COMM_WORLD_RANK and ..._SIZE, PMIX_RANK and SLURM_STEP_NUM_TASKS, PMI_RANK and PMI_SIZE, or SLURM_PROCID
+    /// and SLURM_STEP_NUM_TASKS; the first pair that is set.
     int processes = 0, process = 0;
     /// The file in which process 0 gives NCCL's id to the others, on a disk of this machine; its name must be new for
     /// each start. Process 0 removes it once all have started. With the environment variable it names only the file of
     /// heartbeats. One process needs neither this nor an address.
     std::string id_file{};
-    /// "host:port" of process 0, which waits there for the others and gives them NCCL's id. Empty, without an id_file and
-    /// without the environment variable: that of MASTER_ADDR and MASTER_PORT.
+    /// "host:port" of process 0, which waits there for the others and gives them NCCL's id. Empty, without an id_file
+    /// and without the environment variable: that of MASTER_ADDR and MASTER_PORT.
     std::string address{};
-    /// The folder for the file `process-<number>.fault`; it must exist. If it is given, a process whose wait for others of
-    /// several processes ends in an error writes the step, the operation and the missing ranks there and to standard error, and
-    /// ends with the exit status 75, within 1 s of the deadline. Otherwise a DeviceError is thrown.
+    /// The folder for the file `process-<number>.fault`; it must exist. If it is given, a process whose wait for others
+    /// of several processes ends in an error writes the step, the operation and the missing ranks there and to standard
+    /// error, and ends with the exit status 75, within 1 s of the deadline. Otherwise a DeviceError is thrown.
     std::string folder{};
-    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its
-    /// end. With more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
+    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at
+    /// its end. With more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
     std::int64_t bucket_bytes = std::int64_t{1} << 20;
     /// The most groups of calls of NCCL that a device makes per step. Each takes its thread of the host about 50 to 100
     /// us; more of them sum a larger part of the gradient during the backward pass, which helps where its sum takes
     /// long: large networks, slow links. With one, the whole gradient is summed at the end of the backward pass. It
     /// changes the last bits as bucket_bytes does.
     int max_groups = 2;
-    /// How long the starts of the processes may lie apart, and how long a process may wait for the others in a step. The
-    /// latter includes all work that only one of them does between two steps, such as an evaluation.
+    /// How long the starts of the processes may lie apart, and how long a process may wait for the others in a step.
+    /// The latter includes all work that only one of them does between two steps, such as an evaluation.
     double start_seconds = 120, step_seconds = 60;
     /// The error names each rank that has shown no progress for this time.
     double heartbeat_seconds = 5;
-    /// How long NCCL may take to abort its sums after a failure. NCCL waits there for other ranks, possibly without end:
-    /// after this time the process ends with the error's message on stderr and status 1.
+    /// How long NCCL may take to abort its sums after a failure. NCCL waits there for other ranks, possibly without
+    /// end: after this time the process ends with the error's message on stderr and status 1.
     double abort_seconds = 20;
     /// The environment of a training that goes on with fewer replicas when a process is lost; null for one that ends.
     /// `processes` and `process` are then those that are left, and a step may take abort_seconds more.
     NcclEnvironment* environment = nullptr;
 
-    // The members of <cupola/nccl.hpp>, or of <cupola/processes/nccl_launch.hpp>, which needs no NCCL. Without such a header the
-    // compiler reports that it is missing.
+    // The members of <cupola/nccl.hpp>, or of <cupola/processes/nccl_launch.hpp>, which needs no NCCL. Without such a
+    // header the compiler reports that it is missing.
 
-    /// The same with the processes, the number of this one and the address that the launcher's environment variables say,
-    /// where they are not given. Throws InvalidArgument, which names them, for variables that contradict each other, whose
-    /// number is missing or not a number, or is not below the number of processes.
+    /// The same with the processes, the number of this one and the address that the launcher's environment variables
+    /// say, where they are not given. Throws InvalidArgument, which names them, for variables that contradict each
+    /// other, whose number is missing or not a number, or is not below the number of processes.
     template <class Launch = impl::NcclLaunch>
     [[nodiscard]] NcclAllReduce as_launched() const {
         if constexpr (is_included<Launch>())
@@ -98,8 +100,8 @@ struct NcclAllReduce {
         else
             return {};
     }
-    /// "process 1 of 4, from RANK and WORLD_SIZE": what as_launched() takes from the environment variables; empty without
-    /// a launcher. Throws as it does.
+    /// "process 1 of 4, from RANK and WORLD_SIZE": what as_launched() takes from the environment variables; empty
+    /// without a launcher. Throws as it does.
     template <class Launch = impl::NcclLaunch>
     [[nodiscard]] static std::string launcher() {
         if constexpr (is_included<Launch>())
@@ -107,8 +109,8 @@ struct NcclAllReduce {
         else
             return {};
     }
-    /// CudaOptions::first_gpu for a process of `devices` devices that sees `gpus` GPUs: where it sees more than it uses, the
-    /// processes that the launcher has started on this machine have consecutive GPUs, by LOCAL_RANK,
+    /// CudaOptions::first_gpu for a process of `devices` devices that sees `gpus` GPUs: where it sees more than it
+    /// uses, the processes that the launcher has started on this machine have consecutive GPUs, by LOCAL_RANK,
     /// OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID or SLURM_LOCALID. Throws InvalidArgument if there are too few.
     template <class Launch = impl::NcclLaunch>
     [[nodiscard]] static int first_gpu(int devices, int gpus) {

@@ -15,8 +15,8 @@ struct ProcessNumber {
     int count = 1, number = 0;
 };
 
-/// What is exchanged, for the message about a process that does not respond: "the records of the replicas" of step 12. A
-/// step below 0 means no step.
+/// What is exchanged, for the message about a process that does not respond: "the records of the replicas" of step 12.
+/// A step below 0 means no step.
 struct ExchangeName {
     std::string_view operation;
     std::int64_t step = -1;

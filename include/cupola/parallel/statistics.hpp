@@ -12,9 +12,9 @@
 //   Pooled         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
 //   Synchronized   the same, also used in forward and backward: R replicas equal one with the whole batch
 //
-// Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`. If `update` throws, the
-// running statistics are those before the step, of which a copy is made in each step; an `update` that is declared noexcept
-// needs no copy.
+// Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`. If `update`
+// throws, the running statistics are those before the step, of which a copy is made in each step; an `update` that is
+// declared noexcept needs no copy.
 #pragma once
 
 #include <concepts>

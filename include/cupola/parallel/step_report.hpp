@@ -28,8 +28,8 @@ struct ReplicaReport {
     /// are 0), then the regularisers' losses; `total` is their sum.
     std::vector<LossPart> parts;
     double total = 0;
-    /// The number of predictions whose largest logit is that of the label's class, of `predictions`; both are 0 for a loss
-    /// whose targets are not classes.
+    /// The number of predictions whose largest logit is that of the label's class, of `predictions`; both are 0 for a
+    /// loss whose targets are not classes.
     std::int64_t correct = 0, predictions = 0;
 };
 
@@ -89,8 +89,8 @@ struct Evaluation {
     /// As in ReplicaReport.
     std::int64_t predictions = 0;
     double weight = 0;
-    /// The losses of the data by name, whose sum by their factors is `loss`. Of several, `correct` and `predictions` are those of
-    /// the first that counts predictions.
+    /// The losses of the data by name, whose sum by their factors is `loss`. Of several, `correct` and `predictions`
+    /// are those of the first that counts predictions.
     std::vector<OutputEvaluation> losses{};
     /// The results of the metrics, in the order of the metrics.
     std::vector<MetricValue> metrics{};

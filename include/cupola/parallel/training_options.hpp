@@ -39,7 +39,8 @@ struct TrainingOptions {
     std::uint64_t seed = 0;
     CollectionOf<Loss> loss{};
     Optimizer optimizer{};
-    /// Factors of rate and decay, or frozen, by patterns of the parameters' names; the first pattern that matches counts.
+    /// Factors of rate and decay, or frozen, by patterns of the parameters' names; the first pattern that matches
+    /// counts.
     std::vector<ParameterGroup> groups{};
     Averaging averaging{};
     /// How replicas share batch normalisation's running statistics.
@@ -52,8 +53,8 @@ struct TrainingOptions {
     /// an update and is reported as skipped; otherwise it is an InvalidArgument. Without effect for a loss without
     /// weights.
     bool skip_steps_without_labels = false;
-    /// Every so many steps the devices' parameters are compared by a 64-bit hash, and the training ends with an error if
-    /// parameters or running statistics are not finite, which need not appear in any loss; 0 for never.
+    /// Every so many steps the devices' parameters are compared by a 64-bit hash, and the training ends with an error
+    /// if parameters or running statistics are not finite, which need not appear in any loss; 0 for never.
     int check_every = 50;
     std::vector<NamedInitializer> initializers{};
 };

@@ -22,8 +22,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// One of an optimiser's state arenas: its `state_name`, and its values for the parameters that are trained, in the layout of
-/// the network's parameter arena.
+/// One of an optimiser's state arenas: its `state_name`, and its values for the parameters that are trained, in the
+/// layout of the network's parameter arena.
 struct OptimizerState {
     std::string name{};
     std::vector<float> values{};
@@ -63,8 +63,8 @@ struct TrainingState {
     std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
-    /// Replicas 1, 2, and so on, where each replica has parameters of its own; `parameters`, `averages` and `optimizer` are
-    /// then those of replica 0. Empty where the replicas share their parameters.
+    /// Replicas 1, 2, and so on, where each replica has parameters of its own; `parameters`, `averages` and `optimizer`
+    /// are then those of replica 0. Empty where the replicas share their parameters.
     std::vector<ReplicaState> other_replicas{};
     /// The contents of the arenas, in their order: the parameters, then the running statistics. `restore` compares them
     /// with its own network's. Empty in a state that is assembled by hand; only its arena sizes are compared.
@@ -74,9 +74,9 @@ struct TrainingState {
 /// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
 [[nodiscard, gnu::cold]] std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers);
 
-/// The parameters of a state in the layout of the network `layers`, which may have other frozen parameters than the state's;
-/// with `averages`, the moving averages of those that have one. A state without `tensors` is in the network's layout. Throws
-/// InvalidArgument for a state of another network, and for arenas of other sizes.
+/// The parameters of a state in the layout of the network `layers`, which may have other frozen parameters than the
+/// state's; with `averages`, the moving averages of those that have one. A state without `tensors` is in the network's
+/// layout. Throws InvalidArgument for a state of another network, and for arenas of other sizes.
 [[nodiscard, gnu::cold]] std::vector<float> parameters_in_layout(std::span<const LayerInfo> layers,
                                                                  const TrainingState& state, bool averages);
 
@@ -95,8 +95,8 @@ namespace impl {
 /// Throws InvalidArgument unless a loss scale may have this state before `step`.
 [[gnu::cold]] void require_loss_scale(const LossScaleState& state, std::int64_t step);
 
-/// Throws InvalidArgument unless these are the states with the names of the optimiser's. Two optimisers may keep equally
-/// many states with different meanings; the names distinguish them.
+/// Throws InvalidArgument unless these are the states with the names of the optimiser's. Two optimisers may keep
+/// equally many states with different meanings; the names distinguish them.
 [[gnu::cold]] void require_states(std::span<const std::string> names, std::span<const OptimizerState> states);
 
 #ifndef CUPOLA_OPS

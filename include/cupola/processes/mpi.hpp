@@ -6,7 +6,8 @@
 //       const MpiEnvironment mpi;
 //       DataParallel<Net, Loss, Sgd, MpiConcatMean, Host> training({.replicas = 4, .averaging = {.folder = "run1"}});
 //
-// `replicas` are those of all processes, whose number must divide it: process p of P has the replicas [p R / P, (p + 1) R / P).
+// `replicas` are those of all processes, whose number must divide it: process p of P has the replicas [p R / P, (p + 1)
+// R / P).
 //
 //   MpiConcatMean   the mean of all rows in the replicas' order: the bits of one process with R replicas, for any P. On one
 //                   machine the rows are in memory that all processes share, and each averages its slice of the columns; else
@@ -14,8 +15,8 @@
 //   MpiAllReduce    the sum of the processes' weighted sums by MPI_Iallreduce, in parts while the backward passes run. The order of
 //                   additions, and so the last bits, depend on P and on the size of the parts
 //
-// docs/how-to/processes.md has the launchers, and what happens when a process fails; processes/mpi_environment.hpp has how the
-// others go on after one was killed.
+// docs/how-to/processes.md has the launchers, and what happens when a process fails; processes/mpi_environment.hpp has
+// how the others go on after one was killed.
 #pragma once
 
 #include <algorithm>
@@ -128,8 +129,9 @@ public:
                           "MPI_Isend");
                     return;
                 }
-                // MPI ends this process if a send fails whose request it has freed, as it does once the request is complete, even
-                // with an error. One that can be started again is freed here, after it has been received.
+                // MPI ends this process if a send fails whose request it has freed, as it does once the request is
+                // complete, even with an error. One that can be started again is freed here, after it has been
+                // received.
                 check(MPI_Ssend_init(data, bytes, MPI_BYTE, each.process, tag, all_, &request), "MPI_Ssend_init");
                 check(MPI_Start(&request), "MPI_Start");
             });
@@ -278,8 +280,8 @@ private:
         if (status != MPI_SUCCESS) [[unlikely]]
             fail(status, call);
     }
-    /// The status of a call for several requests, or that of one of `count` complete ones that has failed: a loss if there is one, else
-    /// the first.
+    /// The status of a call for several requests, or that of one of `count` complete ones that has failed: a loss if
+    /// there is one, else the first.
     [[nodiscard]] int first_error(int status, int count) const {
         if (status != MPI_ERR_IN_STATUS) [[likely]]
             return status;
@@ -357,16 +359,17 @@ struct MpiConcatMean {
     using Rows = ConcatMean;
     static constexpr Rows rows{};
 
-    /// How long a process may wait for the others: in a step, and for all work that only one of them does between two steps,
-    /// such as a checkpoint. Then it ends, with the exit status 75.
+    /// How long a process may wait for the others: in a step, and for all work that only one of them does between two
+    /// steps, such as a checkpoint. Then it ends, with the exit status 75.
     double deadline_seconds = 60;
-    /// The folder for the file `process-<number>.fault`, in which a process that ends so writes what it has waited for, and
-    /// for whom; it must exist, and each process must be able to write it. Empty for standard error alone, which a launcher may lose.
+    /// The folder for the file `process-<number>.fault`, in which a process that ends so writes what it has waited for,
+    /// and for whom; it must exist, and each process must be able to write it. Empty for standard error alone, which a
+    /// launcher may lose.
     std::string folder{};
     /// False: rows are exchanged in messages also where the processes could share memory.
     bool shares_memory = true;
-    /// The environment that calls the program again when a process was killed; null, or one without `survives`, for all processes of
-    /// the job, which end then. One training at a time.
+    /// The environment that calls the program again when a process was killed; null, or one without `survives`, for all
+    /// processes of the job, which end then. One training at a time.
     const MpiEnvironment* environment = nullptr;
 
     [[nodiscard]] std::shared_ptr<Processes> join() const {
@@ -383,7 +386,8 @@ struct MpiAllReduce {
     /// As in MpiConcatMean.
     double deadline_seconds = 60;
     std::string folder{};
-    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its end.
+    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at
+    /// its end.
     std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
     /// All processes of the job: such a training ends when one is lost. Throws InvalidArgument for a negative size.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiEnvironment: initialises MPI, and finalises it at the end (cupola::mpi). Made once, in main(), before a training; the
-// trainings must end before it.
+// MpiEnvironment: initialises MPI, and finalises it at the end (cupola::mpi). Made once, in main(), before a training;
+// the trainings must end before it.
 //
 // With `.survives` a training goes on after one of its processes was killed, if it resumes from a checkpoint:
 //
@@ -42,7 +42,8 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MpiOptions {
-    /// Whether the processes that are left go on after others were killed. Needs Open MPI 5.0 and `mpirun --with-ft ulfm`.
+    /// Whether the processes that are left go on after others were killed. Needs Open MPI 5.0 and
+    /// `mpirun --with-ft ulfm`.
     bool survives = false;
     /// As in MpiConcatMean, for the agreement of the processes that are left.
     double deadline_seconds = 60;
@@ -73,7 +74,8 @@ public:
         if (impl::mpi_flag(MPI_Initialized) != 0) {
             impl::check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
         } else {
-            // By default Open MPI sends the whole sum in place to one process and back, in twice the time that halves take.
+            // By default Open MPI sends the whole sum in place to one process and back, in twice the time that halves
+            // take.
             setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner", 0);
             impl::check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
             finalizes_ = true;
@@ -101,14 +103,14 @@ public:
     }
     MpiEnvironment(const MpiEnvironment&) = delete;
     MpiEnvironment& operator=(const MpiEnvironment&) = delete;
-    /// Finalises nothing while an exception passes: MPI would wait there for the other processes, and a process that ends
-    /// without it ends the job.
+    /// Finalises nothing while an exception passes: MPI would wait there for the other processes, and a process that
+    /// ends without it ends the job.
     ~MpiEnvironment() {
         if (survives() && std::uncaught_exceptions() > 0) *leaves() = 1;
         leaves_at_exit() = nullptr;
         if (!finalizes_ || std::uncaught_exceptions() > 0 || impl::mpi_flag(MPI_Finalized) != 0) return;
-        // After a loss the end of MPI may wait for the processes that do not exist any more (seen with Open MPI 5.0.11). All of
-        // them have ended the run, and mpirun does not need it.
+        // After a loss the end of MPI may wait for the processes that do not exist any more (seen with Open MPI
+        // 5.0.11). All of them have ended the run, and mpirun does not need it.
         if (!lost_.empty()) return;
         // With fault tolerance, a process that is killed here does not end the wait of the others.
         if (watchdog_ != nullptr) watchdog_->begin({"the end of MPI"});
@@ -127,16 +129,18 @@ public:
 
     /// Whether a training can go on without a process that was killed.
     [[nodiscard]] bool survives() const { return functions_.shrink != nullptr; }
-    /// The processes that the job was started with, and the numbers that those which were killed had then, in that order.
+    /// The processes that the job was started with, and the numbers that those which were killed had then, in that
+    /// order.
     [[nodiscard]] int started() const { return started_; }
     [[nodiscard]] std::span<const int> lost() const { return lost_; }
 
-    /// Calls `run()` and returns its result, an int, once all processes have ended it. If some are killed before, it is called
-    /// again on all that are left, as often as that happens: `run` makes a training whose policy has this environment, and
-    /// resumes it from a checkpoint. Only after a process was ended by a signal, such as that of kill -9: ends this process, with a
-    /// message and the status 75, if the processes that are left are not more than half of those before, or half with process 0,
-    /// and if a process that is not reached may still exist or has ended by itself, by an exception, a deadline or exit(). Rethrows
-    /// any other exception of `run`. Without `survives`, it calls `run` once.
+    /// Calls `run()` and returns its result, an int, once all processes have ended it. If some are killed before, it is
+    /// called again on all that are left, as often as that happens: `run` makes a training whose policy has this
+    /// environment, and resumes it from a checkpoint. Only after a process was ended by a signal, such as that of kill
+    /// -9: ends this process, with a message and the status 75, if the processes that are left are not more than half
+    /// of those before, or half with process 0, and if a process that is not reached may still exist or has ended by
+    /// itself, by an exception, a deadline or exit(). Rethrows any other exception of `run`. Without `survives`, it
+    /// calls `run` once.
     template <class Run>
     int survive(Run&& run) {
         for (;;) {
@@ -157,8 +161,8 @@ public:
         }
     }
 
-    /// For policies: the processes that are left, their functions, and what they are known by on this machine, to those that find
-    /// each other by the system's numbers. All numbers are those of the communicator.
+    /// For policies: the processes that are left, their functions, and what they are known by on this machine, to those
+    /// that find each other by the system's numbers. All numbers are those of the communicator.
     [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
     [[nodiscard]] const impl::MpiFaultTolerance& functions() const { return functions_; }
     [[nodiscard]] std::vector<int> near() const {
@@ -174,8 +178,8 @@ public:
     }
 
 private:
-    /// Open MPI writes to the connection of a process that was killed before it looks whether it is closed: SIGPIPE would end
-    /// this process without a message. A program's own handling of the signal stays.
+    /// Open MPI writes to the connection of a process that was killed before it looks whether it is closed: SIGPIPE
+    /// would end this process without a message. A program's own handling of the signal stays.
     [[gnu::cold]] static void ignore_broken_pipes() {
         struct sigaction action = {};
         if (sigaction(SIGPIPE, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) != 0 ||
@@ -233,8 +237,8 @@ private:
         tell(*watchdog_);
     }
 
-    /// Called by all processes, at the end of `run`: whether it has ended without a loss on all of them. `since` is the time
-    /// from which on a process that has learnt of a loss waits, below 0 if this process has not.
+    /// Called by all processes, at the end of `run`: whether it has ended without a loss on all of them. `since` is the
+    /// time from which on a process that has learnt of a loss waits, below 0 if this process has not.
     [[gnu::cold]] bool all_have_ended(double since) {
         watchdog_->begin({"the end of the run"}, since);
         int ended = since < 0 ? 1 : 0;
@@ -244,8 +248,8 @@ private:
         const int status = functions_.agree(communicator_, &ended);
         const bool all = status == MPI_SUCCESS && ended != 0;
         if (all) {
-            // A process that left now would be lost to those that have not heard of this agreement yet. One that comes to the next
-            // has heard of it, and whether another one is lost there does not matter any more.
+            // A process that left now would be lost to those that have not heard of this agreement yet. One that comes
+            // to the next has heard of it, and whether another one is lost there does not matter any more.
             int heard = 1;
             static_cast<void>(functions_.agree(communicator_, &heard));
         }
@@ -290,8 +294,8 @@ private:
             return;
         }
     }
-    /// Finds those of the lost processes of which no process that is left knows that they were killed; the same on all of them.
-    /// Returns false if one more was lost meanwhile.
+    /// Finds those of the lost processes of which no process that is left knows that they were killed; the same on all
+    /// of them. Returns false if one more was lost meanwhile.
     [[gnu::cold]] bool agree_on_killed(MPI_Comm left, std::span<const int> lost, std::vector<int>& unproven) const {
         constexpr std::size_t bits = 30;
         for (std::size_t begin = 0; begin < lost.size(); begin += bits) {
@@ -321,8 +325,8 @@ private:
     int started_ = 1, count_ = 1, number_ = 0;
     impl::MpiFaultTolerance functions_;
     MPI_Comm communicator_ = MPI_COMM_WORLD;
-    /// The numbers at the start: of the processes that are left, of those of this machine, of those among them that find each other
-    /// by the system's numbers (no containers are between them), and of the lost ones.
+    /// The numbers at the start: of the processes that are left, of those of this machine, of those among them that
+    /// find each other by the system's numbers (no containers are between them), and of the lost ones.
     std::vector<int> numbers_, on_machine_, near_, lost_;
     impl::SharedMemory memory_;
     impl::LifeSigns signs_;

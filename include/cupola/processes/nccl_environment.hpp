@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclEnvironment: lets a training by NcclAllReduce go on with fewer replicas after one of its processes was lost. Made once per
-// process, before the training; all processes are on one machine: the start of the training is a DeviceError if they do not find
-// each other there.
+// NcclEnvironment: lets a training by NcclAllReduce go on with fewer replicas after one of its processes was lost. Made
+// once per process, before the training; all processes are on one machine: the start of the training is a DeviceError
+// if they do not find each other there.
 //
 //   NcclEnvironment nccl({.name = "run1"});
 //   return nccl.survive([&] {
@@ -15,9 +15,9 @@
 //       return 0;
 //   });
 //
-// Nobody takes over the replicas of a lost process: the weights by samples count those that live, and the next step is the one
-// after the last state that all of the processes have kept, usually the step that failed. Where each process keeps the state
-// after each step, that is its copy to the host: keep it less often if that takes too long.
+// Nobody takes over the replicas of a lost process: the weights by samples count those that live, and the next step is
+// the one after the last state that all of the processes have kept, usually the step that failed. Where each process
+// keeps the state after each step, that is its copy to the host: keep it less often if that takes too long.
 //
 // The communicators of those that are left are made from the former ones by ncclCommShrink (NCCL 2.27).
 #pragma once
@@ -63,8 +63,8 @@ class NcclEnvironment {
 public:
     static constexpr int max_processes = 256;
 
-    /// Throws InvalidArgument for numbers that are not those of a process and for a name that is empty or too long, and DeviceError if another
-    /// process has the same name and number.
+    /// Throws InvalidArgument for numbers that are not those of a process and for a name that is empty or too long, and
+    /// DeviceError if another process has the same name and number.
     [[gnu::cold]] explicit NcclEnvironment(NcclEnvironmentOptions options) : options_(std::move(options)) {
         if (options_.processes == 0) {
             const impl::LaunchedProcess launched = impl::launched_process();
@@ -108,9 +108,9 @@ public:
     /// The state from which the training goes on; null at the start.
     [[nodiscard]] const TrainingState* kept() const { return kept_[1] ? &*kept_[1] : nullptr; }
 
-    /// Calls `run()` and returns its result. If processes are lost, it is called again on those that are left, as often as that
-    /// happens. A training that does not go on ends as without an NcclEnvironment: if no more than half of the processes are
-    /// left, or half without the first, or if one has not answered that still exists.
+    /// Calls `run()` and returns its result. If processes are lost, it is called again on those that are left, as often
+    /// as that happens. A training that does not go on ends as without an NcclEnvironment: if no more than half of the
+    /// processes are left, or half without the first, or if one has not answered that still exists.
     template <class Run>
     int survive(Run&& run) {
         for (;;) {
@@ -129,15 +129,16 @@ public:
         }
     }
 
-    /// For NcclAllReduce: the processes, by their numbers before, that are left and go on. Empty, and `why`, if this process
-    /// cannot go on, also when nobody is lost. Waits up to `seconds` for the others, and calls `turn` meanwhile.
+    /// For NcclAllReduce: the processes, by their numbers before, that are left and go on. Empty, and `why`, if this
+    /// process cannot go on, also when nobody is lost. Waits up to `seconds` for the others, and calls `turn`
+    /// meanwhile.
     [[nodiscard, gnu::cold]] std::vector<int> agree(double seconds, const std::function<void()>& turn,
                                                     std::string& why);
-    /// For NcclAllReduce: whether another process has begun to agree(), because it has noticed a loss. False while a thread of this
-    /// process agrees.
+    /// For NcclAllReduce: whether another process has begun to agree(), because it has noticed a loss. False while a
+    /// thread of this process agrees.
     [[nodiscard, gnu::cold]] bool called();
-    /// For NcclAllReduce, before the start of the communicators: waits up to `seconds` for the others' environments, and throws DeviceError if
-    /// one of them cannot be found.
+    /// For NcclAllReduce, before the start of the communicators: waits up to `seconds` for the others' environments,
+    /// and throws DeviceError if one of them cannot be found.
     [[gnu::cold]] void require_all_found(double seconds) const {
         const double deadline = monotonic_seconds() + seconds;
         for (int p = 0; p < count(); ++p) {
@@ -153,7 +154,8 @@ public:
                                  "machine, in one network namespace; or it has ended");
         }
     }
-    /// The communicators of those that are left, one per device; `end` ends those that nobody takes, within a time of its own.
+    /// The communicators of those that are left, one per device; `end` ends those that nobody takes, within a time of
+    /// its own.
     void give(std::vector<void*> communicators, std::function<void(const std::vector<void*>&)> end,
               const std::vector<int>& left) {
         end_communicators();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AgreedCheckpoints{training, directory}: the folder of the checkpoints of a training of several processes, for CheckpointEvery,
-// which is then a callback on each of them. Process 0 writes; the others have no directory:
+// AgreedCheckpoints{training, directory}: the folder of the checkpoints of a training of several processes, for
+// CheckpointEvery, which is then a callback on each of them. Process 0 writes; the others have no directory:
 //
 //   std::optional<CheckpointDirectory> directory;
 //   if (mpi.number() == 0) directory.emplace("run1");
 //   AgreedCheckpoints agreed(training, directory ? &*directory : nullptr);
 //   fit(training, batches, {.steps = 1000}, CheckpointEvery{training, agreed});
 //
-// Before a checkpoint is written, the processes compare all that it contains: a difference is a ReplicasDiffer, and there is
-// no such checkpoint. After it is written, process 0 tells the others; its error ends the run on all of them. In a training
-// of one process the directory is used as it is.
+// Before a checkpoint is written, the processes compare all that it contains: a difference is a ReplicasDiffer, and
+// there is no such checkpoint. After it is written, process 0 tells the others; its error ends the run on all of them.
+// In a training of one process the directory is used as it is.
 #pragma once
 
 #include <cstdint>

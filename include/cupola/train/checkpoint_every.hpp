@@ -76,9 +76,10 @@ struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
-/// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does. With
-/// several processes it is an AgreedCheckpoints, and the object is a callback on all of them. `metric()` is called after a checkpoint is saved, because it may take long. If the process ends in it, that
-/// checkpoint is not considered as the best.
+/// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does.
+/// With several processes it is an AgreedCheckpoints, and the object is a callback on all of them. `metric()` is called
+/// after a checkpoint is saved, because it may take long. If the process ends in it, that checkpoint is not considered
+/// as the best.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
 public:
@@ -119,8 +120,8 @@ public:
         }
     }
 
-    /// Saves the training as the best one, whatever was saved as that before; first as a checkpoint, from which a resumed
-    /// run knows of it, unless that of this step is written.
+    /// Saves the training as the best one, whatever was saved as that before; first as a checkpoint, from which a
+    /// resumed run knows of it, unless that of this step is written.
     [[gnu::cold]] void save_best(double metric) {
         const Checkpoint checkpoint = agreed();
         if (saved_ != checkpoint.state.step) write(checkpoint);

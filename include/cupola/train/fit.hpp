@@ -16,14 +16,14 @@
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
 // Where steps are queued (`Cuda`), a report comes up to two steps later, except that of an inspected step, and the
-// training that on_step sees is then in the state of the newest step. A callback that needs the training exactly as it is
-// after a step has:
+// training that on_step sees is then in the state of the newest step. A callback that needs the training exactly as it
+// is after a step has:
 //
 //   bool synchronize_after(std::int64_t step)  whether the report of this step has to come before the next is queued
 //
-// In several processes with GPUs, should_inspect and synchronize_after are asked max_steps_in_flight steps ahead too, so that all
-// processes wait for the report: the answers depend on the step alone. Elsewhere a callback must not wait for queued steps, as
-// evaluate() does, on one process.
+// In several processes with GPUs, should_inspect and synchronize_after are asked max_steps_in_flight steps ahead too,
+// so that all processes wait for the report: the answers depend on the step alone. Elsewhere a callback must not wait
+// for queued steps, as evaluate() does, on one process.
 //
 // Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but
 // every callback sees every step that was made, so their results, and a checkpoint written at the end, are of the same
@@ -74,8 +74,8 @@ concept HasSynchronizeAfter = requires(C& callback, std::int64_t step) {
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnRecord<C> || HasOnEnd<C>;
 
-/// The error message for a type `C` that is not a callback; empty if it is one. Rejects a hook with other parameters, which
-/// would never be called.
+/// The error message for a type `C` that is not a callback; empty if it is one. Rejects a hook with other parameters,
+/// which would never be called.
 template <class C>
 [[nodiscard]] consteval CompileTimeMessage callback_diagnostic() {
     CompileTimeMessage message;
@@ -167,7 +167,8 @@ template <class C>
     return hooks;
 }
 
-/// What processes compare of their data. Defined with the policies that span them, in processes/run/batches_fingerprint.hpp.
+/// What processes compare of their data. Defined with the policies that span them, in
+/// processes/run/batches_fingerprint.hpp.
 template <class Batches>
 [[nodiscard]] std::string fingerprint_of_batches(const Batches& batches);
 

@@ -59,8 +59,8 @@ CUPOLA_INLINE ValidationCalls::~ValidationCalls() = default;
 
 }  // namespace impl
 
-/// The batches of a validation, as evaluate() takes them; none if it is default-constructed. A variable is referred to, a
-/// temporary is owned.
+/// The batches of a validation, as evaluate() takes them; none if it is default-constructed. A variable is referred to,
+/// a temporary is owned.
 template <class Training>
 class Validation {
 public:
@@ -126,11 +126,11 @@ template <class Training>
 struct FitOptions {
     /// The number of steps to make from the training's current step. Either `steps` or `epochs` is given.
     std::optional<std::int64_t> steps{};
-    /// The number of epochs. An epoch is over with the step that takes its last sample, counted from step 0; one that was
-    /// begun before this call is the first. Needs batches with `samples_per_epoch()`.
+    /// The number of epochs. An epoch is over with the step that takes its last sample, counted from step 0; one that
+    /// was begun before this call is the first. Needs batches with `samples_per_epoch()`.
     std::optional<std::int64_t> epochs{};
-    /// Epochs, or steps, between two records of the history, each with a validation; the last record is at the end. With
-    /// 0, a run by epochs makes one per epoch, and a run by steps only that at the end.
+    /// Epochs, or steps, between two records of the history, each with a validation; the last record is at the end.
+    /// With 0, a run by epochs makes one per epoch, and a run by steps only that at the end.
     std::int64_t every = 0;
     /// Batches for evaluate(), which is called for each record.
     Validation<Training> validation{};
@@ -138,11 +138,12 @@ struct FitOptions {
     Weights weights = Weights::trained;
     /// Computed in each validation, from its forward pass.
     MetricList<Training> metrics{};
-    /// By what the best record is chosen: "loss", "validation_loss" or the name of a metric's result, which says whether
-    /// larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation. With several
-    /// processes, which have different "loss", patience and restore_best need another.
+    /// By what the best record is chosen: "loss", "validation_loss" or the name of a metric's result, which says
+    /// whether larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation. With
+    /// several processes, which have different "loss", patience and restore_best need another.
     std::string quantity{};
-    /// Ends the run after this many records in a row whose quantity is not better by more than `min_delta`; 0 for never.
+    /// Ends the run after this many records in a row whose quantity is not better by more than `min_delta`; 0 for
+    /// never.
     std::int64_t patience = 0;
     double min_delta = 0;
     /// Keeps a copy of the state of the training at the best record, and restores it at the end of the run, after

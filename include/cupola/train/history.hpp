@@ -64,13 +64,14 @@ struct History {
     std::vector<HistoryRecord> records{};
     /// The quantity by which `best` was chosen: "loss", "validation_loss" or the name of a metric's result.
     std::string quantity{};
-    /// The index of the record with the best finite value of `quantity`, the first of equal ones; none if there is none.
+    /// The index of the record with the best finite value of `quantity`, the first of equal ones; none if there is
+    /// none.
     std::optional<std::size_t> best{};
     /// Whether the run ended because `.patience` was over.
     bool stopped_early = false;
 
-    /// A header line and one line per record: epoch, step, loss, validation_loss, the metrics, learning_rate and seconds,
-    /// with all digits. What a record lacks is empty.
+    /// A header line and one line per record: epoch, step, loss, validation_loss, the metrics, learning_rate and
+    /// seconds, with all digits. What a record lacks is empty.
     [[nodiscard]] std::string csv() const;
     /// Writes csv() to a file, completely or not at all. Throws DataError if it cannot be written.
     void write_csv(const std::string& path) const;

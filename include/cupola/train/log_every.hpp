@@ -10,8 +10,8 @@
 //   2026-11-21 03:16:29.123456: step 391, epoch 1, loss = 4.01, validation loss = 1.63 (43.2 sec)
 //
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
-// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line, and so does
-// a loss scale, "loss_scale = 32768", with " (skipped)" if the step was; as JSON the line is one object.
+// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line, and
+// so does a loss scale, "loss_scale = 32768", with " (skipped)" if the step was; as JSON the line is one object.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The loss that a line shows: the mean over the replicas, weighted by samples, whose gradient is the averaged gradient;
-/// that of the last replica (as in the tutorial); or the mean and each replica's.
+/// The loss that a line shows: the mean over the replicas, weighted by samples, whose gradient is the averaged
+/// gradient; that of the last replica (as in the tutorial); or the mean and each replica's.
 enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {

@@ -17,8 +17,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// At least `decimals` digits after the point and at least three significant digits; in scientific notation below 0.0001
-/// and from 1e12 on. "nan", "inf" or "-inf" where the loss is not finite.
+/// At least `decimals` digits after the point and at least three significant digits; in scientific notation below
+/// 0.0001 and from 1e12 on. "nan", "inf" or "-inf" where the loss is not finite.
 [[nodiscard]] std::string loss_text(double loss, int decimals = 2);
 
 #ifndef CUPOLA_OPS

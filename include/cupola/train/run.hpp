@@ -19,7 +19,8 @@ struct Run {
     double started = 0;
     /// Set by a callback to end the run after this step.
     bool stop = false;
-    /// Set beside `stop` where the run is not over, as StopOnSignal does: a TrainingRun then makes no record at its end.
+    /// Set beside `stop` where the run is not over, as StopOnSignal does: a TrainingRun then makes no record at its
+    /// end.
     bool interrupted = false;
     /// The number of the training's steps after which the next record of the history is made.
     std::int64_t next_record = 0;

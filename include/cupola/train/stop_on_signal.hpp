@@ -6,8 +6,8 @@
 // stays ignored: SIGHUP under nohup, SIGINT of a shell's background processes. One object at a time; its destructor
 // restores the former handlers of the signals.
 //
-// A launcher of several processes sends SIGTERM to all when one of them ends, and again when the next one does. There a second
-// SIGTERM is ignored: the process still writes what it has waited for, and ends by itself.
+// A launcher of several processes sends SIGTERM to all when one of them ends, and again when the next one does. There a
+// second SIGTERM is ignored: the process still writes what it has waited for, and ends by itself.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 class StopOnSignal {
 public:
-    /// `several`: for one of several processes. Throws InvalidArgument while another object exists, DeviceError if the system
-    /// call fails.
+    /// `several`: for one of several processes. Throws InvalidArgument while another object exists, DeviceError if the
+    /// system call fails.
     explicit StopOnSignal(bool several = false) {
         require(!std::exchange(installed(), true),
                 "only one StopOnSignal object can exist at a time: a signal has one handler");

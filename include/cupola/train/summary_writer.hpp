@@ -11,10 +11,11 @@
 //   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
 //   text         hyper_parameters and network, once, at the run's beginning
 //
-// A validation of fit() is written as validation/loss, validation/accuracy and so on, with the names of the metrics. The scalar
-// conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
+// A validation of fit() is written as validation/loss, validation/accuracy and so on, with the names of the metrics.
+// The scalar conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
 // there are such values. The class is both an inspector and a callback: `inspect` collects values on a device's thread,
-// `on_step` adds the scalars and writes all of them as one event. A step that was skipped is not inspected: it has scalars alone.
+// `on_step` adds the scalars and writes all of them as one event. A step that was skipped is not inspected: it has
+// scalars alone.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,8 @@ public:
         return options_.every > 0 && step % options_.every == 0;
     }
 
-    /// `inspection` has step(), parameters(), averaged_gradient(), batch() and for_each_activation(visit(layer, values)).
+    /// `inspection` has step(), parameters(), averaged_gradient(), batch() and for_each_activation(visit(layer,
+    /// values)).
     template <class Inspection>
     void inspect(const Inspection& inspection) {
         const double begun = monotonic_seconds();

@@ -70,8 +70,9 @@ struct NoTest {};
 
 class TrainingRun {
 public:
-    /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses, that
-    /// cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a folder.
+    /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses,
+    /// that cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a
+    /// folder.
     [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)  // misspelt? TrainingRunOptions{...} names it
         : options_(without_second_log(std::move(options))), losses_(options_.log.averages) {
         check_run_options(options_);
@@ -90,8 +91,8 @@ public:
     [[nodiscard]] bool has_folder() const { return !options_.folder.empty(); }
     [[nodiscard]] const StandardOutput& output() const { return output_; }
 
-    /// The description of the run in its checkpoints and in TensorBoard: the entries that are set before `train`, and those
-    /// that `describe` adds. Runs that differ in the value of an entry are different runs.
+    /// The description of the run in its checkpoints and in TensorBoard: the entries that are set before `train`, and
+    /// those that `describe` adds. Runs that differ in the value of an entry are different runs.
     [[nodiscard]] CheckpointInfo& info() { return info_; }
 
     /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, loss,
@@ -107,18 +108,19 @@ public:
     }
 
     /// Prints a description of the training: the network as a table, the memory, the replicas and their devices, the
-    /// optimiser, the schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line per
-    /// layer with the device of each replica.
+    /// optimiser, the schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line
+    /// per layer with the device of each replica.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void print_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
                       const std::string& where = {}, bool placement = false) const {
         impl::print_header(output_, training, where, placement);
     }
 
-    /// Trains with the options of fit(), which are those of the whole run: `.steps` and `.epochs` are counted from step 0, and
-    /// include those before a resume; where neither is given, `max_steps` is the number of steps. The records, the patience
-    /// and the best record continue in a resumed run: checkpoints contain them. With `.validation` and `keep_best`, the
-    /// folder has the state of the best record; with `.restore_best` too, and the training has it at the end.
+    /// Trains with the options of fit(), which are those of the whole run: `.steps` and `.epochs` are counted from step
+    /// 0, and include those before a resume; where neither is given, `max_steps` is the number of steps. The records,
+    /// the patience and the best record continue in a resumed run: checkpoints contain them. With `.validation` and
+    /// `keep_best`, the folder has the state of the best record; with `.restore_best` too, and the training has it at
+    /// the end.
     template <class Training, class Batches, class Test, class... Callbacks>
     int train(Training& training, Batches&& batches, Test&& test, const FitOptions<Training>& options,
               Callbacks&&... callbacks) {

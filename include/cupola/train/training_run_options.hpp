@@ -37,8 +37,8 @@ struct TrainingRunOptions {
     /// The folder of the checkpoints, the log and the events; nothing is stored if it is empty.
     std::string folder{};
     Resume resume = Resume::no;
-    /// False for all but the first of several processes: they read the folder when the run is resumed, and write nothing, also no
-    /// log to the standard output.
+    /// False for all but the first of several processes: they read the folder when the run is resumed, and write
+    /// nothing, also no log to the standard output.
     bool writes = true;
     /// The steps of the whole run, including those before a resume. Not given where `train` has .steps or .epochs; 1000
     /// where neither is given.
@@ -52,13 +52,13 @@ struct TrainingRunOptions {
     std::int64_t checkpoint_every = 1000;
     /// The number of checkpoints that are kept, the newest ones.
     int keep_checkpoints = 5;
-    /// Keeps the best checkpoint too. With a validation in `train` it is that of the best record. Otherwise evaluates at each
-    /// checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy, or with the
-    /// lowest loss where the loss counts no predictions, or the network has several outputs.
+    /// Keeps the best checkpoint too. With a validation in `train` it is that of the best record. Otherwise evaluates
+    /// at each checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy, or with
+    /// the lowest loss where the loss counts no predictions, or the network has several outputs.
     bool keep_best = false;
 
-    /// Opens the sink of the summaries: `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null for
-    /// no summaries.
+    /// Opens the sink of the summaries: `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null
+    /// for no summaries.
     std::unique_ptr<SummarySink> (*events)(const std::string& folder) = nullptr;
     /// Steps between two summaries; 0 for no summaries.
     std::int64_t summary_every = 100;
@@ -80,8 +80,8 @@ struct TrainingRunOptions {
     return options;
 }
 
-/// Throws InvalidArgument for a number that is too small and for options that exclude each other. TrainingRun calls it too; a program that reads its data
-/// first may call it before.
+/// Throws InvalidArgument for a number that is too small and for options that exclude each other. TrainingRun calls it
+/// too; a program that reads its data first may call it before.
 [[gnu::cold]] inline void check_run_options(const TrainingRunOptions& options) {
     const RunOptionNames& names = options.names;
     const bool has_folder = !options.folder.empty();

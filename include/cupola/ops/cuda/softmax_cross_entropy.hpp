@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Softmax cross-entropy on `Cuda`, in double as on every device: several threads per row compute the loss, the
-// gradient and whether the prediction is correct, and the thread block that arrives last adds the losses. Sums are in an
-// order that depends only on the numbers of rows and classes. Logits and targets are in the device's memory; the weights of classes are a
-// kernel's argument, so there are at most 8,000.
+// gradient and whether the prediction is correct, and the thread block that arrives last adds the losses. Sums are in
+// an order that depends only on the numbers of rows and classes. Logits and targets are in the device's memory; the
+// weights of classes are a kernel's argument, so there are at most 8,000.
 //
 // `queue` writes the batch's LossReport to the given place and waits for nothing; `forward` waits and reads it.
 #pragma once
@@ -26,9 +26,10 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// `lanes` threads per row. The losses of at most max_row_losses rows are added by the block that arrives last, and then
-/// have the same bits for any grid. Of more rows each group of lanes adds its own, each block its groups' sums, and the
-/// block that arrives last those of the blocks, in their order. Either sum is divided by the positions of a sample.
+/// `lanes` threads per row. The losses of at most max_row_losses rows are added by the block that arrives last, and
+/// then have the same bits for any grid. Of more rows each group of lanes adds its own, each block its groups' sums,
+/// and the block that arrives last those of the blocks, in their order. Either sum is divided by the positions of a
+/// sample.
 template <class T, int lanes, class Targets>
 __global__ void __launch_bounds__(1024)
     softmax_cross_entropy_kernel(const __grid_constant__ LossArguments<T, Targets> a, SumsMemory* sums,
@@ -95,9 +96,9 @@ public:
         return SoftmaxCrossEntropy<Cuda, U, Targets>(settings_);
     }
 
-    /// Queues the loss of the rows of `batch` samples; `gradient`, times `factor`, is written if it is not null. `report`
-    /// is written when the work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums
-    /// are in the context's memory.
+    /// Queues the loss of the rows of `batch` samples; `gradient`, times `factor`, is written if it is not null.
+    /// `report` is written when the work is complete: it is in the device's memory, or in pinned memory of the host.
+    /// Partial sums are in the context's memory.
     void queue(const CudaContext& context, const T* logits, const Target* targets, std::int64_t batch, T* gradient,
                LossReport* report, const impl::GradientFactor& factor = {}) const {
         const auto queue_with = [&](const auto& of_rows) {

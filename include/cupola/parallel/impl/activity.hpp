@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activity: records which call of a training is in progress, so that a call at the wrong moment is an error at once: from
-// inside another call, from a second thread, or in a child of fork(), which has none of the training's threads.
+// Activity: records which call of a training is in progress, so that a call at the wrong moment is an error at once:
+// from inside another call, from a second thread, or in a child of fork(), which has none of the training's threads.
 #pragma once
 
 #include <atomic>

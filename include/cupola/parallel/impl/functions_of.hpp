@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepFunctionsOf: the StepFunctions of a training's options, by the types of its loss, its optimiser and its policy for
-// statistics.
+// StepFunctionsOf: the StepFunctions of a training's options, by the types of its loss, its optimiser and its policy
+// for statistics.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NetworkInfo: the properties of a network that a training needs, as values, so that the parts of a training have one type
-// for every network of a device and an element type.
+// NetworkInfo: the properties of a network that a training needs, as values, so that the parts of a training have one
+// type for every network of a device and an element type.
 #pragma once
 
 #include <cstdint>

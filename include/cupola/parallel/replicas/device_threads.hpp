@@ -27,15 +27,16 @@ public:
     DeviceThreads& operator=(const DeviceThreads&) = delete;
     [[gnu::cold]] ~DeviceThreads();
 
-    /// Runs job(device) on every thread and waits for all. Rethrows what a job throws; of several exceptions, that of the
-    /// first device.
+    /// Runs job(device) on every thread and waits for all. Rethrows what a job throws; of several exceptions, that of
+    /// the first device.
     void run(FunctionRef<void(int device)> job);
 
     /// Whether the threads belong to this process: a child of fork() has none of them.
     [[nodiscard]] bool has_threads() const { return getpid() == process_; }
 
-    /// A barrier, called by every thread inside a job: returns when all have arrived, and says whether `healthy` was true
-    /// for each of them. If it returns false, every thread leaves the job; a thread that failed itself leaves by throwing.
+    /// A barrier, called by every thread inside a job: returns when all have arrived, and says whether `healthy` was
+    /// true for each of them. If it returns false, every thread leaves the job; a thread that failed itself leaves by
+    /// throwing.
     [[nodiscard]] bool arrive_and_wait(bool healthy) {
         return errors_.size() == 1 ? healthy : inside_.arrive_and_wait(healthy);
     }

@@ -48,13 +48,13 @@ public:
     void require_weights(Weights weights) const;
     void require_size(std::int64_t size) const;
 
-    /// Batches i = 0 to count - 1; the sums are added in that order. Each is passed to `metrics`, if it refers to a function,
-    /// which also sees them in that order.
+    /// Batches i = 0 to count - 1; the sums are added in that order. Each is passed to `metrics`, if it refers to a
+    /// function, which also sees them in that order.
     Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights,
                         MetricFunction metrics);
 
-    /// The values of output number `output` for a batch in host memory, one after another. The batch has the columns of the
-    /// network's inputs.
+    /// The values of output number `output` for a batch in host memory, one after another. The batch has the columns of
+    /// the network's inputs.
     [[nodiscard]] std::vector<float> predict(const BatchView& samples, const NetworkOutput& output, std::size_t number,
                                              Weights weights);
 

@@ -32,7 +32,8 @@ public:
     MetricFeed(MetricFunction see, std::span<const LayerInfo> layers, int devices, bool with_input)
         : see_(see), network_(layers), with_input_(with_input), memory_(static_cast<std::size_t>(devices)) {}
 
-    /// Passes batch `number` on, after those before it. Returns false if another device has failed: no batch follows then.
+    /// Passes batch `number` on, after those before it. Returns false if another device has failed: no batch follows
+    /// then.
     [[nodiscard]] bool pass(Context& context, int device, std::int64_t number, const BatchView& batch, Outputs outputs);
     /// Ends the waiting of other devices.
     void fail();

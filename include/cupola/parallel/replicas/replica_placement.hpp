@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaPlacement: which process and which of its devices has which replicas, and which replicas have parameters of their own.
-// Replicas are numbered over all processes, and placed in contiguous blocks, in order.
+// ReplicaPlacement: which process and which of its devices has which replicas, and which replicas have parameters of
+// their own. Replicas are numbered over all processes, and placed in contiguous blocks, in order.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class ReplicaPlacement {
 public:
-    /// `own_parameters`: whether each replica, and not each device, has its own parameters. This process is number `process`
-    /// of `processes`, of which each has at least one replica and none more than one beyond another's.
+    /// `own_parameters`: whether each replica, and not each device, has its own parameters. This process is number
+    /// `process` of `processes`, of which each has at least one replica and none more than one beyond another's.
     ReplicaPlacement(int replicas, int devices, bool own_parameters, int processes = 1, int process = 0)
         : replicas_(replicas),
           devices_(devices),
@@ -68,7 +68,8 @@ public:
         return static_cast<std::size_t>(part * on_device + local(replica));
     }
 
-    // The copies of the parameters, of their averages and of the optimiser's state. Those of a device are numbered from 0.
+    // The copies of the parameters, of their averages and of the optimiser's state. Those of a device are numbered from
+    // 0.
 
     [[nodiscard]] int copies(int device) const { return own_parameters_ ? replicas_of(device) : 1; }
     /// The largest number of copies on a device.
@@ -81,15 +82,15 @@ public:
     [[nodiscard]] int replica_of_copy(int device, int copy) const {
         return own_parameters_ ? first_replica(device) + copy : 0;
     }
-    /// The device whose first copy a device evaluates: its own, or, where copies differ, the first. Replicas have parameters
-    /// of their own only in memory that every device reads.
+    /// The device whose first copy a device evaluates: its own, or, where copies differ, the first. Replicas have
+    /// parameters of their own only in memory that every device reads.
     [[nodiscard]] int device_of_evaluated_copy(int device) const { return own_parameters_ ? 0 : device; }
 
     struct ColumnRange {
         std::int64_t begin, end;
     };
-    /// The part of `all` columns of an average that a device computes. Columns are divided between processes and devices in
-    /// whole cache lines, so that no two devices write the same line.
+    /// The part of `all` columns of an average that a device computes. Columns are divided between processes and
+    /// devices in whole cache lines, so that no two devices write the same line.
     [[nodiscard]] ColumnRange columns_of(int device, std::int64_t all) const {
         const std::int64_t first = edge_of(process_, all), units = edge_of(process_ + 1, all) - first;
         const auto edge = [&](int d) { return std::min(all, (first + units * d / devices_) * unit); };

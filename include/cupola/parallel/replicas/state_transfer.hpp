@@ -38,8 +38,8 @@ public:
                                 FunctionRef<std::string_view(int)> state_name, bool averages);
     ~StateTransfer();
 
-    /// Restores the state before the first step and returns its running statistics. The parameters are drawn with `seed`;
-    /// `state_start(i)` is
+    /// Restores the state before the first step and returns its running statistics. The parameters are drawn with
+    /// `seed`; `state_start(i)` is
     /// the initial value of the optimizer's state arena i.
     [[gnu::cold]] std::vector<float> start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
                                            FunctionRef<float(int)> state_start);
@@ -48,15 +48,16 @@ public:
     [[nodiscard]] TrainingState copy(std::int64_t step, std::span<const float> running,
                                      const LossScaleState& loss_scale);
 
-    /// The state of the loss scale with which a fitting state is continued: its own if the scale is dynamic, and otherwise the
-    /// constant scale with the number of steps that were skipped.
+    /// The state of the loss scale with which a fitting state is continued: its own if the scale is dynamic, and
+    /// otherwise the constant scale with the number of steps that were skipped.
     [[nodiscard]] LossScaleState loss_scale_of(const TrainingState& state) const;
 
-    /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many replicas
-    /// with their own parameters.
+    /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many
+    /// replicas with their own parameters.
     void require_fitting(const TrainingState& state) const;
 
-    /// Throws InvalidArgument for the first part of a fitting state that is not finite or is a running variance below 0.
+    /// Throws InvalidArgument for the first part of a fitting state that is not finite or is a running variance below
+    /// 0.
     void require_finite(const TrainingState& state) const;
 
     /// Copies a fitting state to every device.

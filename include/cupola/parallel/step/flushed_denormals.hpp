@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FlushedDenormals: during its lifetime the calling thread treats numbers below 1e-38 as zeros, as the threads of `Host`
-// do.
+// FlushedDenormals: during its lifetime the calling thread treats numbers below 1e-38 as zeros, as the threads of
+// `Host` do.
 #pragma once
 
 #include <cupola/core/abi.hpp>

@@ -31,8 +31,8 @@ public:
     /// Starts with `values`, which are on every device already.
     [[gnu::cold]] void restart(std::span<const float> values);
 
-    /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the policy
-    /// throws, nothing is changed: unless its update() is noexcept, it updates a copy.
+    /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the
+    /// policy throws, nothing is changed: unless its update() is noexcept, it updates a copy.
     void update(std::int64_t step, const StepFunctions<D>& functions);
 
     /// Copies the statistics to every device if they have changed.

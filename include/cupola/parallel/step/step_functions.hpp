@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepFunctions: what the steps of a training use of its TrainingOptions, without their types. The loss, the optimiser and
-// the policy for statistics are called through this interface, so that the step engine and its parts depend on the device
-// and the element type alone, and cupola::ops has them compiled.
+// StepFunctions: what the steps of a training use of its TrainingOptions, without their types. The loss, the optimiser
+// and the policy for statistics are called through this interface, so that the step engine and its parts depend on the
+// device and the element type alone, and cupola::ops has them compiled.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,8 @@ public:
     /// Whether a batch has a report per loss beside that of their sum.
     bool sums_losses = false;
 
-    /// Queues loss `k` of a batch and its gradient at the network's output, without the factor: see loss/queue_loss.hpp.
+    /// Queues loss `k` of a batch and its gradient at the network's output, without the factor: see
+    /// loss/queue_loss.hpp.
     virtual void queue_loss(Context& context, std::size_t k, const float* outputs, const BatchView& batch,
                             float* gradient, LossReport* report) const = 0;
     /// Whether every loss can be queued by the following function.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepProbe: calls an inspector with the values of a step, between the average and the update, on the first device's thread.
+// StepProbe: calls an inspector with the values of a step, between the average and the update, on the first device's
+// thread.
 #pragma once
 
 #include <array>
@@ -27,9 +28,9 @@ public:
 
     explicit StepProbe(Replicas<D, T>& replicas) : replicas_(replicas) {}
 
-    /// Calls `inspector` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, or
-    /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the
-    /// inspector is stored.
+    /// Calls `inspector` once the first device's work is complete, unless the step is not healthy. `batch` is of
+    /// `replica`, or has size 0 if no replica of this process has samples; `gradient` is on the first device. An
+    /// exception of the inspector is stored.
     [[gnu::cold]] void show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
                             Inspector inspector);
 
@@ -45,7 +46,8 @@ private:
                        typename Inspection<Kernels>::VisitOutput visit);
 
     Replicas<D, T>& replicas_;
-    /// The probed batch at the addresses at which the first device reads it, and its statistics if the replicas share them.
+    /// The probed batch at the addresses at which the first device reads it, and its statistics if the replicas share
+    /// them.
     BatchView samples_{};
     const float* statistics_ = nullptr;
     std::exception_ptr error_;

@@ -28,7 +28,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// A replica's part is written by that replica's thread: begin(), add to of(), complete(). Then one thread calls finish().
+/// A replica's part is written by that replica's thread: begin(), add to of(), complete(). Then one thread calls
+/// finish().
 class StepReportBuilder {
 public:
     StepReportBuilder() = default;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepUpdate: the end of a step's computation on each device, after the replicas have agreed: the average, the sums of squares
-// that the regularisers report, the optimiser's update of each copy of the parameters, the moving averages, and the loss scale of
-// the next step where it changes.
+// StepUpdate: the end of a step's computation on each device, after the replicas have agreed: the average, the sums of
+// squares that the regularisers report, the optimiser's update of each copy of the parameters, the moving averages, and
+// the loss scale of the next step where it changes.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,8 @@ public:
           segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
           recordings_(static_cast<std::size_t>(replicas.placement().device_count())) {}
 
-    /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight that may be.
+    /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight
+    /// that may be.
     void begin_step(std::int64_t skipped, std::int64_t in_flight) {
         skipped_ = skipped;
         in_flight_ = replicas_.settings().may_skip() ? static_cast<int>(in_flight) : 0;
@@ -78,8 +79,8 @@ private:
         typename Queue::Recording recording{};
     };
 
-    /// The plan whose weights the update packs again: one that has packed weights, on a device that records the update. Null
-    /// where the next pass packs them.
+    /// The plan whose weights the update packs again: one that has packed weights, on a device that records the update.
+    /// Null where the next pass packs them.
     [[nodiscard]] NetworkPlan* packed_plan(int device);
     [[nodiscard]] typename Queue::Recording& recording_of(int device, const NetworkPlan* plan);
 
@@ -91,8 +92,8 @@ private:
     /// Computes the average, and the sums of squares that the regularisers report.
     void reduce(int device);
 
-    /// The number of a step's update, without the steps that were skipped: exact inside the work of a device whose memory the
-    /// host reads, and otherwise as far as the host knows.
+    /// The number of a step's update, without the steps that were skipped: exact inside the work of a device whose
+    /// memory the host reads, and otherwise as far as the host knows.
     [[nodiscard]] std::int64_t number_of_update(int device, std::int64_t step) {
         if constexpr (D::host_memory) {
             return step - replicas_.at(device).status()->loss_scale.skipped_steps;

@@ -26,8 +26,8 @@ public:
     /// The plan of a replica's batch; null while the replica has no batch.
     [[nodiscard]] Plan<Device, T>*& plan(int replica) { return plans_[static_cast<std::size_t>(replica)]; }
 
-    /// The address at which a replica writes its sums for all-reduce number `turn` of the step. Two buffers alternate: the
-    /// next sums may be written while another device still merges the last ones.
+    /// The address at which a replica writes its sums for all-reduce number `turn` of the step. Two buffers alternate:
+    /// the next sums may be written while another device still merges the last ones.
     [[nodiscard]] double* partial(std::size_t turn, int replica) {
         return partials_.data() + place(turn, replica) * largest_;
     }
@@ -37,7 +37,8 @@ public:
         contributions_[place(turn, replica)] = there && plan(replica) != nullptr ? partial(turn, replica) : nullptr;
     }
 
-    /// The sums of all replicas for all-reduce number `turn`, largest() values each, and where those are that are written.
+    /// The sums of all replicas for all-reduce number `turn`, largest() values each, and where those are that are
+    /// written.
     [[nodiscard]] double* sums(std::size_t turn) { return partial(turn, 0); }
     [[nodiscard]] std::span<const double*> contributions(std::size_t turn) {
         return {contributions_.data() + place(turn, 0), plans_.size()};

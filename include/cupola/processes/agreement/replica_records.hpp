@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaRecords: what a process tells the others of its replicas in each step: the hash of the parameters that they compute
-// with; the samples, the losses and the batch statistics of each batch; or why it has left the step. With the records of all, each process makes the same report, the
-// same weights and the same running statistics.
+// ReplicaRecords: what a process tells the others of its replicas in each step: the hash of the parameters that they
+// compute with; the samples, the losses and the batch statistics of each batch; or why it has left the step. With the
+// records of all, each process makes the same report, the same weights and the same running statistics.
 #pragma once
 
 #include <algorithm>
@@ -144,8 +144,8 @@ private:
 
 static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && sizeof(IdReport) % 8 == 0);
 
-/// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes. Without
-/// a majority the message has the hash of each.
+/// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes.
+/// Without a majority the message has the hash of each.
 [[gnu::cold]] inline void require_same_hashes(const std::vector<HashesOfProcess>& all, const Processes& processes,
                                               std::int64_t step) {
     const auto name_of = [&](std::size_t p) { return processes.number_at_start(static_cast<int>(p)); };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI's C functions, with what all calls of them share: their errors as exceptions, the mutex that makes them calls in turn,
-// and the pause between two looks at requests. And those of its fault tolerance, which Open MPI has from 5.0 on: they are looked up
-// while the program runs, since a program that was built with 4.1 also runs with 5.0.
+// MPI's C functions, with what all calls of them share: their errors as exceptions, the mutex that makes them calls in
+// turn, and the pause between two looks at requests. And those of its fault tolerance, which Open MPI has from 5.0 on:
+// they are looked up while the program runs, since a program that was built with 4.1 also runs with 5.0.
 #pragma once
 
 #include <cstddef>
@@ -99,8 +99,8 @@ private:
     return result;
 }
 
-/// Those of the processes of a machine that can look each other up by their numbers in the system, this one among them. To be
-/// freed; called on all processes of `machine`.
+/// Those of the processes of a machine that can look each other up by their numbers in the system, this one among them.
+/// To be freed; called on all processes of `machine`.
 [[nodiscard, gnu::cold]] inline MPI_Comm with_common_numbers(MPI_Comm machine) {
     int count = 0, number = 0;
     check_mpi(MPI_Comm_size(machine, &count), "MPI_Comm_size");
@@ -125,8 +125,8 @@ struct MpiFaultTolerance {
     /// The bits that are set on all processes that are left: the same on each, with the same status.
     int (*agree)(MPI_Comm, int*) = nullptr;
 
-    /// Open MPI's numbers, which its own headers have from 5.0 on: two classes of errors, and the attribute of MPI_COMM_WORLD
-    /// that says whether the job was started with fault tolerance.
+    /// Open MPI's numbers, which its own headers have from 5.0 on: two classes of errors, and the attribute of
+    /// MPI_COMM_WORLD that says whether the job was started with fault tolerance.
     static constexpr int process_failed = 75, revoked = 77, attribute = 12;
 
     /// Throws DeviceError if this MPI, or this job, has no fault tolerance.

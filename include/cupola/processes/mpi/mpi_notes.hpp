@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiNotes: while a process waits in a sum of all, it sends a note to each of the others now and then. A collective call of MPI
-// does not say whose part is missing: it is the part of a process from which no note comes, because it is not in the sum, is
-// stopped, or cannot be reached.
+// MpiNotes: while a process waits in a sum of all, it sends a note to each of the others now and then. A collective
+// call of MPI does not say whose part is missing: it is the part of a process from which no note comes, because it is
+// not in the sum, is stopped, or cannot be reached.
 //
 // Part of <cupola/mpi.hpp>.
 #pragma once
@@ -39,8 +39,8 @@ public:
         next_ = monotonic_seconds() + period_;
     }
 
-    /// Called again and again in a wait. `heard(process)` is called for each process that waits in this sum, or has left it.
-    /// Errors of MPI are silence.
+    /// Called again and again in a wait. `heard(process)` is called for each process that waits in this sum, or has
+    /// left it. Errors of MPI are silence.
     template <class Heard>
     void exchange(Heard&& heard) {
         const double now = monotonic_seconds();

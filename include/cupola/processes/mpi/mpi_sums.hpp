@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiSums: sums over all processes that proceed while the caller computes. MPI moves data only inside its calls, so a thread posts
-// each sum by MPI_Iallreduce and looks at it again and again, with a sleep between two looks. While the caller waits for the sums,
-// it looks itself, and the thread does not.
+// MpiSums: sums over all processes that proceed while the caller computes. MPI moves data only inside its calls, so a
+// thread posts each sum by MPI_Iallreduce and looks at it again and again, with a sleep between two looks. While the
+// caller waits for the sums, it looks itself, and the thread does not.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,8 @@ public:
         changed_.notify_one();
     }
 
-    /// Returns when all sums are complete; calls `waits` between two looks. Throws the error of the first that failed; no later one is complete then.
+    /// Returns when all sums are complete; calls `waits` between two looks. Throws the error of the first that failed;
+    /// no later one is complete then.
     template <class Waits>
     void finish(Waits&& waits) {
         {
@@ -70,8 +71,8 @@ public:
                 waits();
                 pause();
             }
-            // The thread may have begun to wait for `looking_` before finishes_ was set. It sees both lists empty: with the sums,
-            // but without their requests, it would post them again.
+            // The thread may have begun to wait for `looking_` before finishes_ was set. It sees both lists empty: with
+            // the sums, but without their requests, it would post them again.
             const std::scoped_lock lock(mutex_);
             requests_.clear();
             begun_.clear();
@@ -85,8 +86,9 @@ public:
 private:
     /// MPI counts elements as int.
     static constexpr std::size_t most = INT_MAX;
-    /// The sleep between two looks of the thread. A shorter one takes more from the computation than it gives to the link: at 1 Gbit/s
-    /// a step took 1.03 of its limit with 20 us and 0.97 to 0.98 with 0.3 to 1 ms. What the system buffers meanwhile is enough.
+    /// The sleep between two looks of the thread. A shorter one takes more from the computation than it gives to the
+    /// link: at 1 Gbit/s a step took 1.03 of its limit with 20 us and 0.97 to 0.98 with 0.3 to 1 ms. What the system
+    /// buffers meanwhile is enough.
     static constexpr long sleep_ns = 500'000;
 
     [[nodiscard]] bool complete() const { return finished_ == begun_.size(); }
@@ -95,8 +97,8 @@ private:
         return complete() || error_;
     }
 
-    /// Posts the sums that are begun, and looks at those that are posted; `looking_` is held, `mutex_` is not. Returns whether one
-    /// has become complete.
+    /// Posts the sums that are begun, and looks at those that are posted; `looking_` is held, `mutex_` is not. Returns
+    /// whether one has become complete.
     bool look() {
         try {
             for (std::span<float> values; next_to_post(values);) {
@@ -156,8 +158,9 @@ private:
     ExchangeWatchdog& watchdog_;
     MPI_Comm sums_ = MPI_COMM_NULL;
 
-    /// Held by the thread that calls MPI; guards the requests of the sums, of the first that were begun, in their order. A thread
-    /// that takes mutex_ too takes it second; a request is removed only together with its sum, under both.
+    /// Held by the thread that calls MPI; guards the requests of the sums, of the first that were begun, in their
+    /// order. A thread that takes mutex_ too takes it second; a request is removed only together with its sum, under
+    /// both.
     std::mutex looking_;
     std::vector<MPI_Request> requests_;
     std::vector<int> done_;

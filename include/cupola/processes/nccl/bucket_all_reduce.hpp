@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclBucketAllReduce: sums a gradient over the ranks of NCCL bucket by bucket, on a stream beside the compute stream, so
-// that the backward pass continues while its first buckets are summed:
+// NcclBucketAllReduce: sums a gradient over the ranks of NCCL bucket by bucket, on a stream beside the compute stream,
+// so that the backward pass continues while its first buckets are summed:
 //
 //   values[i] = sum over all ranks of values[i],   divisor = sum over all ranks of the rank's weight
 //
@@ -12,9 +12,9 @@
 //   finish(stream)                   later work of the stream sees the sums
 //   poll(step) or wait(step)         whether they are complete; with a deadline, and an error that names the missing ranks
 //
-// Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each ends where the
-// one before began, and the last begins at element 0. Every rank gives the same buckets: with more than two ranks NCCL's
-// order of addition, and so the last bits of a sum, depend on them.
+// Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each ends where
+// the one before began, and the last begins at element 0. Every rank gives the same buckets: with more than two ranks
+// NCCL's order of addition, and so the last bits of a sum, depend on them.
 //
 // The elements may be of bfloat16, in which NCCL then adds. The weight is a float in any case.
 //
@@ -71,8 +71,8 @@ public:
 
     class Member;
 
-    /// Connects to the other processes, and returns when all ranks have started. `first_replicas`, one per device of this
-    /// process, names the devices in errors; `gpus` are their numbers, 0 and so on
+    /// Connects to the other processes, and returns when all ranks have started. `first_replicas`, one per device of
+    /// this process, names the devices in errors; `gpus` are their numbers, 0 and so on
     /// if it is empty. Throws InvalidArgument and DeviceError.
     [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, const std::vector<int>& first_replicas,
                                       std::int64_t elements, const std::vector<int>& gpus = {}, Calls calls = {})
@@ -196,8 +196,8 @@ public:
         return {values(), memory_};
     }
 
-    /// Whether the sums of a step are complete. Throws DeviceError if they are not at the deadline, which is counted from the
-    /// first call after the previous step was complete.
+    /// Whether the sums of a step are complete. Throws DeviceError if they are not at the deadline, which is counted
+    /// from the first call after the previous step was complete.
     [[nodiscard]] bool poll(std::int64_t step) {
         Slot& slot = finished_slot(step);
         if (slot.complete) return true;
@@ -215,8 +215,8 @@ public:
         slot.complete = true;
     }
 
-    /// Between steps: gives `mine`, of one size in all calls, to all ranks, and receives theirs in the order of the ranks, unless
-    /// `all` is empty; both are in the host's memory. Waits, with the same deadline and errors.
+    /// Between steps: gives `mine`, of one size in all calls, to all ranks, and receives theirs in the order of the
+    /// ranks, unless `all` is empty; both are in the host's memory. Waits, with the same deadline and errors.
     [[gnu::cold]] void gather(const ExchangeName& name, std::span<const std::byte> mine, std::span<std::byte> all) {
         if (begun_) misused(text(name.operation, " is exchanged before step ", step_, " was finished"));
         const impl::NcclWork work{name.operation, name.step};
@@ -247,16 +247,16 @@ public:
 
     /// Ends the sums of every rank, because this device will not take part in them. Throws nothing.
     void break_off(const std::string& why) { group_.break_off(device_, step_, why); }
-    /// After a failure: waits for an event, of any stream of the device, that was recorded behind sums, so that their memory
-    /// may be freed. Ends the process if this takes longer than abort_seconds.
+    /// After a failure: waits for an event, of any stream of the device, that was recorded behind sums, so that their
+    /// memory may be freed. Ends the process if this takes longer than abort_seconds.
     void wait_for_broken_off(cudaEvent_t event) { group_.wait_for_broken_off(device_, event); }
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
 
 private:
     friend class NcclBucketAllReduce;
 
-    /// Loading kernels and making graphs may wait for all of a device's work, so no sum that waits for another device may
-    /// run beside them: the first steps have one group, behind all buckets, which is waited for.
+    /// Loading kernels and making graphs may wait for all of a device's work, so no sum that waits for another device
+    /// may run beside them: the first steps have one group, behind all buckets, which is waited for.
     static constexpr int first_steps = 3;
 
     struct Slot {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CollectiveProcesses: the processes of a collective, which tell each other what they compare by calls of the collective between
-// steps, and what each wants next by bits in the blocks of each step.
+// CollectiveProcesses: the processes of a collective, which tell each other what they compare by calls of the
+// collective between steps, and what each wants next by bits in the blocks of each step.
 #pragma once
 
 #include <algorithm>
@@ -81,8 +81,8 @@ public:
     void compare_rest() override { peers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
 
 private:
-    /// Compares the parameters after a step when all processes have read its report: before the step is queued that uses its slot
-    /// again. Then all have queued the same steps.
+    /// Compares the parameters after a step when all processes have read its report: before the step is queued that
+    /// uses its slot again. Then all have queued the same steps.
     class ComparingPeers final : public GatheredPeers<D, T> {
         using GatheredPeers<D, T>::replicas_;
 

@@ -97,7 +97,8 @@ struct NcclCalls {
     void run_apart(std::function<void()> job) {
         Thread({.what = "the abort of the communicators"}, std::move(job)).detach();
     }
-    /// Ends a process of several because of the others: writes the message to standard error and to its file in `folder`.
+    /// Ends a process of several because of the others: writes the message to standard error and to its file in
+    /// `folder`.
     [[noreturn, gnu::cold]] void leave(int process, const std::string& folder, const std::string& message) {
         ExchangeWatchdog::leave(process, folder, message);
     }

@@ -198,9 +198,9 @@ public:
         }
     }
 
-    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, is complete, so that the
-    /// device uses no memory any more. The work of a device that failed has ended too. Ends the process if this takes
-    /// longer than abort_seconds.
+    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, is complete, so that
+    /// the device uses no memory any more. The work of a device that failed has ended too. Ends the process if this
+    /// takes longer than abort_seconds.
     [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
         double start = calls_.now();
         for (int turn = 0; calls_.query(event) == cudaErrorNotReady; turn += turn < most_turns_before_sleep ? 1 : 0) {
@@ -305,8 +305,9 @@ private:
     bool started_ = false;
 };
 
-/// The id of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or from
-/// the file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
+/// The id of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or
+/// from the file, which rank 0's process writes and the others wait for; or, without either, made for this process
+/// alone.
 template <class Calls>
 [[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank,
                                                     const std::string& path, double seconds, Calls calls = {}) {

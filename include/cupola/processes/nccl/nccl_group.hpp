@@ -3,10 +3,10 @@
 // NcclGroup: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
 // the end. The training queues a sum, and later waits for an event that it recorded behind it.
 //
-// Several processes exchange NCCL's id, by the file `id_file` or by TCP, and have their heartbeats in a file: `id_file`.heartbeats,
-// or one that process 0 makes and names by TCP, which processes of other machines do not find. Process 0 removes the files after
-// all have started, and each process removes the files that it made if the start fails. Only a process that is killed during the
-// start leaves files behind.
+// Several processes exchange NCCL's id, by the file `id_file` or by TCP, and have their heartbeats in a file:
+// `id_file`.heartbeats, or one that process 0 makes and names by TCP, which processes of other machines do not find.
+// Process 0 removes the files after all have started, and each process removes the files that it made if the start
+// fails. Only a process that is killed during the start leaves files behind.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class Calls = NcclCalls>
 class NcclGroup {
 public:
-    /// `first_replica_of_device` names the ranks in errors; `gpus` are the devices' numbers in the system, 0 and so on if it is empty.
+    /// `first_replica_of_device` names the ranks in errors; `gpus` are the devices' numbers in the system, 0 and so on
+    /// if it is empty.
     NcclGroup(const NcclAllReduce& policy, int devices, const std::vector<int>& first_replica_of_device,
               const std::vector<int>& gpus = {}, Calls calls = {})
         : policy_(checked(policy, devices)),
@@ -116,7 +117,8 @@ public:
     /// Whether a rank of this process has failed: the communicators are aborted, and no sum will complete.
     [[nodiscard]] bool failed() const { return communicators_.failed(); }
 
-    /// Destroys the communicators, together with all other ranks. The destructor does so too, and then ignores an error.
+    /// Destroys the communicators, together with all other ranks. The destructor does so too, and then ignores an
+    /// error.
     void finish() { communicators_.finish(); }
 
 private:

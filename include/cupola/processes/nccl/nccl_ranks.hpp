@@ -63,8 +63,8 @@ struct NcclWork {
     std::int64_t step = -1;
 };
 
-/// The common part of NcclCommunicators: the ranks, and the first failure of any of them. `Calls` is the table of functions of
-/// nccl_calls.hpp. Members may be called by one thread per rank, each for its own rank.
+/// The common part of NcclCommunicators: the ranks, and the first failure of any of them. `Calls` is the table of
+/// functions of nccl_calls.hpp. Members may be called by one thread per rank, each for its own rank.
 template <class Calls>
 class NcclRanks {
 protected:
@@ -110,8 +110,8 @@ protected:
             if (more != nullptr && *more != '\0') message += text(" (", more, ')');
             return status;
         });
-        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there are
-        // other processes.
+        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there
+        // are other processes.
         const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
                          status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
         fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
@@ -223,8 +223,8 @@ private:
         if (!left_.empty()) throw ProcessLost(message_, since_);
         throw DeviceError(message_);
     }
-    /// Agrees with the other processes who is left, if one is lost. Each of them comes at the latest at `deadline`, that of the wait
-    /// which has failed: until then it may compute, and once it waits it hears that others agree.
+    /// Agrees with the other processes who is left, if one is lost. Each of them comes at the latest at `deadline`,
+    /// that of the wait which has failed: until then it may compute, and once it waits it hears that others agree.
     [[gnu::cold]] void agree_on_left(double deadline) {
         since_ = calls_.now();
         const std::string unable = calls_.cannot_shrink();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessRunPolicy: what the processes of a training agree on between two steps, so that all go on, or all end after the same step
-// with the same error. Every such exchange begins with a block of one size, in which a process that has failed says so: the
-// others learn it in whichever exchange they are.
+// ProcessRunPolicy: what the processes of a training agree on between two steps, so that all go on, or all end after
+// the same step with the same error. Every such exchange begins with a block of one size, in which a process that has
+// failed says so: the others learn it in whichever exchange they are.
 //
-// The processes of a collective (ProcessGroup::is_collective()) agree at fewer steps. All their calls, among them those for a step
-// whose loss is not finite, come in the same order on all processes, so these read each report after they have queued the same
-// steps. What that depends on, each sends with its steps: whether it wants to end, and whether the report of the step
-// max_steps_in_flight later has to be read before another step is queued.
+// The processes of a collective (ProcessGroup::is_collective()) agree at fewer steps. All their calls, among them those
+// for a step whose loss is not finite, come in the same order on all processes, so these read each report after they
+// have queued the same steps. What that depends on, each sends with its steps: whether it wants to end, and whether the
+// report of the step max_steps_in_flight later has to be read before another step is queued.
 #pragma once
 
 #include <algorithm>
@@ -213,8 +213,8 @@ private:
         if (ended_ != nullptr) std::rethrow_exception(ended_);
     }
 
-    /// Calls what queues a step, or reads its report. Of a collective, an error of a step that was rolled back is that of all
-    /// processes.
+    /// Calls what queues a step, or reads its report. Of a collective, an error of a step that was rolled back is that
+    /// of all processes.
     void in_step(FunctionRef<std::int64_t()> step, FunctionRef<void()> work) {
         const std::int64_t before = step();
         processes_.read_together(true);
@@ -237,8 +237,9 @@ private:
         is_of_all_ = is_of_all;
     }
 
-    /// The largest of the processes' values. `error` is what has ended the work of this process, or null. If any has one, all
-    /// throw: a process its own, the others that of the first process. An exchange by which another process waits ends too.
+    /// The largest of the processes' values. `error` is what has ended the work of this process, or null. If any has
+    /// one, all throw: a process its own, the others that of the first process. An exchange by which another process
+    /// waits ends too.
     int agree_on(const ExchangeName& name, int value, const std::exception_ptr& error) {
         if (ended_ != nullptr) std::rethrow_exception(error != nullptr ? error : ended_);
         return exchange(name, value, error, true);

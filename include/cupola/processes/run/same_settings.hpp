@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The comparison of what has to be the same in all processes of a training: options, data, and what the bits of a result
-// depend on.
+// The comparison of what has to be the same in all processes of a training: options, data, and what the bits of a
+// result depend on.
 #pragma once
 
 #include <algorithm>
@@ -65,8 +65,8 @@ struct OtherSetting {
     return {};
 }
 
-/// Throws InvalidArgument, on every process, unless all have the same settings. The message names the first one that differs:
-/// "process 2 has another batch_size than process 0: 64, not 128".
+/// Throws InvalidArgument, on every process, unless all have the same settings. The message names the first one that
+/// differs: "process 2 has another batch_size than process 0: 64, not 128".
 [[gnu::cold]] inline void require_same_settings(ProcessGroup& processes, Settings settings, std::int64_t step = -1) {
     const std::vector<std::string> all =
         gathered_texts(processes, {"the comparison of settings", step}, joined_settings(settings));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExchangeWatchdog: ends a process whose wait for other processes does not end. A thread of its own looks at the wait, since a
-// call of a communication library may never return. At the deadline it writes what was waited for, and the processes whose
-// part is missing, to standard error and to a file `process-<number>.fault` in the run's folder, and leaves by _exit(): the
-// library's own end would wait for the missing processes too.
+// ExchangeWatchdog: ends a process whose wait for other processes does not end. A thread of its own looks at the wait,
+// since a call of a communication library may never return. At the deadline it writes what was waited for, and the
+// processes whose part is missing, to standard error and to a file `process-<number>.fault` in the run's folder, and
+// leaves by _exit(): the library's own end would wait for the missing processes too.
 //
 // A process that no longer exists is noticed earlier, if it ran on the same machine.
 #pragma once
@@ -73,15 +73,15 @@ public:
         thread_.join();
     }
 
-    /// The system's numbers of the processes, 0 for those of other machines and PID namespaces: a process that is missing and does not exist
-    /// any more is not waited for.
+    /// The system's numbers of the processes, 0 for those of other machines and PID namespaces: a process that is
+    /// missing and does not exist any more is not waited for.
     void know_ids(const std::vector<std::int64_t>& ids) {
         const std::scoped_lock lock(mutex_);
         for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = ids[p];
     }
 
-    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number at the start of another process that has
-    /// ended by itself and is not waited for, or below 0; it is called on the thread of the watchdog.
+    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number at the start of another process
+    /// that has ended by itself and is not waited for, or below 0; it is called on the thread of the watchdog.
     void tell(std::atomic<std::int32_t>* leaves, std::function<int()> departed) {
         const std::scoped_lock lock(mutex_);
         leaves_ = leaves;
@@ -98,8 +98,8 @@ public:
         std::fill(heard_.begin(), heard_.end(), never);
         waits_ = true;
     }
-    /// Begins a wait for something that needs all processes, and does not say whose part has come. Those that are heard in the
-    /// last part of the wait have sent theirs.
+    /// Begins a wait for something that needs all processes, and does not say whose part has come. Those that are heard
+    /// in the last part of the wait have sent theirs.
     void begin_with_all(const ExchangeName& name) {
         begin(name);
         const std::scoped_lock lock(mutex_);
@@ -130,8 +130,8 @@ public:
         leave(name_, text("cannot go on: ", why), false);
     }
 
-    // Sums may wait at the same time as an exchange. Their end is then reported as that of the exchange, which knows the processes
-    // that are missing.
+    // Sums may wait at the same time as an exchange. Their end is then reported as that of the exchange, which knows
+    // the processes that are missing.
 
     /// The first of several sums begins. They are one wait, which begins again with each that is complete.
     void begin_sums(const ExchangeName& name) {
@@ -164,8 +164,9 @@ public:
     /// The name of a process's file.
     [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
 
-    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the process, at the
-    /// latest after `longest_leave`: also if a file system does not respond, or nobody reads a full pipe.
+    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the
+    /// process, at the latest after `longest_leave`: also if a file system does not respond, or nobody reads a full
+    /// pipe.
     [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
         try {
             Thread({.what = "the end of the process"}, [] {
@@ -176,7 +177,8 @@ public:
             // Without a thread the end has no bound.
         }
         const std::string message = line + '\n';
-        // The file first: a launcher that has ended no longer reads standard error, and may be about to kill this process.
+        // The file first: a launcher that has ended no longer reads standard error, and may be about to kill this
+        // process.
         std::signal(SIGPIPE, SIG_IGN);
         int file = -1;
         if (!folder.empty()) {
@@ -194,8 +196,8 @@ private:
     static constexpr auto period = std::chrono::milliseconds(50);
     /// The pause before a process that does not exist ends the wait: its last part may still be on the way.
     static constexpr double last_part_seconds = 0.2;
-    /// The pause between the file and the end: with each process that ends, mpirun of Open MPI goes on to the next signal, and
-    /// SIGKILL is the third; all have their files by then.
+    /// The pause between the file and the end: with each process that ends, mpirun of Open MPI goes on to the next
+    /// signal, and SIGKILL is the third; all have their files by then.
     static constexpr auto pause_for_others = std::chrono::milliseconds(500);
     /// With a period, less than the second in which a process promises to be gone.
     static constexpr auto longest_leave = std::chrono::milliseconds(900);

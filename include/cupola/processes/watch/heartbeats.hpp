@@ -4,8 +4,8 @@
 // wait is too long checks which numbers have not changed. NCCL's error codes name no rank.
 //
 // The numbers of ranks in one process are in its memory; those of several processes of one machine are in a file that
-// all of them map. Ranks on other machines are visible through neither: their numbers stay 0, and the message about them
-// says that this is possible.
+// all of them map. Ranks on other machines are visible through neither: their numbers stay 0, and the message about
+// them says that this is possible.
 #pragma once
 
 #include <atomic>
@@ -45,8 +45,8 @@ public:
     Heartbeats& operator=(const Heartbeats&) = delete;
     ~Heartbeats() { munmap(beats_, bytes()); }
 
-    /// Before the first heartbeat: continues in the file at `path`, which another process has made. Changes nothing if there is
-    /// no such file, on another machine.
+    /// Before the first heartbeat: continues in the file at `path`, which another process has made. Changes nothing if
+    /// there is no such file, on another machine.
     void share(const std::string& path) {
         const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
         if (handle < 0) return;
@@ -147,8 +147,8 @@ private:
     return result;
 }
 
-/// Names the ranks that have shown no progress for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or says that
-/// there are none.
+/// Names the ranks that have shown no progress for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or says
+/// that there are none.
 [[nodiscard, gnu::cold]] inline std::string stopped_text(const HeartbeatWatch& watch, double now, double seconds) {
     std::vector<int> stopped, unseen;
     for (const int rank : watch.stopped(now, seconds)) (watch.ever_seen(rank) ? stopped : unseen).push_back(rank);

@@ -17,8 +17,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// One process of a launcher's: its number and how many there are; its number among those of the machine, -1 if that is not
-/// known; and the variables that say so, empty if no launcher has set any.
+/// One process of a launcher's: its number and how many there are; its number among those of the machine, -1 if that is
+/// not known; and the variables that say so, empty if no launcher has set any.
 struct LaunchedProcess {
     int number = 0, count = 1, local_number = -1;
     std::string_view number_variable{}, count_variable{}, local_variable{};
@@ -45,14 +45,14 @@ struct LauncherVariables {
     const char *number, *count, *local;
     /// The variables by which it is recognised: by either of the pair, which has to be complete, or by one of them.
     enum Sign : std::uint8_t { by_either, by_number, by_count } sign;
-    /// Whether its variables have to agree with those of the launcher that is believed. Not where a launcher is often used
-    /// inside its job, with the variables of the process that started the inner one.
+    /// Whether its variables have to agree with those of the launcher that is believed. Not where a launcher is often
+    /// used inside its job, with the variables of the process that started the inner one.
     bool compared;
 };
 
-/// torchrun; mpirun of Open MPI; srun with PMIx, whose environment has no number of processes; MPICH's and Intel's mpirun, and
-/// srun with PMI-2; srun. In the script of a SLURM job, which is one process, SLURM_PROCID is 0, and so it is for all
-/// processes that an mpirun starts there; SLURM_STEP_NUM_TASKS is set by srun alone.
+/// torchrun; mpirun of Open MPI; srun with PMIx, whose environment has no number of processes; MPICH's and Intel's
+/// mpirun, and srun with PMI-2; srun. In the script of a SLURM job, which is one process, SLURM_PROCID is 0, and so it
+/// is for all processes that an mpirun starts there; SLURM_STEP_NUM_TASKS is set by srun alone.
 inline constexpr std::array<LauncherVariables, 5> launchers{
     {{"RANK", "WORLD_SIZE", "LOCAL_RANK", LauncherVariables::by_either, true},
      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", LauncherVariables::by_either, true},
@@ -61,9 +61,9 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", LauncherVariables::by_count, false}}};
 
 /// This process among those that a launcher has started, by the first of `launchers` whose variables are set; a process
-/// alone if there is none. torchrun's are believed even inside another launcher's. Throws InvalidArgument, which names variable
-/// and value, for half a pair, a value that is not a number, a number that is not below the count, and variables of two
-/// launchers that contradict each other.
+/// alone if there is none. torchrun's are believed even inside another launcher's. Throws InvalidArgument, which names
+/// variable and value, for half a pair, a value that is not a number, a number that is not below the count, and
+/// variables of two launchers that contradict each other.
 [[nodiscard, gnu::cold]] inline LaunchedProcess launched_process(ValueOfVariable value_of) {
     LaunchedProcess first;
     const bool by_torchrun = value_of("TORCHELASTIC_RUN_ID") != nullptr;
@@ -117,8 +117,8 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
     return launched_job([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-/// The address at which process 0 waits for the others: "host:port", from MASTER_ADDR and MASTER_PORT; empty if neither is
-/// set. torchrun's own store may listen on that port; the address is then that of the next one.
+/// The address at which process 0 waits for the others: "host:port", from MASTER_ADDR and MASTER_PORT; empty if neither
+/// is set. torchrun's own store may listen on that port; the address is then that of the next one.
 [[nodiscard, gnu::cold]] inline std::string launched_address(ValueOfVariable value_of) {
     const char *const host = value_of("MASTER_ADDR"), *const port = value_of("MASTER_PORT");
     if (host == nullptr && port == nullptr) return {};

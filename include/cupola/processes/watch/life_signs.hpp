@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LifeSigns: what a process can prove about the end of another one of the same machine. A library of communication reports that
-// it does not reach a process, which may be stopped, or behind a cut connection, and still go on with the training. The system
-// knows whether the process exists; and a process that ends by itself, because of an error or at a deadline, says so before, in
-// memory that all of the machine read. What is left is a process that was killed, alone.
+// LifeSigns: what a process can prove about the end of another one of the same machine. A library of communication
+// reports that it does not reach a process, which may be stopped, or behind a cut connection, and still go on with the
+// training. The system knows whether the process exists; and a process that ends by itself, because of an error or at a
+// deadline, says so before, in memory that all of the machine read. What is left is a process that was killed, alone.
 #pragma once
 
 #include <atomic>
@@ -49,8 +49,8 @@ public:
 
     /// Whether a process has said that it ends by itself.
     [[nodiscard]] bool has_left(int number) const { return of(number).leaves != 0; }
-    /// Whether a process is known not to exist any more, and has not ended by itself. Waits up to a second for a process
-    /// that is being ended. False for a process of another machine.
+    /// Whether a process is known not to exist any more, and has not ended by itself. Waits up to a second for a
+    /// process that is being ended. False for a process of another machine.
     [[nodiscard, gnu::cold]] bool was_killed(int number) const {
         const LifeSign& sign = of(number);
         if (sign.id == 0 || !ProcessId::own().shares_numbers_with({sign.id, sign.where})) return false;
@@ -72,8 +72,8 @@ private:
     int count_ = 0;
 };
 
-/// Whether those that are left of `before` processes are the ones that may go on: more than half of them, or half with the
-/// first. No two sides of a cut are.
+/// Whether those that are left of `before` processes are the ones that may go on: more than half of them, or half with
+/// the first. No two sides of a cut are.
 [[nodiscard]] constexpr bool may_go_on(int left, int before, bool has_first) {
     return 2 * left > before || (2 * left == before && has_first);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessId: a process of this machine, as other processes may look it up. The same number is another process, or none, in another
-// PID namespace, which each container of a machine may have.
+// ProcessId: a process of this machine, as other processes may look it up. The same number is another process, or none,
+// in another PID namespace, which each container of a machine may have.
 #pragma once
 
 #include <cerrno>
@@ -19,8 +19,8 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct ProcessId {
-    /// The process's number in the system, and the PID namespace that has such numbers: the inode of /proc/self/ns/pid, or -1 if
-    /// that is not known.
+    /// The process's number in the system, and the PID namespace that has such numbers: the inode of /proc/self/ns/pid,
+    /// or -1 if that is not known.
     std::int64_t number = 0, where = -1;
 
     /// Of this process.

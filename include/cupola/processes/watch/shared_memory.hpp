@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: memory that processes of one machine read and write. One makes it; the others open it by the address that it
-// tells them, in any way, while the first still has it. It has no name that could be left behind when a process is killed, and
-// the size of /dev/shm does not limit it. It exists as long as a process has it open.
+// SharedMemory: memory that processes of one machine read and write. One makes it; the others open it by the address
+// that it tells them, in any way, while the first still has it. It has no name that could be left behind when a process
+// is killed, and the size of /dev/shm does not limit it. It exists as long as a process has it open.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ public:
         ProcessId process{};
         std::int64_t file = -1;
         std::uint64_t bytes = 0;
-        /// A random number that is in the memory, behind the bytes: the file of this number may be another one for the process
-        /// that opens it.
+        /// A random number that is in the memory, behind the bytes: the file of this number may be another one for the
+        /// process that opens it.
         std::uint64_t token = 0;
     };
 

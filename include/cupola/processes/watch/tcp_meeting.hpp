@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How process 0 of a training gives a few bytes to the others by TCP: it listens, each of the others connects and says who it
-// is, and when all are there each receives the bytes.
+// How process 0 of a training gives a few bytes to the others by TCP: it listens, each of the others connects and says
+// who it is, and when all are there each receives the bytes.
 //
 //   other -> process 0    Hello
 //   process 0 -> other    Answer, at once; if it accepts, a second one with the bytes, or with the reason why there are none
 //
-// Connections of other programs are refused and do not disturb the meeting. Every wait has a deadline, and every error names the
-// address. The bytes are not encrypted: the network has to be trusted, as for NCCL itself.
+// Connections of other programs are refused and do not disturb the meeting. Every wait has a deadline, and every error
+// names the address. The bytes are not encrypted: the network has to be trusted, as for NCCL itself.
 #pragma once
 
 #include <algorithm>
@@ -70,8 +70,8 @@ public:
         start_ = monotonic_seconds();
     }
 
-    /// On process 0: gives `bytes` to all others, once they are there. Throws DeviceError if the port is in use, or the host
-    /// not known, and at the deadline, with the numbers of the processes that are missing.
+    /// On process 0: gives `bytes` to all others, once they are there. Throws DeviceError if the port is in use, or the
+    /// host not known, and at the deadline, with the numbers of the processes that are missing.
     [[gnu::cold]] void give(std::string_view bytes) {
         require(bytes.size() <= max_bytes, "a meeting exchanges at most ", max_bytes, " bytes, not ", bytes.size());
         const Socket listener = listening();
@@ -100,8 +100,8 @@ public:
         }
     }
 
-    /// On the others: what process 0 gives. Throws DeviceError if it cannot be reached until the deadline, if another program
-    /// answers at the address, and if process 0 refuses this process or gives up.
+    /// On the others: what process 0 gives. Throws DeviceError if it cannot be reached until the deadline, if another
+    /// program answers at the address, and if process 0 refuses this process or gives up.
     [[nodiscard, gnu::cold]] std::string take() {
         const Socket socket = connected();
         Hello hello{};
@@ -202,8 +202,9 @@ private:
         return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
     }
 
-    /// Listens on the host's own address or, where that is not one by which other machines reach this one, on all interfaces: the
-    /// address is not one of this machine's, or the name is that of the machine itself, which Debian gives the address 127.0.1.1.
+    /// Listens on the host's own address or, where that is not one by which other machines reach this one, on all
+    /// interfaces: the address is not one of this machine's, or the name is that of the machine itself, which Debian
+    /// gives the address 127.0.1.1.
     [[nodiscard]] Socket listening() {
         std::string why;
         int error = 0;
@@ -247,8 +248,8 @@ private:
         return good;
     }
 
-    /// Whether a socket is connected to itself: to a port of this machine on which nobody listens, the system may connect it from that
-    /// port.
+    /// Whether a socket is connected to itself: to a port of this machine on which nobody listens, the system may
+    /// connect it from that port.
     [[nodiscard]] static bool is_connected_to_itself(const Socket& socket) {
         sockaddr_storage own{}, other{};
         socklen_t own_size = sizeof own, other_size = sizeof other;
@@ -349,8 +350,8 @@ private:
         return why.empty();
     }
 
-    /// Reads from process 0 until `received` has `needed` bytes. `late` says what it has not done at the deadline; `begun` are
-    /// the bytes of the same answer before.
+    /// Reads from process 0 until `received` has `needed` bytes. `late` says what it has not done at the deadline;
+    /// `begun` are the bytes of the same answer before.
     void receive(const Socket& socket, std::string& received, std::string_view late, std::size_t needed,
                  std::size_t begun = 0) {
         while (received.size() < needed) {

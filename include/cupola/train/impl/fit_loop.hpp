@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of fit(), without the types of the training, the batches and the callbacks, so that cupola::ops has it compiled.
+// The loop of fit(), without the types of the training, the batches and the callbacks, so that cupola::ops has it
+// compiled.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +60,8 @@ struct TrainingCalls {
 
 class FitRecorder;
 
-/// Makes the recorder, which is planned from step 0, continue at the step of the training, which it may restore before, and
-/// returns the state of the training at the best record so far, or null.
+/// Makes the recorder, which is planned from step 0, continue at the step of the training, which it may restore before,
+/// and returns the state of the training at the best record so far, or null.
 using ResumeRun = FunctionRef<std::shared_ptr<const void>(FitRecorder& recorder)>;
 
 /// A run of fit().
@@ -186,8 +187,8 @@ private:
         run_.stop = all.stop;
         run_.interrupted = all.interrupted;
     }
-    /// Whether a callback of this process reads the report of this step before another step is queued: that of an inspected step comes
-    /// before another one is inspected.
+    /// Whether a callback of this process reads the report of this step before another step is queued: that of an
+    /// inspected step comes before another one is inspected.
     [[nodiscard]] bool waits_after(std::int64_t at) const {
         return any(&CallbackHooks::should_inspect, at) || any(&CallbackHooks::synchronize_after, at);
     }

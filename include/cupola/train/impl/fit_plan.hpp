@@ -13,8 +13,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The epochs of a stream of samples, of which step s takes [s * per_step, (s + 1) * per_step). `samples` is 0 where the
-/// source of the batches has no epoch.
+/// The epochs of a stream of samples, of which step s takes [s * per_step, (s + 1) * per_step). `samples` is 0 where
+/// the source of the batches has no epoch.
 struct Epochs {
     std::int64_t samples = 0, per_step = 1;
 

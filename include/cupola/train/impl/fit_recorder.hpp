@@ -47,9 +47,9 @@ public:
     /// batches' type, for the message that they have no epoch.
     FitRecorder(const FitPlan& plan, const Epochs& epochs, std::int64_t first_step, std::string_view source);
 
-    /// Continues the run, which was planned from step 0, at `step`, with the progress of its checkpoint; without one (null)
-    /// the records begin there. Ends the run if its patience was over. From here on a run that is interrupted makes no
-    /// record at its end: that of the run that continues it is the same as without the interruption.
+    /// Continues the run, which was planned from step 0, at `step`, with the progress of its checkpoint; without one
+    /// (null) the records begin there. Ends the run if its patience was over. From here on a run that is interrupted
+    /// makes no record at its end: that of the run that continues it is the same as without the interruption.
     void resume(std::int64_t step, const RecordProgress* progress);
     [[nodiscard]] RecordProgress progress() const;
 
@@ -64,8 +64,8 @@ public:
     void add(const StepReport& report);
     /// Evaluates the validation batches; nothing where there are none.
     using Validate = FunctionRef<Evaluation()>;
-    /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets `stop` of the run when
-    /// the patience is over.
+    /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets `stop` of the run
+    /// when the patience is over.
     bool record(Validate validate);
 
     [[nodiscard]] const HistoryRecord& last() const { return history_.records.back(); }

@@ -64,13 +64,15 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     const LossScale loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>());
     if (loss_scale != LossScale::constant(1)) add("loss_scale", description_of(loss_scale));
     if constexpr (requires { D::describe(options.device, IgnoredEntry{}); }) {
-        // Processes may have different GPUs, and choose plans on their own; a checkpoint has the description of the first process.
+        // Processes may have different GPUs, and choose plans on their own; a checkpoint has the description of the
+        // first process.
         const bool alone = training.process().count == 1;
         D::describe(options.device, [&](std::string_view key, std::string value) {
             if (alone || !machine_property::is_of_process(key)) add(key, std::move(value));
         });
     }
-    // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
+    // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of
+    // devices.
     if constexpr (AveragesBuckets<Averaging, D>) {
         add(machine_property::ranks, text(options.devices * training.process().count));
     } else if constexpr (SpansProcesses<Averaging> && sums_of_processes<Averaging>) {

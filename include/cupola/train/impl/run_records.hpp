@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The records of a run in a folder. Checkpoints contain them, with the mean of the losses that is not complete yet: a
-// resumed run has those of its checkpoint, and its patience and its best value follow from them. `history.csv` is written
-// from them and never read, so it cannot contradict the checkpoint: after a kill at any moment the resumed run rewrites it.
+// resumed run has those of its checkpoint, and its patience and its best value follow from them. `history.csv` is
+// written from them and never read, so it cannot contradict the checkpoint: after a kill at any moment the resumed run
+// rewrites it.
 #pragma once
 
 #include <algorithm>
@@ -125,8 +126,8 @@ template <class T>
     return records;
 }
 
-/// The records that a checkpoint contains; none where it was written by a run without records. Throws DataError for a text
-/// that write_progress did not write.
+/// The records that a checkpoint contains; none where it was written by a run without records. Throws DataError for a
+/// text that write_progress did not write.
 [[nodiscard, gnu::cold]] inline std::optional<RecordProgress> read_progress(const CheckpointInfo& info) {
     const std::string *const history = info.find(history_key), *const since = info.find(since_record_key);
     if (history == nullptr || since == nullptr) return {};
@@ -172,11 +173,13 @@ template <class State>
     return std::make_shared<const State>(std::move(found.state));
 }
 
-/// The callback that writes the history of a run and the best state; the latter first, in which all processes take part.
+/// The callback that writes the history of a run and the best state; the latter first, in which all processes take
+/// part.
 class RunRecords {
 public:
-    /// `folder` is empty for a run that writes no file. save_best() saves the training as it is as the best one; null where
-    /// that is not kept. `best_is_unsaved` says that the training as it is resumed is the best one, and not yet saved.
+    /// `folder` is empty for a run that writes no file. save_best() saves the training as it is as the best one; null
+    /// where that is not kept. `best_is_unsaved` says that the training as it is resumed is the best one, and not yet
+    /// saved.
     [[gnu::cold]] RunRecords(const FitRecorder& recorder, const std::string& folder, FunctionRef<void()> save_best,
                              bool best_is_unsaved)
         : recorder_(&recorder), save_best_(save_best), best_is_unsaved_(best_is_unsaved) {

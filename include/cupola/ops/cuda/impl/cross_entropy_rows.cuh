@@ -2,8 +2,8 @@
 //
 // The rows of a softmax cross-entropy: several lanes of a warp compute the loss of a row, its gradient and whether its
 // prediction is correct, in double. Sums over the classes are in an order that depends only on the number of lanes, and
-// lanes without a class change no bits: with 32 lanes a row of at most 16 classes has the bits of 16 lanes. The losses of
-// up to max_row_losses rows are written to the context's memory for sums, where one warp adds them: the sum depends
+// lanes without a class change no bits: with 32 lanes a row of at most 16 classes has the bits of 16 lanes. The losses
+// of up to max_row_losses rows are written to the context's memory for sums, where one warp adds them: the sum depends
 // neither on the number of blocks that compute them, nor on their order.
 #pragma once
 
