@@ -2,8 +2,8 @@
 //
 // Lesson 5: a run that can be stopped and resumed. `5_checkpoint_resume_predict FOLDER STEPS` trains up to STEPS steps
 // and stores checkpoints and the log in FOLDER. Called again with more steps, or after Ctrl-C, it resumes from the
-// newest checkpoint and ends with the same bits as a run that was not stopped. Then the newest checkpoint is used to
-// predict. Prints the network, the loss every 100 steps, the accuracy, and the predicted quadrants of two points.
+// newest checkpoint and ends with the same bits as a run that was not stopped. Then it is used to predict.
+// Prints the network, the loss every 100 steps, the accuracy, and the predicted quadrants of two points.
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -38,13 +38,15 @@
 #include <sched.h>
 #include <unistd.h>
 
+// First: says what is missing where MPI is.
+#include <cupola/processes/mpi/mpi_calls.hpp>
+
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/processes/agreement/process_compressed_sums_agreement.hpp>
 #include <cupola/processes/agreement/process_gather.hpp>
 #include <cupola/processes/agreement/process_rows_agreement.hpp>
 #include <cupola/processes/agreement/process_sums_agreement.hpp>
-#include <cupola/processes/mpi/mpi_calls.hpp>
 #include <cupola/processes/mpi/mpi_notes.hpp>
 #include <cupola/processes/mpi/mpi_sums.hpp>
 #include <cupola/processes/mpi_environment.hpp>
