@@ -31,7 +31,8 @@ CUPOLA_TEMPLATE class impl::Evaluator<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::StateTransfer<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE struct ops::MeasurePeakRates<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE void impl::queue_check(impl::Replicas<Host, CUPOLA_ELEMENT>&, int);
-CUPOLA_TEMPLATE void impl::check_agreement(impl::Replicas<Host, CUPOLA_ELEMENT>&, impl::Peers&, std::int64_t, std::span<const float>);
+CUPOLA_TEMPLATE void impl::check_agreement(impl::Replicas<Host, CUPOLA_ELEMENT>&, impl::Peers&, std::int64_t,
+                                           std::span<const float>);
 #else
 CUPOLA_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
 CUPOLA_TEMPLATE class impl::ReplicaGradients<Host>;
