@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the headers, the CMake package (one file of targets per component) and the pkg-config files. All of them are
-# independent of the architecture and are in share/ and include/, except the library of cupola::ops if it is built.
+# independent of the architecture and are in share/ and include/.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/cupola)
 foreach(component IN ITEMS core host data tensorboard mpi)
     if(TARGET cupola_${component})
-        install(TARGETS cupola_${component} EXPORT cupola_${component} FILE_SET HEADERS)
+        install(TARGETS cupola_${component} EXPORT cupola_${component} FILE_SET HEADERS FILE_SET definitions)
         install(EXPORT cupola_${component} NAMESPACE cupola:: FILE cupola-${component}.cmake DESTINATION ${package_dir})
     endif()
 endforeach()
 
 # The headers of cupola::cuda that contain kernels are a separate set.
 if(TARGET cupola_cuda)
-    install(TARGETS cupola_cuda EXPORT cupola_cuda FILE_SET HEADERS FILE_SET kernels)
+    install(TARGETS cupola_cuda EXPORT cupola_cuda FILE_SET HEADERS FILE_SET definitions FILE_SET kernels)
     install(EXPORT cupola_cuda NAMESPACE cupola:: FILE cupola-cuda.cmake DESTINATION ${package_dir})
 endif()
 if(TARGET cupola_nccl)
-    install(TARGETS cupola_nccl EXPORT cupola_nccl FILE_SET HEADERS)
+    install(TARGETS cupola_nccl EXPORT cupola_nccl FILE_SET HEADERS FILE_SET definitions)
     install(EXPORT cupola_nccl NAMESPACE cupola:: FILE cupola-nccl.cmake DESTINATION ${package_dir})
 endif()
-if(TARGET cupola_ops)
-    install(TARGETS cupola_ops EXPORT cupola_ops ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    install(EXPORT cupola_ops NAMESPACE cupola:: FILE cupola-ops.cmake DESTINATION ${package_dir})
+# cupola::compiled is built in the project that asks for it.
+if(TARGET cupola_compiled)
+    install(FILES ${PROJECT_SOURCE_DIR}/cmake/cupola-compiled.cmake DESTINATION ${package_dir})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/cmake/compiled DESTINATION ${package_dir})
 endif()
 
 configure_package_config_file(cmake/cupola-config.cmake.in cupola-config.cmake INSTALL_DESTINATION ${package_dir}
@@ -45,6 +46,7 @@ set(pc_core cupola)
 set(pc_host cupola-host)
 set(pc_data cupola-data)
 set(pc_tensorboard cupola-tensorboard)
+set(pc_compiled cupola-compiled)
 if(TARGET cupola_host)
     get_target_property(dnnl_include DNNL::dnnl INTERFACE_INCLUDE_DIRECTORIES)
     list(GET dnnl_include 0 dnnl_include)
@@ -71,7 +73,7 @@ if(TARGET cupola_host)
         endif()
     endforeach()
 endif()
-foreach(component IN ITEMS core host data tensorboard)
+foreach(component IN ITEMS core host data tensorboard compiled)
     if(TARGET cupola_${component})
         configure_file(cmake/${pc_${component}}.pc.in ${pc_${component}}.pc @ONLY)
         install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${pc_${component}}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)

@@ -6,7 +6,7 @@
 # headers to cupola_core. So no list of headers has to be maintained.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${include_dir} ${include_dir}/cupola/*.hpp)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${include_dir} ${include_dir}/cupola/*.hpp ${include_dir}/cupola/*.ipp)
 
 # The headers that include a file which matches `pattern`, or one of the headers that do.
 function(cupola_headers_that_reach pattern result)
@@ -60,7 +60,15 @@ function(cupola_add_target name)
         set_target_properties(cupola_${name} PROPERTIES SYSTEM ON)  # so that the warnings of a parent project do not apply to these headers
     endif()
     list(TRANSFORM ${name}_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE files)
-    target_sources(cupola_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${include_dir} FILES ${files})
+    # Definitions are no headers to be compiled alone: .ipp files, which their headers include, and src.hpp.
+    set(definitions ${files})
+    list(FILTER definitions INCLUDE REGEX "\\.ipp$|/src\\.hpp$")
+    if(definitions)
+        list(REMOVE_ITEM files ${definitions})
+    endif()
+    target_sources(cupola_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${include_dir} FILES ${files}
+        FILE_SET definitions TYPE HEADERS BASE_DIRS ${include_dir} FILES ${definitions})
+    set_target_properties(cupola_${name} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 endfunction()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -137,7 +145,6 @@ if(CUPOLA_CUDA)
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${include_dir}/cupola/*.cuh)
     list(TRANSFORM kernel_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE kernel_files)
     target_sources(cupola_cuda INTERFACE FILE_SET kernels TYPE HEADERS BASE_DIRS ${include_dir} FILES ${kernels} ${kernel_files})
-    set_target_properties(cupola_cuda PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
     target_link_libraries(cupola INTERFACE cupola_cuda)
     if(CUPOLA_ENABLE_NCCL)
         cupola_add_target(nccl)
@@ -146,40 +153,8 @@ if(CUPOLA_CUDA)
     endif()
 endif()
 
-# cupola::ops, for shorter compile times: cupola::host with all code that depends on no user's network compiled once, in one
-# library per instruction set of CUPOLA_OPS_ISAS. The inline namespace keeps them apart, and a file uses the library of the
-# flags that it is compiled with. `native` is one of them, for the current machine only.
-if(CUPOLA_BUILD_OPS)
-    if(NOT CUPOLA_ENABLE_HOST)
-        message(FATAL_ERROR "cupola::ops contains the operations of cupola::host: CUPOLA_BUILD_OPS needs CUPOLA_ENABLE_HOST.")
-    endif()
-    set(CUPOLA_OPS_ISAS "x86-64;x86-64-v3;x86-64-v4" CACHE STRING "What cupola::ops is compiled for: values of -march")
-    file(GLOB ops_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/ops/*.cpp)
-    add_library(cupola_ops STATIC)
-    add_library(cupola::ops ALIAS cupola_ops)
-    # The names of core/abi.hpp that the library contains, for programs that link to it.
-    set(isas 0)
-    file(WRITE ${PROJECT_BINARY_DIR}/cupola_isa.cpp "#include <cupola/core/abi.hpp>\nCUPOLA_ISA\n")
-    separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS}")
-    foreach(isa IN LISTS CUPOLA_OPS_ISAS)
-        execute_process(OUTPUT_VARIABLE number ERROR_VARIABLE message RESULT_VARIABLE status
-            COMMAND ${CMAKE_CXX_COMPILER} ${flags} -std=c++20 -march=${isa} -I${include_dir} -E -P ${PROJECT_BINARY_DIR}/cupola_isa.cpp)
-        string(REGEX MATCH "[0-9]+[ \n]*$" number "${number}")
-        if(NOT status EQUAL 0 OR number STREQUAL "")
-            message(FATAL_ERROR "CUPOLA_OPS_ISAS: ${CMAKE_CXX_COMPILER} does not compile for -march=${isa}: ${message}")
-        endif()
-        math(EXPR isas "${isas} | ${number}")
-    endforeach()
-    foreach(isa IN LISTS CUPOLA_OPS_ISAS)
-        add_library(cupola_ops_${isa} OBJECT ${ops_sources})
-        # Optimised even in a build without a type, because the library contains the kernels.
-        target_compile_options(cupola_ops_${isa} PRIVATE -march=${isa} $<$<CONFIG:>:-O2>)
-        target_compile_definitions(cupola_ops_${isa} PRIVATE CUPOLA_OPS CUPOLA_OPS_HAS=${isas})
-        target_link_libraries(cupola_ops_${isa} PRIVATE cupola_host)
-        set_target_properties(cupola_ops_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-        target_sources(cupola_ops PRIVATE $<TARGET_OBJECTS:cupola_ops_${isa}>)
-    endforeach()
-    set_target_properties(cupola_ops PROPERTIES EXPORT_NAME ops LINKER_LANGUAGE CXX)
-    target_compile_definitions(cupola_ops INTERFACE CUPOLA_OPS CUPOLA_OPS_HAS=${isas})
-    target_link_libraries(cupola_ops PUBLIC cupola_host)
+# cupola::compiled, for shorter compile times.
+if(CUPOLA_ENABLE_HOST)
+    include(cupola-compiled)
+    cupola_add_compiled_targets()
 endif()

@@ -55,7 +55,6 @@ END {
             gsub(/ inline namespace CUPOLA_ABI \{/, "", line)
             if (line ~ /^\}\}+  \/\/ namespace cupola::CUPOLA_ABI/) line = substr(line, 2)
             gsub(/\[\[[a-z_:, ]*\]\] ?/, "", line)
-            gsub(/CUPOLA_INLINE /, "", line)
         }
         print line
     }

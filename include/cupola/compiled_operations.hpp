@@ -1,35 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of the templates that cupola::ops has compiled for one element type of activations, CUPOLA_ELEMENT: the
-// operations of `Host` as nodes of a plan, and its plans. CUPOLA_TEMPLATE is `extern template` in programs that link to
-// the library (compiled.hpp), and `template` in its sources. An operation of Cupola that is missing here does not
-// compile in such programs.
-#ifdef CUPOLA_TEMPLATE
+// The operations of `Host` and its plans, in float and bfloat16, which do not depend on the user's network. In a
+// program that is compiled with CUPOLA_SEPARATE_COMPILATION this header declares what src.hpp defines: the classes of
+// the operations are declared by ops/ and not defined, the templates are `extern`. Otherwise it includes all
+// operations. compiled_training.hpp does the same for training.
+#pragma once
+
+#if !defined(CUPOLA_SEPARATE_COMPILATION) || defined(CUPOLA_SRC)
+#include <cupola/host_operations.hpp>
+#endif
+
+#ifdef CUPOLA_SEPARATE_COMPILATION
+
+#include <memory>
+
+#include <cupola/device/host.hpp>
+#include <cupola/layers.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/net/residual.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/ops/host/elementwise.hpp>
+
+/// The only list of the operations of `Host` that are compiled once: LISTED(name in ops, arguments of its constructor
+/// after the BuildContext). A layer on an operation that is missing here does not compile in programs that are compiled
+/// separately and do not include the operation's header in ops/host/.
+#define CUPOLA_HOST_OPERATIONS(LISTED)                                      \
+    LISTED(Add)                                                             \
+    LISTED(BatchNorm, const BatchNormShape&)                                \
+    LISTED(ColumnInput)                                                     \
+    LISTED(Concatenation)                                                   \
+    LISTED(Convolution, const ConvolutionShape&)                            \
+    LISTED(Dropout, const double&)                                          \
+    LISTED(Embedding, const EmbeddingShape&)                                \
+    LISTED(Fork)                                                            \
+    LISTED(FromBytes, const BytesShape&)                                    \
+    LISTED(Linear, const LinearShape&)                                      \
+    LISTED(LocalResponseNorm, const LocalResponseNormShape&)                \
+    LISTED(LrnThenPool, const LocalResponseNormShape&, const PoolingShape&) \
+    LISTED(OptionAShortcut, const OptionAShortcutShape&)                    \
+    LISTED(PoolThenLrn, const PoolingShape&, const LocalResponseNormShape&) \
+    LISTED(Pooling, const PoolingShape&)                                    \
+    LISTED(Relu)                                                            \
+    LISTED(Upsampling, const UpsamplingShape&)
+
+// In the file that includes src.hpp these define the templates; elsewhere they declare them.
+#ifdef CUPOLA_SRC_FLOAT
+#define CUPOLA_FLOAT_TEMPLATE template
+#else
+#define CUPOLA_FLOAT_TEMPLATE extern template
+#endif
+#ifdef CUPOLA_SRC_BFLOAT16
+#define CUPOLA_BFLOAT16_TEMPLATE template
+#else
+#define CUPOLA_BFLOAT16_TEMPLATE extern template
+#endif
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-// clang-format off
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Add<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::BatchNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const BatchNormShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::ColumnInput<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Concatenation<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Convolution<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const ConvolutionShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Dropout<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const double&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Embedding<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const EmbeddingShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Fork<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::FromBytes<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const BytesShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Linear<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LinearShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LocalResponseNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LrnThenPool<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&, const PoolingShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::OptionAShortcut<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const OptionAShortcutShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::PoolThenLrn<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&, const LocalResponseNormShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Pooling<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Relu<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Upsampling<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const UpsamplingShape&);
+namespace impl {
 
-CUPOLA_TEMPLATE class Plan<Host, CUPOLA_ELEMENT>;
-// clang-format on
+#define CUPOLA_LISTED(name, ...) \
+    template <>                  \
+    inline constexpr bool compiled_for<ops::name, Host> = true;
+CUPOLA_HOST_OPERATIONS(CUPOLA_LISTED)
+#undef CUPOLA_LISTED
+
+template <class T>
+using Node = std::unique_ptr<PlanNode<Host, T>>;
+
+#define CUPOLA_LISTED(name, ...)                                                                                      \
+    CUPOLA_FLOAT_TEMPLATE Node<float> node_of<ops::name<Host, float>>(const BuildContext<Host, float>& __VA_OPT__(, ) \
+                                                                          __VA_ARGS__);                               \
+    CUPOLA_BFLOAT16_TEMPLATE Node<BFloat16> node_of<ops::name<Host, BFloat16>>(                                       \
+        const BuildContext<Host, BFloat16>& __VA_OPT__(, ) __VA_ARGS__);
+CUPOLA_HOST_OPERATIONS(CUPOLA_LISTED)
+#undef CUPOLA_LISTED
+
+}  // namespace impl
+
+CUPOLA_FLOAT_TEMPLATE class Plan<Host, float>;
+CUPOLA_BFLOAT16_TEMPLATE class Plan<Host, BFloat16>;
 
 }}  // namespace cupola::CUPOLA_ABI
+
+#undef CUPOLA_HOST_OPERATIONS
 
 #endif

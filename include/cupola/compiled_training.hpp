@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other half of compiled.hpp: the templates for training on `Host` that do not depend on the network.
+// The other half of compiled_operations.hpp: the templates for training on `Host` that do not depend on the network.
 #pragma once
 
-#include <cupola/compiled.hpp>
+#include <cupola/compiled_operations.hpp>
 
-#ifdef CUPOLA_OPS
+#ifdef CUPOLA_SEPARATE_COMPILATION
 
 #include <concepts>
 #include <cstddef>
@@ -81,14 +81,56 @@ struct FormulaUpdate<O, Host> {
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
 
-#define CUPOLA_TEMPLATE extern template
-#define CUPOLA_ELEMENT float
-#include <cupola/compiled_training_parts.hpp>
-#undef CUPOLA_ELEMENT
-#define CUPOLA_ELEMENT BFloat16
-#include <cupola/compiled_training_parts.hpp>
-#undef CUPOLA_ELEMENT
-#include <cupola/compiled_training_parts.hpp>
-#undef CUPOLA_TEMPLATE
+namespace cupola { inline namespace CUPOLA_ABI {
+
+/// The only list of the templates for training on `Host` that are compiled once per element type of activations.
+#define CUPOLA_HOST_TRAINING(TEMPLATE, T)                                                                   \
+    TEMPLATE class impl::DeviceWorker<Host, T>;                                                             \
+    TEMPLATE class impl::Plans<Host, T>;                                                                    \
+    TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, T>&, Plan<Host, T>&,               \
+                                                std::span<const LayerInfo>, const float*, const BatchView&, \
+                                                const RngKey&);                                             \
+    TEMPLATE class impl::LocalDevices<Host, T>;                                                             \
+    TEMPLATE class impl::RowsAgreement<ConcatMean, Host, T>;                                                \
+    TEMPLATE class impl::Replicas<Host, T>;                                                                 \
+    TEMPLATE class impl::TakenBatches<Host, T>;                                                             \
+    TEMPLATE class impl::ReplicaLosses<Host, T>;                                                            \
+    TEMPLATE class impl::SynchronizedPasses<Host, T>;                                                       \
+    TEMPLATE class impl::ReplicaPasses<Host, T>;                                                            \
+    TEMPLATE class impl::SyncBatchNormGroup<Host, T>;                                                       \
+    TEMPLATE class impl::StepReports<Host, T>;                                                              \
+    TEMPLATE class impl::SharedStatistics<Host, T>;                                                         \
+    TEMPLATE class impl::StepProbe<Host, T>;                                                                \
+    TEMPLATE class impl::StepFailure<Host, T>;                                                              \
+    TEMPLATE class impl::StepReader<Host, T, impl::RowsAgreement<ConcatMean, Host, T>>;                     \
+    TEMPLATE class impl::StepUpdate<Host, T, impl::RowsAgreement<ConcatMean, Host, T>>;                     \
+    TEMPLATE class impl::StepEngine<Host, T, ConcatMean>;                                                   \
+    TEMPLATE class impl::Evaluator<Host, T>;                                                                \
+    TEMPLATE class impl::StateTransfer<Host, T>;                                                            \
+    TEMPLATE struct ops::MeasurePeakRates<Host, T>;                                                         \
+    TEMPLATE void impl::queue_check(impl::Replicas<Host, T>&, int);                                         \
+    TEMPLATE void impl::check_agreement(impl::Replicas<Host, T>&, impl::Peers&, std::int64_t, std::span<const float>);
+CUPOLA_HOST_TRAINING(CUPOLA_FLOAT_TEMPLATE, float)
+CUPOLA_HOST_TRAINING(CUPOLA_BFLOAT16_TEMPLATE, BFloat16)
+#undef CUPOLA_HOST_TRAINING
+
+// And of those without an element type.
+CUPOLA_FLOAT_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
+CUPOLA_FLOAT_TEMPLATE class impl::ReplicaGradients<Host>;
+CUPOLA_FLOAT_TEMPLATE void MovingAverage::update<Host>(HostContext&, float*, const float*, std::int64_t,
+                                                       std::int64_t) const;
+CUPOLA_FLOAT_TEMPLATE class ops::ElementwiseLoss<Host, impl::AbsoluteErrorFormula>;
+CUPOLA_FLOAT_TEMPLATE class ops::ElementwiseLoss<Host, impl::BinaryCrossEntropyFormula>;
+CUPOLA_FLOAT_TEMPLATE class ops::ElementwiseLoss<Host, impl::ChannelBinaryCrossEntropyFormula>;
+CUPOLA_FLOAT_TEMPLATE class ops::ElementwiseLoss<Host, impl::HuberFormula>;
+CUPOLA_FLOAT_TEMPLATE class ops::ElementwiseLoss<Host, impl::SquaredErrorFormula>;
+CUPOLA_FLOAT_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::LabelTargets>;
+CUPOLA_FLOAT_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::SoftTargets<>>;
+CUPOLA_FLOAT_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::WeightedLabelTargets<>>;
+CUPOLA_FLOAT_TEMPLATE class TrainingBatches<InMemory, AsStored>;
+CUPOLA_FLOAT_TEMPLATE class TrainingBatches<InMemory, IdentityTransform>;
+CUPOLA_FLOAT_TEMPLATE BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);
+
+}}  // namespace cupola::CUPOLA_ABI
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only list of the operations that layers use on `Host`. A program that links to cupola::ops includes it only to
-// use such an operation without a network.
+// All operations that layers use on `Host`. A separately compiled program includes it only
+// to use such an operation without a network.
 #pragma once
 
 #include <cupola/ops/host/batch_norm.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only list of all optimisers: cupola.hpp includes it, and cupola::ops has compiled the update of each on `Host`.
+// The only list of all optimisers: cupola.hpp includes it, and src.hpp compiles the update of each on `Host`.
 #pragma once
 
 #include <cupola/optim/adagrad.hpp>

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include <cupola/compiled.hpp>
+#include <cupola/compiled_operations.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/io/checkpoint.hpp>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile time and memory: the tutorial's program in one file compared with the same network in dlib, and networks of many layers; with
-Cupola's headers alone, and for a program that links to cupola::ops. If nvcc is installed, also the networks of cifar10_train for Cuda.
+Cupola's headers alone, and compiled separately from <cupola/src.hpp>. If MPI is installed, also the program with its policy MpiConcatMean,
+and if nvcc is, the networks of cifar10_train for Cuda.
 
 Each file is compiled at -O2 to an object, by turns, in several rounds. Seconds are elapsed time and CPU time, memory is the peak of
 the largest process (cc1plus, clang or cicc). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers,cuda]
@@ -24,8 +25,8 @@ LAYERS = (20, 100, 400)
 EXAMPLE = machine.ROOT / "examples" / "cifar10_train"
 # Fewer rounds: nvcc takes minutes, and its times vary less.
 CUDA_ROUNDS = 3
-# The compiler, and whether the program links to cupola::ops.
-WAYS = {"g++ with cupola::ops": ("g++", True), "g++": ("g++", False), "clang++-16": ("clang++-16", False)}
+# The compiler, and whether the program is compiled separately.
+WAYS = {"g++ with cupola::compiled": ("g++", True), "g++": ("g++", False), "clang++-16": ("clang++-16", False)}
 
 
 def compile_once(command, output):
@@ -41,9 +42,9 @@ def compile_once(command, output):
     return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
-def cupola_command(compiler, source, ops=False):
-    """The project's command for cupola_cifar10.cpp, at -O2, for another source and compiler. `ops`: for a program that links to
-    cupola::ops, which only defines a macro in addition."""
+def cupola_command(compiler, source, separately=False, more=()):
+    """The project's command for cupola_cifar10.cpp, at -O2, for another source and compiler, with `more` flags. `separately`: for a
+    program that links to cupola::compiled, or has a file of its own with <cupola/src.hpp>: both only define a macro."""
     entries = json.loads((machine.PEERS / "build" / "compile_commands.json").read_text())
     entry = next(e for e in entries if e["file"].endswith("compile/cupola_cifar10.cpp"))
     words, kept = shlex.split(entry["command"]), []
@@ -53,7 +54,22 @@ def cupola_command(compiler, source, ops=False):
             skip = not skip
         elif not word.startswith("-O") and word != "-DNDEBUG":
             kept.append(word)
-    return [compiler, "-O2", *kept, *(["-DCUPOLA_OPS"] if ops else []), "-c", str(source)]
+    return [compiler, "-O2", *kept, *(["-DCUPOLA_SEPARATE_COMPILATION"] if separately else []), *more, "-c", str(source)]
+
+
+def mpi_program(folder):
+    """cupola_cifar10.cpp with MpiConcatMean, and the flags of MPI; None where there is none."""
+    mpicc = shutil.which("mpicc")
+    if mpicc is None:
+        return None
+    text = (HERE / "compile" / "cupola_cifar10.cpp").read_text()
+    text = text.replace("#include <cupola/host.hpp>", "#include <cupola/host.hpp>\n#include <cupola/mpi.hpp>")
+    text = text.replace("Sgd, ConcatMean, Host>", "Sgd, MpiConcatMean, Host>")
+    assert text.count("mpi.hpp") == text.count("MpiConcatMean") == 1
+    source = folder / "mpi.cpp"
+    source.write_text(text)
+    folders = machine.output_of(mpicc, "--showme:incdirs").split()
+    return source, [word for each in folders for word in ("-isystem", each)]
 
 
 def find_nvcc():
@@ -183,14 +199,16 @@ def measure(options):
             source = HERE / "compile" / "cupola_cifar10.cpp"
             headers = folder / "headers.cpp"
             headers.write_text("#include <cupola/cupola.hpp>\n#include <cupola/host.hpp>\n")
+            mpi = mpi_program(folder)
             figures["cifar10"], busy = take_turns(
                 {
-                    "Cupola with cupola::ops, g++": cupola_command("g++", source, ops=True),
+                    "Cupola with cupola::compiled, g++": cupola_command("g++", source, separately=True),
                     "Cupola, headers alone, g++": cupola_command("g++", source),
                     "dlib, g++": dlib_command("g++"),
-                    "Cupola with cupola::ops, clang++-16": cupola_command("clang++-16", source, ops=True),
+                    "Cupola with cupola::compiled, clang++-16": cupola_command("clang++-16", source, separately=True),
                     "Cupola, headers alone, clang++-16": cupola_command("clang++-16", source),
                     "Cupola's two headers and nothing else, g++": cupola_command("g++", headers),
+                    **({"Cupola for MPI, with cupola::compiled, g++": cupola_command("g++", mpi[0], True, mpi[1])} if mpi else {}),
                 },
                 options.rounds,
                 folder,
@@ -202,14 +220,15 @@ def measure(options):
                     key: figures["cifar10"][f"Cupola{words}, g++"][key] / theirs[key]
                     for key in ("seconds", "processor_seconds", "megabytes")
                 }
-                for way, words in (("ops", " with cupola::ops"), ("headers", ", headers alone"))
+                for way, words in (("compiled", " with cupola::compiled"), ("headers", ", headers alone"), ("mpi", " for MPI, with cupola::compiled"))
+                if f"Cupola{words}, g++" in figures["cifar10"]
             }
             text += [
                 "",
                 "## The tutorial's network, loss, optimiser, trainer and loop in one file",
                 "",
                 f"dlib {machine.output_of('pkg-config', '--modversion', 'dlib-1')} has no local response normalisation: its network has two layers less. "
-                "What dlib computes with is compiled in its library, which its programs link to; Cupola's is in cupola::ops, for those who "
+                "What dlib computes with is compiled in its library, which its programs link to; Cupola's is in cupola::compiled, for those who "
                 "want it, or in its headers.",
                 "",
             ]
@@ -224,9 +243,11 @@ def measure(options):
                     [
                         row
                         for way, words, limits in (
-                            ("ops", "with cupola::ops", ("at most 0.22", "at most 0.5")),
-                            ("headers", "headers alone", ("at most 0.5", "")),
+                            ("compiled", "with cupola::compiled", ("at most 0.25", "at most 0.5")),
+                            ("mpi", "for MPI, with cupola::compiled", ("at most 0.3", "")),
+                            ("headers", "headers alone", ("at most 0.78", "")),
                         )
+                        if way in ratios
                         for r in (ratios[way],)
                         for row in (
                             [f"seconds, {words}", f"{r['seconds']:.2f} ({r['processor_seconds']:.2f})", limits[0]],
@@ -240,8 +261,8 @@ def measure(options):
             for layers in LAYERS:
                 source = folder / f"layers{layers}.cpp"
                 source.write_text(deep_network(layers))
-                for way, (compiler, ops) in WAYS.items():
-                    commands[f"{layers} layers, {way}"] = cupola_command(compiler, source, ops)
+                for way, (compiler, separately) in WAYS.items():
+                    commands[f"{layers} layers, {way}"] = cupola_command(compiler, source, separately)
             figures["layers"], busy = take_turns(commands, options.rounds, folder)
             busiest = max(busiest, busy)
             rows = []

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer on an operation of Cupola without its header, in a program that links to cupola::ops.
+// A layer on an operation of Cupola without its header, in a program that is compiled separately.
 //
 // expect: layer 1 (Doubled) computes with Linear, whose header is not included: cupola/host_operations.hpp has the operations of Host
 // errors-at-most: 1
-#define CUPOLA_OPS
+#define CUPOLA_SEPARATE_COMPILATION
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #ifndef WITH_ERROR

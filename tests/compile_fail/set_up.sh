@@ -42,4 +42,15 @@ expect 'cupola/device/host.hpp needs OpenMP: compile and link with -fopenmp' '#i
 expect 'Host is a device whose header is not included: cupola/host.hpp has Host, and cupola/cuda.hpp Cuda' \
     '#include <cupola/cupola.hpp>\nusing namespace cupola;\nstruct Net : Sequential<Input<4>, Linear<3>> {};\n
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.batch_size = 8});' "$@"
+# The definitions of a program that is compiled separately. Twice in a file: the preprocessor finds it, and the rest would take seconds.
+separate=-DCUPOLA_SEPARATE_COMPILATION
+expect 'cupola/src.hpp is for programs whose files are all compiled with -DCUPOLA_SEPARATE_COMPILATION: define it' \
+    '#include <cupola/src.hpp>' "$@"
+expect 'cupola/src.hpp must be included before any other header of Cupola: include it first, or in a file of its own' \
+    '#include <cupola/core/error.hpp>\n#include <cupola/src.hpp>' "$@" "$separate"
+expect 'cupola/src.hpp is included twice in this file' '#include <cupola/src.hpp>\n#include <cupola/src.hpp>' "$@" "$separate" -E -o /dev/null
+for old in CUPOLA_OPS CUPOLA_OPS_HAS=7 CUPOLA_INLINE= CUPOLA_COMPILING_OPS; do
+    expect 'CUPOLA_OPS and its like are gone: define CUPOLA_SEPARATE_COMPILATION, and include <cupola/src.hpp> in one file' \
+        '#include <cupola/cupola.hpp>' "$@" "-D$old"
+done
 echo "$checked programs are rejected with the reason"

@@ -60,7 +60,7 @@ if [ -n "$whole" ]; then
     while IFS=: read -r page name; do
         checked=$((checked + 1))
         [ -e "$name" ] || error "there is no page $name"
-    done < <(grep -roE --include='*.hpp' --include='*.cpp' --include='*.cu' --include='*.cuh' --include='*.sh' --include='*.py' \
+    done < <(grep -roE --include='*.hpp' --include='*.ipp' --include='*.cpp' --include='*.cu' --include='*.cuh' --include='*.sh' --include='*.py' \
         --include='*.cmake' --include='CMakeLists.txt' --include=run 'docs/[A-Za-z_/-]+\.md' include examples tests cmake CMakeLists.txt)
 fi
 [ "$checked" -gt 0 ] || { echo "no link was found"; exit 1; }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Covers: cupola/compiled.hpp, cupola/compiled_operations.hpp, cupola/compiled_training.hpp
-# Covers: cupola/compiled_training_parts.hpp, cupola/host_operations.hpp, cupola/layers.hpp, cupola/optimizers.hpp
+# Covers: cupola/compiled_operations.hpp, cupola/compiled_training.hpp, cupola/host_operations.hpp, cupola/layers.hpp
+# Covers: cupola/optimizers.hpp, cupola/src.hpp
 #
-# Usage: consume.sh WAY FOLDER. Builds and runs a small program that uses Cupola in one of the five ways, or with the compiled library,
+# Usage: consume.sh WAY FOLDER. Builds and runs a small program that uses Cupola in one of the five ways, or compiled separately,
 # in an empty folder, and checks that no flag of Cupola's own build reached its compiler. Environment variables:
 #   SOURCE (the checkout), BUILD (its build), PROGRAM (the .cpp file), PREFIX (an installed Cupola), CXX, DNNL_DIR, DNNL_PREFIX.
 set -euo pipefail
@@ -39,8 +39,9 @@ case $way in
             -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCONSUMER_SOURCE="$PROGRAM" \
             -DCUPOLA_SOURCE="$SOURCE" -DCMAKE_PREFIX_PATH="$PREFIX" -DDNNL_DIR="$DNNL_DIR"
         cmake --build "$folder"
-        commands=$(grep '"command":' "$folder/compile_commands.json" | sed 's/.*"command": "\(.*\)",*$/\1/')
-        [ "$(wc -l <<<"$commands")" -eq 1 ] || { echo "more is compiled than the program: $commands"; exit 1; }
+        objects=$(cd "$folder" && find . -name '*.o')
+        [ "$(wc -l <<<"$objects")" -eq 1 ] || { echo "more is compiled than the program: $objects"; exit 1; }
+        commands=$(grep '"command":.*/consumer\.dir/' "$folder/compile_commands.json" | sed 's/.*"command": "\(.*\)",*$/\1/')
         read -ra words <<<"$commands"
         check_flags "${words[@]:1}"
         ;;
@@ -51,8 +52,8 @@ case $way in
         read -ra link <<<"$(pkg-config "$onednn" --libs cupola-host)"
         check_flags "${compile[@]}" "${link[@]}"
         "$CXX" -O2 "${compile[@]}" "$PROGRAM" "${link[@]}" -o "$folder/consumer"
-        # No installed file contains a path of the build, except the debugging information of the compiled library.
-        if grep -rlF --exclude='*.a' -e "$SOURCE/" -e "$BUILD/" "$PREFIX"; then
+        # No installed file contains a path of the build.
+        if grep -rlF -e "$SOURCE/" -e "$BUILD/" "$PREFIX"; then
             echo "these installed files have paths into the checkout or the build"
             exit 1
         fi
@@ -75,15 +76,10 @@ case $way in
         "$CXX" -O2 -std=c++20 -fopenmp -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" \
             "$PROGRAM" -L "$DNNL_PREFIX/lib" -ldnnl -Wl,-rpath,"$DNNL_PREFIX/lib" -o "$folder/consumer"
         ;;
-    ops)
-        # The library, compiled without optimisation for one instruction set and installed, and a program that links to it.
-        cmake -S "$SOURCE" -B "$folder/library" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_BUILD_TYPE=None \
-            -DCUPOLA_BUILD_OPS=ON -DCUPOLA_OPS_ISAS=x86-64 -DCUPOLA_BUILD_TESTS=OFF -DCUPOLA_BUILD_EXAMPLES=OFF \
-            -DCUPOLA_ENABLE_DATA=OFF -DCUPOLA_ENABLE_TENSORBOARD=OFF -DDNNL_DIR="$DNNL_DIR"
-        cmake --build "$folder/library"
-        cmake --install "$folder/library" --prefix "$folder/prefix"
-        cmake -S "$here/ops" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Release \
-            -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DCMAKE_PREFIX_PATH="$folder/prefix" -DDNNL_DIR="$DNNL_DIR"
+    compiled)
+        # The library is built in the project, here without optimisation, and the program links to it.
+        cmake -S "$here/compiled" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Release \
+            -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_PREFIX_PATH="$PREFIX" -DDNNL_DIR="$DNNL_DIR" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
         cmake --build "$folder"
         object=$folder/CMakeFiles/consumer.dir/consumer.cpp.o
         # No kernels, plans and workers are compiled with the program.
@@ -91,14 +87,58 @@ case $way in
             echo "this is compiled with the program, and should be in the library"
             exit 1
         fi
-        # The library contains each function that the headers leave out for programs that link to it: functions.cpp includes its header.
-        reached=$("$CXX" -std=c++20 -fopenmp -M -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" "$SOURCE/cmake/ops/functions.cpp")
-        while IFS= read -r header; do
+        [ "$(grep -c -- '-march=x86-64-v3 .*/compiled_for_avx2\.dir/' "$folder/compile_commands.json")" -eq 3 ] ||
+            { echo "cupola_add_compiled does not pass its options"; exit 1; }
+        [ -z "$(find "$folder/CMakeFiles/compiled_for_avx2.dir" -name '*.o')" ] || { echo "a library that nothing links to is built"; exit 1; }
+        # src.hpp reaches each file of definitions, except those that need libraries which it does not link to.
+        reached=$("$CXX" -std=c++20 -fopenmp -DCUPOLA_SEPARATE_COMPILATION -M -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" -x c++ - \
+            <<<'#include <cupola/src.hpp>')
+        while IFS= read -r definitions; do
             case $reached in
-                *"$header"*) ;;
-                *) echo "$header has functions marked CUPOLA_INLINE, and cmake/ops/functions.cpp does not reach it"; exit 1 ;;
+                *"$definitions"*) ;;
+                *) echo "cupola/src.hpp does not reach $definitions"; exit 1 ;;
             esac
-        done < <(grep -rl --include='*.hpp' '^CUPOLA_INLINE\|^\[\[.*\]\] CUPOLA_INLINE' "$SOURCE/include")
+        done < <(find "$SOURCE/include" -name '*.ipp')
+        ;;
+    two_files)
+        # Without CMake: a program's file and the one of src.hpp, without optimisation; then what goes wrong.
+        export PKG_CONFIG_PATH=$PREFIX/share/pkgconfig
+        onednn=--define-variable=onednn=$DNNL_PREFIX
+        read -ra compile <<<"$(pkg-config "$onednn" --cflags cupola-compiled)"
+        read -ra link <<<"$(pkg-config "$onednn" --libs cupola-compiled)"
+        source=$(pkg-config --variable=source cupola-compiled)
+        "$CXX" -O0 -fPIC "${compile[@]}" -c "$source" -o "$folder/src.o"
+        "$CXX" -O0 "${compile[@]}" -c "$PROGRAM" -o "$folder/main.o"
+        "$CXX" "$folder/main.o" "$folder/src.o" "${link[@]}" -o "$folder/consumer"
+        # The definitions as a shared library.
+        "$CXX" -shared "$folder/src.o" "${link[@]}" -o "$folder/libsrc.so"
+        "$CXX" "$folder/main.o" -L"$folder" -lsrc "${link[@]}" -Wl,-rpath,"$folder" -o "$folder/with_library"
+        "$folder/with_library" >"$folder/output_with_library"
+        # links_not WHAT TEXT ARGUMENTS...: the linker rejects the arguments, and names what is wrong.
+        links_not() {
+            local what=$1 text=$2 errors
+            shift 2
+            if errors=$("$CXX" "$@" "${link[@]}" -o "$folder/wrong" 2>&1); then echo "$what links"; exit 1; fi
+            grep -q "$text" <<<"$errors" || { echo "$what: the linker says $errors"; exit 1; }
+        }
+        name=include_cupola_src_hpp_in_exactly_one_file_with_the_same_flags
+        printf '#include <cupola/core/error.hpp>\nint main() { return cupola::text(1).size() == 1 ? 0 : 1; }\n' >"$folder/small.cpp"
+        "$CXX" -O0 "${compile[@]}" -c "$folder/small.cpp" -o "$folder/small.o"
+        cp "$folder/src.o" "$folder/second.o"
+        links_not "src.hpp in no file" "undefined reference to .cupola::v0_1::$name" "$folder/small.o"
+        links_not "src.hpp in two files" "multiple definition of .cupola::v0_1::$name" "$folder/small.o" "$folder/src.o" "$folder/second.o"
+        for flags in -march=x86-64-v3:v0_1_avx2 -D_GLIBCXX_DEBUG:v0_1_glibcxx_debug; do
+            "$CXX" -O0 "${compile[@]}" "${flags%:*}" -c "$folder/small.cpp" -o "$folder/other.o"
+            links_not "src.hpp with other flags than ${flags%:*}" "undefined reference to .cupola::${flags#*:}::$name" "$folder/other.o" "$folder/src.o"
+        done
+        # By clang under AddressSanitizer, with its own oneDNN and a file of the program's own.
+        clang_onednn=$SOURCE/.deps/onednn-clang
+        if command -v clang++-16 >/dev/null && [ -d "$clang_onednn" ]; then
+            echo '#include <cupola/src.hpp>' >"$folder/src.cpp"
+            clang++-16 -O0 -fsanitize=address -std=c++20 -fopenmp -DCUPOLA_SEPARATE_COMPILATION -I "$SOURCE/include" -isystem "$clang_onednn/include" \
+                "$PROGRAM" "$folder/src.cpp" -L "$clang_onednn/lib" -ldnnl -Wl,-rpath,"$clang_onednn/lib" -Wl,--disable-new-dtags -o "$folder/by_clang"
+            LSAN_OPTIONS=suppressions=$SOURCE/tests/leaks_of_others.txt:print_suppressions=0 "$folder/by_clang" >"$folder/output_by_clang"
+        fi
         ;;
     examples)
         # Without optimisation, which halves the time: only the build is checked. cifar10_train needs the same libraries as these

@@ -68,7 +68,7 @@ for block in $(printf '%s\n' "$@" | sort -V); do
             command -v clang++-16 >/dev/null || continue
             # First without the copy: the error's own commands make one, and the same folder can be configured with it.
             cat >without_copy.sh <<'END'
-sed -i 's/COMPONENTS ops/COMPONENTS host/; s/cupola::ops/cupola::host/' CMakeLists.txt
+sed -i 's/COMPONENTS compiled/COMPONENTS host/; s/cupola::compiled/cupola::host/' CMakeLists.txt
 for try in onednn onednn-clang; do
     if cmake -B build-clang -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_PREFIX_PATH="$PWD/prefix;$PWD/$try" 2>refused; then break; fi
     [ $try = onednn ]
@@ -79,10 +79,10 @@ done
 rm -r onednn-clang
 END
             block="without_copy.sh $block" ;;
-        # The library for one instruction set and without optimisation: a few seconds in place of minutes.
-        *-DCUPOLA_BUILD_OPS=ON*)
-            sed 's/-DCUPOLA_BUILD_OPS=ON/& -DCUPOLA_OPS_ISAS=x86-64 -DCMAKE_CXX_FLAGS_RELEASE=-O0/' "$block" >ops.sh
-            block=ops.sh ;;
+        # Without optimisation: a few seconds in place of minutes.
+        *cupola::compiled* | *CUPOLA_SEPARATE_COMPILATION*)
+            sed 's/-DCMAKE_BUILD_TYPE=Release/& -DCMAKE_CXX_FLAGS_RELEASE=-O0/; s/-O2/-O0/' "$block" >"quick-${block##*/}"
+            block=quick-${block##*/} ;;
     esac
     all="$all $block"
 done

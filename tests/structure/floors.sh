@@ -52,11 +52,11 @@ while IFS= read -r line; do
     if [ -n "$owner" ] && [ "$folder" != "$header" ] && [[ $pending != *" $header>$included "* ]]; then
         case $header in "$owner"/* | "${others:-$owner}"/*) ;; *) error "$header includes $included, an internal part of $owner/" ;; esac
     fi
-done < <(grep -rn --include='*.hpp' '^ *# *include *<cupola/' . | sed 's|^\./||')
+done < <(grep -rn --include='*.[hi]pp' '^ *# *include *<cupola/' . | sed 's|^\./||')
 
 while IFS= read -r line; do
     error "${line#./}: includes with quotes; headers are included as <cupola/...>"
-done < <(grep -rn --include='*.hpp' '^ *# *include *"' . || true)
+done < <(grep -rn --include='*.[hi]pp' '^ *# *include *"' . || true)
 
 [ "$checked" -gt 0 ] || error "no include was found in $PWD"
 echo "$checked includes checked, $errors errors"

@@ -15,7 +15,7 @@ forbid() {
         case " $* " in *" ${file#./} "*) continue ;; esac
         echo "$file:$line: $why"
         errors=$((errors + 1))
-    done < <(grep -rnP --include='*.hpp' --include='*.cuh' "^((?!//).)*($pattern)" . | grep -vP '^[^:]*ops/cuda/' | cut -d: -f1,2)
+    done < <(grep -rnP --include='*.[hi]pp' --include='*.cuh' "^((?!//).)*($pattern)" . | grep -vP '^[^:]*ops/cuda/' | cut -d: -f1,2)
 }
 
 # -ffast-math and -ffinite-math-only make constants of these. Kernels of Cuda (ops/cuda/) are not compiled so.

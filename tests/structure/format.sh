@@ -5,5 +5,5 @@
 # To correct a file: clang-format-16 -i FILE...
 set -euo pipefail
 cd "$1"
-find include examples tests -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' | sort |
+find include examples tests -name '*.[chi]pp' -o -name '*.cu' -o -name '*.cuh' | sort |
     xargs clang-format-16 --dry-run -Werror --ferror-limit=1

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$1"
 
 find . \( -path ./build -o -path ./.deps -o -path ./.git -o -path ./.cache \) -prune -o -type f \
-    \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cmake' -o -name '*.in' -o -name '*.sh' \
+    \( -name '*.hpp' -o -name '*.ipp' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cmake' -o -name '*.in' -o -name '*.sh' \
     -o -name '*.py' -o -name '*.txt' -o -name run -o -name .clang-format -o -name .clang-tidy -o -name .gitignore \) -print |
     awk '{
         named = 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The marked loops of include/ that cupola::ops does not contain: templates that it does not instantiate, and those of the
+// The marked loops of include/ that cupola::compiled does not contain: templates that it does not instantiate, and those of the
 // readers.
 #include <cupola/cupola.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>

@@ -4,7 +4,7 @@
 
     vector_loops.py SOURCE_FOLDER OUTPUT_FOLDER COMPILER FLAGS...
 
-Compiles the units of cupola::ops and vector_loops.cpp, and reads what the compiler says of its loops: g++ by
+Compiles the units of cupola::compiled and vector_loops.cpp, and reads what the compiler says of its loops: g++ by
 -fopt-info, clang by -Rpass. A loop fails if the compiler names it as one that it could not vectorise, in any
 instantiation, or if it names it nowhere: a loop that is not compiled here is not tested."""
 
@@ -37,7 +37,7 @@ def end_of_loop(lines, start):
 def marked_loops(include):
     """(file, line of the mark, last line) of each marked loop; lines count from 1."""
     for file in sorted(include.rglob("*")):
-        if file.suffix not in (".hpp", ".cuh"):
+        if file.suffix not in (".hpp", ".ipp", ".cuh"):
             continue
         lines = file.read_text().split("\n")
         for number, line in enumerate(lines):
@@ -64,7 +64,8 @@ def compile_unit(unit, output, compiler, flags):
 def main():
     source, output, compiler, flags = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
     output.mkdir(parents=True, exist_ok=True)
-    units = [(unit, [*flags, "-DCUPOLA_OPS"]) for unit in sorted((source / "cmake/ops").glob("*.cpp"))]
+    units = [(source / "cmake/compiled" / f"{part}.cpp", [*flags, "-DCUPOLA_SEPARATE_COMPILATION"])
+             for part in ("functions", "float", "bfloat16")]
     units.append((source / "tests/structure/vector_loops.cpp", flags))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         reports = pool.map(lambda unit: compile_unit(unit[0], output, compiler, unit[1]), units)

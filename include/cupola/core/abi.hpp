@@ -28,6 +28,11 @@
 #error "Cupola needs exceptions: compile without -fno-exceptions"
 #define CUPOLA_CANNOT_BE_COMPILED
 #endif
+// The names that separate compilation had before.
+#if defined(CUPOLA_OPS) || defined(CUPOLA_OPS_HAS) || defined(CUPOLA_INLINE) || defined(CUPOLA_COMPILING_OPS)
+#error "CUPOLA_OPS and its like are gone: define CUPOLA_SEPARATE_COMPILATION, and include <cupola/src.hpp> in one file"
+#define CUPOLA_CANNOT_BE_COMPILED
+#endif
 #ifdef CUPOLA_CANNOT_BE_COMPILED
 #define CUPOLA_REASON "see the error above"
 #include CUPOLA_REASON
@@ -42,18 +47,11 @@
 // FP16 or AMX; AMX is detected at run time.
 #define CUPOLA_ISA_BASELINE 1
 #define CUPOLA_ISA_AVX2 2
-#define CUPOLA_ISA_AVX512 4
-#define CUPOLA_ISA_AVX512_BF16 8
+#define CUPOLA_ISA_AVX512 3
+#define CUPOLA_ISA_AVX512_BF16 4
 
-// The instruction sets of the linked cupola::ops, as a sum. The library's target defines it; this is the default.
-#if defined(CUPOLA_OPS) && !defined(CUPOLA_OPS_HAS)
-#define CUPOLA_OPS_HAS (CUPOLA_ISA_BASELINE + CUPOLA_ISA_AVX2 + CUPOLA_ISA_AVX512)
-#endif
-
-// A file that links to cupola::ops shares types with the library, so its namespace must have a name that the library
-// uses: without BF16 if the library does not contain it.
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-#if defined(__AVX512BF16__) && (!defined(CUPOLA_OPS_HAS) || (CUPOLA_OPS_HAS & CUPOLA_ISA_AVX512_BF16))
+#if defined(__AVX512BF16__)
 #define CUPOLA_ISA CUPOLA_ISA_AVX512_BF16
 #define CUPOLA_ISA_NAME avx512_bf16
 #else
@@ -62,7 +60,7 @@
 #endif
 #elif defined(__AVX2__) && defined(__FMA__)
 #define CUPOLA_ISA CUPOLA_ISA_AVX2
-#if defined(__AVX512F__) && !defined(CUPOLA_OPS_HAS)
+#if defined(__AVX512F__)
 #define CUPOLA_ISA_NAME avx512f
 #else
 #define CUPOLA_ISA_NAME avx2
@@ -71,7 +69,6 @@
 #define CUPOLA_ISA CUPOLA_ISA_BASELINE
 // The headers do not test for these extensions, but compilers generate different code with them and, with FMA,
 // different bits.
-#if !defined(CUPOLA_OPS_HAS)
 #if defined(__AVX512F__)
 #define CUPOLA_ISA_NAME avx512f
 #elif defined(__AVX2__)
@@ -89,11 +86,6 @@
 #elif defined(__SSE3__)
 #define CUPOLA_ISA_NAME sse3
 #endif
-#endif
-#endif
-
-#if defined(CUPOLA_OPS_HAS) && !(CUPOLA_OPS_HAS & CUPOLA_ISA)
-#error "cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"
 #endif
 
 // The standard library, where the layout of its types is not that of libstdc++ with its defaults: options contain
@@ -142,11 +134,13 @@
 #define CUPOLA_ABI CUPOLA_ISA_ABI
 #endif
 
-// The optional library cupola::ops contains, compiled, what does not depend on the user's network. Linking to it
-// defines CUPOLA_OPS: functions marked CUPOLA_INLINE are then declared here and defined there; compiled.hpp has the
-// templates.
-#ifndef CUPOLA_INLINE
-#define CUPOLA_INLINE inline
+// Definitions that are not templates and are long are in .ipp files, which the headers include where CUPOLA_DECL is
+// defined: in a header-only program, as inline functions; where the program is compiled with
+// CUPOLA_SEPARATE_COMPILATION, only in the file that includes src.hpp.
+#ifndef CUPOLA_SEPARATE_COMPILATION
+#define CUPOLA_DECL inline
+#elif defined(CUPOLA_SRC_FUNCTIONS)
+#define CUPOLA_DECL
 #endif
 
 // nvcc lets a kernel call a function only if it is marked so, constexpr or not. For other compilers the macro is empty.
@@ -173,6 +167,16 @@ static_assert(sizeof(PackingProbe) == 16,
               "Cupola's headers are included under #pragma pack or with -fpack-struct: their "
               "types would have another layout than in other files");
 }  // namespace impl
+
+#ifdef CUPOLA_SEPARATE_COMPILATION
+/// Defined by src.hpp, and used by each file that is compiled with CUPOLA_SEPARATE_COMPILATION. The linker names it if
+/// no file includes src.hpp, if two do, and if the one that does has another inline namespace, by other flags.
+extern const char include_cupola_src_hpp_in_exactly_one_file_with_the_same_flags;
+namespace {
+[[maybe_unused, gnu::used]] const char* const uses_cupola_src_hpp =
+    &include_cupola_src_hpp_in_exactly_one_file_with_the_same_flags;
+}  // namespace
+#endif
 
 struct Version {
     int major, minor, patch;

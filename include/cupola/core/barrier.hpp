@@ -34,9 +34,7 @@ private:
     std::atomic<int> round_{0};
 };
 
-#ifndef CUPOLA_OPS
-
-[[gnu::noinline]] CUPOLA_INLINE bool Barrier::arrive_and_wait(bool healthy) {
+[[gnu::noinline]] inline bool Barrier::arrive_and_wait(bool healthy) {
     const int round = round_.load(std::memory_order_relaxed);
     if (!healthy) arrived_healthy_.store(false, std::memory_order_relaxed);
     if (missing_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
@@ -51,11 +49,9 @@ private:
     return all;
 }
 
-CUPOLA_INLINE void Barrier::leave_out(int threads) {
+inline void Barrier::leave_out(int threads) {
     threads_ -= threads;
     missing_.fetch_sub(threads, std::memory_order_acq_rel);
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

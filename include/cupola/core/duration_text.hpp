@@ -15,9 +15,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// Seconds as h:mm:ss, rounded down; "-:--:--" for a value below 0, a NaN, or a million hours and more.
 [[nodiscard]] std::string duration_text(double seconds);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::string duration_text(double seconds) {
+inline std::string duration_text(double seconds) {
     constexpr double too_long = 3600e6;
     if (!impl::is_finite(seconds) || seconds < 0 || seconds >= too_long) return "-:--:--";
     const auto whole = static_cast<std::int64_t>(seconds);
@@ -26,7 +24,5 @@ CUPOLA_INLINE std::string duration_text(double seconds) {
                   static_cast<int>(whole / 60 % 60), static_cast<int>(whole % 60));
     return digits;
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -59,15 +59,13 @@ struct Shape {
 /// "24 x 24 x 3".
 [[nodiscard, gnu::cold]] std::string to_string(const Shape& shape);
 
-#ifndef CUPOLA_OPS
-CUPOLA_INLINE std::string to_string(const Shape& shape) {
+inline std::string to_string(const Shape& shape) {
     std::string result;
     for (std::size_t i = 0; i < shape.rank; ++i) {
         result += text(i == 0 ? "" : " x ", shape[i]);
     }
     return result;
 }
-#endif
 
 /// The extents of a sample as a type.
 template <std::int64_t... Values>

@@ -21,9 +21,7 @@ namespace impl {
 /// Memory for `size` elements of `bytes` bytes, with copies of `value` in it; null if there are none.
 [[nodiscard, gnu::cold]] void* filled_array(std::size_t size, std::size_t bytes, const void* value);
 
-#ifndef CUPOLA_OPS
-
-[[gnu::noinline]] CUPOLA_INLINE void* filled_array(std::size_t size, std::size_t bytes, const void* value) {
+[[gnu::noinline]] inline void* filled_array(std::size_t size, std::size_t bytes, const void* value) {
     if (size == 0) return nullptr;
     if (size > static_cast<std::size_t>(-1) / bytes) throw std::bad_array_new_length();
     auto* const memory = static_cast<unsigned char*>(::operator new[](size* bytes));
@@ -35,8 +33,6 @@ namespace impl {
     }
     return memory;
 }
-
-#endif
 
 }  // namespace impl
 

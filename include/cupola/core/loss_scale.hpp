@@ -76,15 +76,11 @@ template <class Precision>
     }
 }
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::string description_of(const LossScale& scale) {
+inline std::string description_of(const LossScale& scale) {
     if (!scale.dynamic) return text("constant, ", exact_text(scale.initial));
     return text("dynamic, from ", exact_text(scale.initial), ", at least ", exact_text(scale.minimum), ", times ",
                 exact_text(scale.growth), " after ", scale.interval, scale.interval == 1 ? " step" : " steps",
                 " and times ", exact_text(scale.backoff), " after a skipped one");
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -63,14 +63,10 @@ private:
     std::thread thread_;
 };
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void throw_thread_error(const ThreadPurpose& purpose, int error) {
+inline void throw_thread_error(const ThreadPurpose& purpose, int error) {
     throw Error(text("only ", purpose.started, " of ", purpose.wanted, purpose.wanted == 1 ? " thread" : " threads",
                      " for ", purpose.what, " could be started: ", std::generic_category().message(error), " (error ",
                      error, ")"));
 }
-
-#endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -196,7 +196,7 @@ private:
     Order order_;
 };
 
-// Outside the class, so not inline: a program that links to cupola::ops does not instantiate it.
+// Outside the class, so not inline: a separately compiled program does not instantiate it.
 
 template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>
 TrainingBatches<Data, Transform, Order>::TrainingBatches(const Data& data, Transform transform, BatchOptions options,

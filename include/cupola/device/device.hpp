@@ -127,10 +127,6 @@ inline constexpr std::size_t scratch_alignment<D> = D::scratch_alignment;
 /// "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
 [[nodiscard, gnu::cold]] std::string bytes_text(std::size_t bytes);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::string bytes_text(std::size_t bytes) { return text(ByteCount{bytes}); }
-
-#endif
+inline std::string bytes_text(std::size_t bytes) { return text(ByteCount{bytes}); }
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -65,9 +65,7 @@ struct ProcessorSet {
 /// the process. Called at its start by a thread that computes beside a team.
 [[gnu::cold]] void leave_place();
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE ProcessorSet processor_set() {
+inline ProcessorSet processor_set() {
     ProcessorSet result;
     CPU_ZERO(&result.set);
     const bool linked = openmp_proc_bind != nullptr && openmp_places != nullptr &&
@@ -86,30 +84,24 @@ CUPOLA_INLINE ProcessorSet processor_set() {
     return result;
 }
 
-CUPOLA_INLINE void leave_place() {
+inline void leave_place() {
     const ProcessorSet processors = processor_set();
     if (processors.bound) sched_setaffinity(0, sizeof processors.set, &processors.set);
 }
 
-#endif
-
 }  // namespace impl
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::string Processors::quota_note() const {
+inline std::string Processors::quota_note() const {
     if (count() == allowed) return {};
     return text(", a quota of ", quota, " of ", allowed, " processors");
 }
 
-CUPOLA_INLINE Processors usable_processors() {
+inline Processors usable_processors() {
     const impl::ProcessorSet processors = impl::processor_set();
     const int allowed = CPU_COUNT(&processors.set);
     // On a machine with more processors than the set can hold, the system does not report them.
     const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     return {.allowed = allowed > 0 ? allowed : std::max(1, all), .quota = impl::processors_of_groups()};
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

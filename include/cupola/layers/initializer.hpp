@@ -51,10 +51,8 @@ struct Initializer {
 void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
                 std::uint64_t seed, std::uint32_t parameter);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in,
-                              std::int64_t fan_out, std::uint64_t seed, std::uint32_t parameter) {
+inline void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in,
+                       std::int64_t fan_out, std::uint64_t seed, std::uint32_t parameter) {
     const double value = initializer.value;
     for (std::size_t i = 0; i < values.size(); ++i) {
         const RandomStream stream(seed, RngDomain::initialization, parameter, i);
@@ -83,7 +81,5 @@ CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initia
         values[i] = static_cast<float>(result);
     }
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

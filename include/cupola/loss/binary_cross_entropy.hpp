@@ -122,17 +122,13 @@ struct WeightedBinaryCrossEntropy {
     }
 };
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE void require_positive_weight(float weight) {
+inline void require_positive_weight(float weight) {
     require(is_finite(weight) && weight > 0.0F,
             "the weight of positives of a binary cross-entropy must be finite and above 0, not ", weight);
 }
 
 }  // namespace impl
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -118,8 +118,7 @@ struct RegularizedList {
     [[nodiscard, gnu::cold]] bool complete();
 };
 
-#ifndef CUPOLA_OPS
-CUPOLA_INLINE void RegularizedList::add(std::string name, const LayerInfo& layer, std::size_t p, double coefficient) {
+inline void RegularizedList::add(std::string name, const LayerInfo& layer, std::size_t p, double coefficient) {
     if (layer.frozen[p]) return;
     if (count < parameters.size()) {
         RegularizedParameter& added = parameters[count];
@@ -130,13 +129,12 @@ CUPOLA_INLINE void RegularizedList::add(std::string name, const LayerInfo& layer
     }
     ++count;
 }
-CUPOLA_INLINE bool RegularizedList::complete() {
+inline bool RegularizedList::complete() {
     if (count == parameters.size()) return true;
     parameters = FixedArray<RegularizedParameter>(count);
     count = 0;
     return false;
 }
-#endif
 
 }  // namespace impl
 

@@ -29,16 +29,12 @@ struct Accuracy {
 
 static_assert(Metric<Accuracy>);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void Accuracy::add(const MetricBatch& batch) {
+inline void Accuracy::add(const MetricBatch& batch) {
     impl::for_each_label(batch, ignored_label, [&](std::span<const float> logits, std::size_t label) {
         correct += impl::rank_of(logits, label) == 0 ? 1 : 0;
         ++counted;
     });
 }
-
-#endif
 
 }  // namespace metrics
 

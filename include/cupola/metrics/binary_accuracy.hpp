@@ -29,16 +29,12 @@ struct BinaryAccuracy {
 
 static_assert(Metric<BinaryAccuracy>);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void BinaryAccuracy::add(const MetricBatch& batch) {
+inline void BinaryAccuracy::add(const MetricBatch& batch) {
     impl::for_each_binary(batch, [&](float output, bool positive) {
         correct += positive ? output > threshold : output <= threshold;
         ++counted;
     });
 }
-
-#endif
 
 }  // namespace metrics
 

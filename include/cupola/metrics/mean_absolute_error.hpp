@@ -4,14 +4,11 @@
 // samples, so that it has the same bits for any batch size. Its result is "mean_absolute_error"; NaN without elements.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <cupola/metrics/impl/float_targets.hpp>
 #include <cupola/metrics/metric.hpp>
-
-#ifndef CUPOLA_OPS
-#include <cmath>
-#endif
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
@@ -33,16 +30,12 @@ struct MeanAbsoluteError {
 
 static_assert(Metric<MeanAbsoluteError>);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void MeanAbsoluteError::add(const MetricBatch& batch) {
+inline void MeanAbsoluteError::add(const MetricBatch& batch) {
     const std::span<const float> targets = batch.target<float>();
     for (std::size_t i = 0; i < targets.size(); ++i)
         sum += std::abs(static_cast<double>(batch.outputs[i]) - static_cast<double>(targets[i]));
     elements += static_cast<std::int64_t>(targets.size());
 }
-
-#endif
 
 }  // namespace metrics
 

@@ -19,9 +19,6 @@
 #include <cupola/metrics/impl/float_targets.hpp>
 #include <cupola/metrics/metric.hpp>
 
-#ifndef CUPOLA_OPS
-#endif
-
 namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {
 
 struct RSquared {
@@ -41,15 +38,13 @@ struct RSquared {
 
 static_assert(Metric<RSquared>);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void RSquared::begin(const MetricTask& task) {
+inline void RSquared::begin(const MetricTask& task) {
     means.assign(static_cast<std::size_t>(task.output.size()), 0.0);
     residual = total = 0;
     samples = 0;
 }
 
-CUPOLA_INLINE void RSquared::add(const MetricBatch& batch) {
+inline void RSquared::add(const MetricBatch& batch) {
     const std::span<const float> targets = batch.target<float>();
     for (std::size_t i = 0; i < targets.size();) {
         ++samples;
@@ -64,9 +59,7 @@ CUPOLA_INLINE void RSquared::add(const MetricBatch& batch) {
     }
 }
 
-CUPOLA_INLINE double RSquared::value() const { return total > 0 ? 1 - residual / total : impl::not_a_number<double>(); }
-
-#endif
+inline double RSquared::value() const { return total > 0 ? 1 - residual / total : impl::not_a_number<double>(); }
 
 }  // namespace metrics
 

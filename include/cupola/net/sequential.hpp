@@ -160,9 +160,8 @@ constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion,
         throw_uncountable(layers, fusion, batch, training, element_bytes);
 }
 
-#ifndef CUPOLA_OPS
-CUPOLA_INLINE void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
-                                     std::size_t element_bytes) {
+inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
+                              std::size_t element_bytes) {
     // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the
     // batch.
     constexpr std::int64_t counted = 64;
@@ -174,7 +173,6 @@ CUPOLA_INLINE void throw_uncountable(std::span<const LayerInfo> layers, bool fus
     throw_too_many_bytes(text("the activations of a batch of ", batch, " samples need"),
                          static_cast<double>(bytes) / static_cast<double>(counted) * static_cast<double>(batch));
 }
-#endif
 
 }  // namespace impl
 

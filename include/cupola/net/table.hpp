@@ -260,9 +260,7 @@ struct RunningStatistics {
 
 [[nodiscard, gnu::cold]] FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name) {
+inline std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name) {
     std::string names;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
         if (outputs[k].name == name && !name.empty()) return k;
@@ -271,7 +269,7 @@ CUPOLA_INLINE std::size_t output_of_name(std::span<const NetworkOutput> outputs,
     throw InvalidArgument(text("the network has no output \"", name, "\"; its outputs are: ", names));
 }
 
-CUPOLA_INLINE std::vector<float> initial_buffers(std::span<const LayerInfo> layers) {
+inline std::vector<float> initial_buffers(std::span<const LayerInfo> layers) {
     std::vector<float> values(static_cast<std::size_t>(buffer_elements(layers)));
     for (const LayerInfo& layer : layers) {
         for (std::size_t b = 0; b < layer.buffers.count; ++b) {
@@ -283,7 +281,7 @@ CUPOLA_INLINE std::vector<float> initial_buffers(std::span<const LayerInfo> laye
     return values;
 }
 
-CUPOLA_INLINE FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers) {
+inline FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers) {
     FixedArray<RunningStatistics> result(layers.size());
     std::size_t count = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -298,19 +296,17 @@ CUPOLA_INLINE FixedArray<RunningStatistics> running_statistics(std::span<const L
 }
 
 namespace impl {
-[[gnu::cold]] CUPOLA_INLINE std::string name_in_layer(const LayerInfo& layer, std::size_t number, const char* name) {
+[[gnu::cold]] inline std::string name_in_layer(const LayerInfo& layer, std::size_t number, const char* name) {
     return text(layer.name.empty() ? text(number) : std::string(layer.name), '.', name);
 }
 }  // namespace impl
 
-CUPOLA_INLINE std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t parameter) {
+inline std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t parameter) {
     return impl::name_in_layer(layers[layer], layer, layers[layer].parameters.list[parameter].name);
 }
 
-CUPOLA_INLINE std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t buffer) {
+inline std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t buffer) {
     return impl::name_in_layer(layers[layer], layer, layers[layer].buffers.list[buffer].name);
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -112,12 +112,9 @@ class ElementwiseLoss;
 
 }  // namespace ops
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE LossResult result_of_elements(const LossReport& report, std::int64_t elements,
-                                            std::string_view accepted) {
+inline LossResult result_of_elements(const LossReport& report, std::int64_t elements, std::string_view accepted) {
     require(report.bad_target < 0, "sample ", report.bad_target / elements, " of the batch has target ",
             __builtin_bit_cast(float, report.bad_value), " at element ", report.bad_target % elements,
             ", but the loss expects targets that are ", accepted);
@@ -125,7 +122,5 @@ CUPOLA_INLINE LossResult result_of_elements(const LossReport& report, std::int64
 }
 
 }  // namespace impl
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

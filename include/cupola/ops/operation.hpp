@@ -8,11 +8,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
-#include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -126,40 +124,20 @@ struct BackwardArgs : ForwardArgs<Device, T> {
 
 namespace impl {
 
-/// Whether this translation unit may instantiate an operation. Cupola's own operations on `Host` are instantiated only
-/// where cupola::ops is not linked, or in its sources, because the library contains them compiled. Operations of a
-/// user's formula and those of other devices are instantiated in the program.
-template <class Op>
-[[nodiscard]] consteval bool compiled_here() {
-#if defined(CUPOLA_OPS) && !defined(CUPOLA_COMPILING_OPS)
-    const std::string_view name = function_name<Op>().substr(name_begin);
-    const std::size_t arguments = name.find('<');
-    if (arguments == std::string_view::npos) return true;
-    const std::string_view scope = name.substr(0, arguments),
-                           device = name.substr(arguments + 1, name.find(',') - arguments - 1);
-    const bool own = scope.starts_with("cupola::") && scope.find("ops::") != std::string_view::npos &&
-                     device.starts_with("cupola::") && device.ends_with("::Host");
-    return !own || scope.ends_with("::Pointwise") || scope.ends_with("::Offloaded");
-#else
-    return true;
-#endif
-}
+/// Whether the program is compiled separately and src.hpp compiles the operation for the device, in float and bfloat16
+/// (listed in compiled_operations.hpp). The headers then need not define its class.
+template <template <class, class> class Op, class Device>
+inline constexpr bool compiled_for = false;
 
-}  // namespace impl
-
-namespace impl {
-
-/// Whether the program links to cupola::ops, which contains this operation compiled. The headers then need not define
-/// its class.
 template <class Op>
 inline constexpr bool in_library = false;
 template <template <class, class> class Op, class Device, class T>
     requires(std::same_as<T, float> || std::same_as<T, BFloat16>)
-inline constexpr bool in_library<Op<Device, T>> = !compiled_here<Op<Device, T>>();
+inline constexpr bool in_library<Op<Device, T>> = compiled_for<Op, Device>;
 
 }  // namespace impl
 
-/// An operation that exists on its device: its class is defined, or cupola::ops contains it.
+/// An operation that exists on its device: its class is defined, or compiled separately.
 template <class Op>
 concept AvailableOperation = impl::in_library<Op> || requires { sizeof(Op); };
 
@@ -167,7 +145,7 @@ concept AvailableOperation = impl::in_library<Op> || requires { sizeof(Op); };
 struct NoShape {};
 
 /// Makes an operation as `Op(build, shape)`. The layers return it from `operation` in place of the operation, whose
-/// class may be only declared in a program that links to cupola::ops.
+/// class may be only declared in a program that is compiled separately.
 template <class Op, class Shape = NoShape>
 struct OperationFactory {
     using Operation = Op;

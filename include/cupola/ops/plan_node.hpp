@@ -108,19 +108,11 @@ struct NodeTypeOf<Device, T, Op> {
     using Type = ReducingNode<Device, T, Op>;
 };
 
-/// Rejects an operation that belongs to the linked cupola::ops, and that the library lacks.
-template <class Op>
-consteval void require_compiled_here() {
-    static_assert(compiled_here<Op>(),
-                  "cupola::ops lacks this operation: it is missing in <cupola/compiled_operations.hpp>");
-}
-
-/// The node of the operation that is made as `Op(build, shapes...)`: a separate function, because cupola::ops contains
-/// it compiled for each operation of `Host`.
+/// The node of the operation that is made as `Op(build, shapes...)`: a separate function, because src.hpp compiles it
+/// for each operation of `Host`.
 template <class Op, class Device, class T, class... Shapes>
 [[nodiscard, gnu::cold]] std::unique_ptr<PlanNode<Device, T>> node_of(const BuildContext<Device, T>& build,
                                                                       const Shapes&... shapes) {
-    require_compiled_here<Op>();
     // Not make_unique, which would instantiate a second pointer type for each operation.
     return std::unique_ptr<PlanNode<Device, T>>(new typename NodeTypeOf<Device, T, Op>::Type(build, shapes...));
 }
@@ -129,7 +121,6 @@ template <class Op, class Device, class T, class... Shapes>
 template <class Op, class Device, class T>
 [[nodiscard]] std::unique_ptr<PlanNode<Device, T>> node_made_by(Op (*make)(const BuildContext<Device, T>&),
                                                                 const BuildContext<Device, T>& build) {
-    require_compiled_here<Op>();
     return std::unique_ptr<PlanNode<Device, T>>(new typename NodeTypeOf<Device, T, Op>::Type(make, build));
 }
 

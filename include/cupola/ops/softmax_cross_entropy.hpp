@@ -241,11 +241,9 @@ class SoftmaxCrossEntropy;
 
 }  // namespace ops
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE void require_class_weights(std::span<const float> weights) {
+inline void require_class_weights(std::span<const float> weights) {
     double sum = 0;
     for (std::size_t c = 0; c < weights.size(); ++c) {
         require(is_finite(weights[c]) && weights[c] >= 0.0F, "the weight of class ", c,
@@ -256,7 +254,5 @@ CUPOLA_INLINE void require_class_weights(std::span<const float> weights) {
 }
 
 }  // namespace impl
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -51,8 +51,8 @@ struct MovingAverage {
     void check() const { impl::require_fraction("the decay of the moving averages", decay); }
 };
 
-// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
-// compiled.
+// Defined outside of the class, and so not inline: separately compiled programs do not instantiate what src.hpp
+// has.
 template <class Device>
 void MovingAverage::update(typename Device::Context& context, float* average, const float* parameters,
                            std::int64_t elements, std::int64_t updates) const {

@@ -66,7 +66,7 @@ void write_constants_by_formula(const O& optimizer, const Update<Device>& u, Con
     for_each_formula(optimizer, u, [&](const Segment&, const auto& constants) { to.write(constants); });
 }
 
-/// Members of a class, so that cupola::ops can contain them compiled: see compiled_training.hpp.
+/// Members of a class, so that src.hpp can compile them once: see compiled_training.hpp.
 template <class O, class Device>
 struct FormulaUpdate {
     static void apply(const O& optimizer, const Update<Device>& u) { update_by_formula(optimizer, u); }

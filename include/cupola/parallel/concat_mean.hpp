@@ -37,10 +37,8 @@ void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begi
 
 }  // namespace impl
 
-#ifndef CUPOLA_OPS
-
-[[gnu::noinline]] CUPOLA_INLINE void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin,
-                                                           std::int64_t end) {
+[[gnu::noinline]] inline void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin,
+                                                    std::int64_t end) {
     for (std::size_t r = 0; r < gradients.rows.size(); ++r) {
         const float* const row = gradients.rows[r];
         const auto weight = static_cast<float>(static_cast<double>(gradients.samples[r]) /
@@ -54,7 +52,5 @@ void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begi
         }
     }
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -34,9 +34,7 @@ struct MemoryReport {
 /// The largest part of the memory, and what makes it smaller: "the activations are the largest part: ...".
 [[nodiscard, gnu::cold]] std::string largest_part(const MemoryReport& memory);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::size_t MemoryReport::total() const {
+inline std::size_t MemoryReport::total() const {
     const std::size_t plans = checked_bytes("the activations of a device need",
                                             {arenas, static_cast<std::int64_t>(plan.total())}),
                       each = parameters + optimizer_state + moving_average + buffers + plans;
@@ -44,7 +42,7 @@ CUPOLA_INLINE std::size_t MemoryReport::total() const {
            statistics + batches;
 }
 
-CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
+inline std::string to_string(const MemoryReport& memory) {
     std::string result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices, " x (");
     // The parts of every training, and those of some trainings.
     const auto add = [&](std::size_t bytes, const char* what) { result += text(ByteCount{bytes}, what); };
@@ -69,7 +67,7 @@ CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
     return result;
 }
 
-CUPOLA_INLINE std::string largest_part(const MemoryReport& memory) {
+inline std::string largest_part(const MemoryReport& memory) {
     const auto devices = static_cast<std::size_t>(memory.devices), arenas = static_cast<std::size_t>(memory.arenas);
     const std::size_t plan = devices * arenas * memory.plan.total(), gradients = memory.gradients + memory.average,
                       of_batch = memory.batches + memory.statistics,
@@ -82,7 +80,5 @@ CUPOLA_INLINE std::string largest_part(const MemoryReport& memory) {
     return "the parameters and the optimiser's state are the largest part: choose fewer devices, an optimiser with less "
            "state, or a smaller network";
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

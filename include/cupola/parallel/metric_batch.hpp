@@ -59,9 +59,7 @@ private:
 /// Called for each batch of an evaluation that is not empty, in the order of the batches, by one thread at a time.
 using MetricFunction = FunctionRef<void(const MetricBatch&)>;
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE const ColumnSpec& MetricBatch::require_target(std::string_view name, ElementType type) const {
+inline const ColumnSpec& MetricBatch::require_target(std::string_view name, ElementType type) const {
     const ColumnSpec* const found = targets.columns().find(name);
     require(found != nullptr && found->type == type, "a metric reads the column ", name, " of ", to_string(type),
             ", and the batches have ", found == nullptr ? "the columns: " : "one of ",
@@ -69,7 +67,7 @@ CUPOLA_INLINE const ColumnSpec& MetricBatch::require_target(std::string_view nam
     return *found;
 }
 
-CUPOLA_INLINE MetricBatch MetricBatch::at(std::string_view output_name, std::string_view column) const {
+inline MetricBatch MetricBatch::at(std::string_view output_name, std::string_view column) const {
     const ColumnSpec* const found = targets.columns().find(column);
     require(found != nullptr, "a metric reads the column ", column,
             ", and the batches have the columns: ", names_of(targets.columns()));
@@ -85,7 +83,5 @@ CUPOLA_INLINE MetricBatch MetricBatch::at(std::string_view output_name, std::str
     impl::throw_joined<InvalidArgument>(
         {"a metric reads the output ", output_name, ", which the network does not have"});
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

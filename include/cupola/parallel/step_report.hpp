@@ -104,13 +104,10 @@ struct Evaluation {
     }
 };
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
 /// The value of that name, or null.
-[[nodiscard]] CUPOLA_INLINE const MetricValue* find_metric(const std::vector<MetricValue>& values,
-                                                           std::string_view name) {
+[[nodiscard]] inline const MetricValue* find_metric(const std::vector<MetricValue>& values, std::string_view name) {
     for (const MetricValue& each : values) {
         if (each.name == name) return &each;
     }
@@ -118,8 +115,8 @@ namespace impl {
 }
 
 /// The value of that name. Throws InvalidArgument with the names that `whole` has.
-[[nodiscard, gnu::cold]] CUPOLA_INLINE double require_metric(const std::vector<MetricValue>& values,
-                                                             std::string_view name, std::string_view whole) {
+[[nodiscard, gnu::cold]] inline double require_metric(const std::vector<MetricValue>& values, std::string_view name,
+                                                      std::string_view whole) {
     const MetricValue* const found = find_metric(values, name);
     if (found != nullptr) return found->value;
     std::string names;
@@ -129,10 +126,8 @@ namespace impl {
 
 }  // namespace impl
 
-CUPOLA_INLINE double Evaluation::metric(std::string_view name) const {
+inline double Evaluation::metric(std::string_view name) const {
     return impl::require_metric(metrics, name, "this evaluation");
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -19,9 +19,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// result.
 [[nodiscard]] BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::size_t batch_bytes(const Columns& columns, std::int64_t size) {
+inline std::size_t batch_bytes(const Columns& columns, std::int64_t size) {
     std::size_t bytes = 0;
     for (const ColumnSpec& each : columns)
         bytes += aligned(checked_bytes(text("the column ", each.name, " of a batch of ", size, " samples needs"),
@@ -29,7 +27,7 @@ CUPOLA_INLINE std::size_t batch_bytes(const Columns& columns, std::int64_t size)
     return bytes;
 }
 
-CUPOLA_INLINE BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size) {
+inline BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size) {
     BatchSpan batch(columns);
     for (std::size_t i = 0; i < columns.size(); ++i) {
         batch.set_data(i, memory);
@@ -37,7 +35,5 @@ CUPOLA_INLINE BatchSpan batch_in(std::byte* memory, const Columns& columns, std:
     }
     return batch;
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

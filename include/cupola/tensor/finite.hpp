@@ -49,11 +49,9 @@ namespace impl {
 /// The same of samples of `shape` that lie one after another: "sample 2 is nan at [0, 5, 2]".
 [[nodiscard, gnu::cold]] std::string non_finite_sample(const Shape& shape, std::span<const float> samples);
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE std::string element_text(std::string_view name, const Shape& shape, std::size_t place, float value) {
+inline std::string element_text(std::string_view name, const Shape& shape, std::size_t place, float value) {
     std::string indices;
     auto rest = static_cast<std::int64_t>(place);
     for (std::size_t i = shape.rank; i-- > 0;) {
@@ -65,21 +63,19 @@ CUPOLA_INLINE std::string element_text(std::string_view name, const Shape& shape
 
 }  // namespace impl
 
-CUPOLA_INLINE std::string non_finite_element(std::string_view name, const Shape& shape, std::span<const float> values) {
+inline std::string non_finite_element(std::string_view name, const Shape& shape, std::span<const float> values) {
     if (all_finite(values)) return {};
     std::size_t place = 0;
     while (all_finite(values.subspan(place, 1))) ++place;
     return impl::element_text(name, shape, place, values[place]);
 }
 
-CUPOLA_INLINE std::string non_finite_sample(const Shape& shape, std::span<const float> samples) {
+inline std::string non_finite_sample(const Shape& shape, std::span<const float> samples) {
     if (all_finite(samples)) return {};
     const auto size = static_cast<std::size_t>(shape.size());
     std::size_t sample = 0;
     while (all_finite(samples.subspan(sample * size, size))) ++sample;
     return non_finite_element(text("sample ", sample), shape, samples.subspan(sample * size, size));
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -48,14 +48,12 @@ struct RestoreCalls {
     void (*restore)(void* training, const void* state) = nullptr;
 };
 
-#ifndef CUPOLA_OPS
-CUPOLA_INLINE ValidationCalls::ValidationCalls() = default;
-CUPOLA_INLINE ValidationCalls::ValidationCalls(const ValidationCalls& other) = default;
-CUPOLA_INLINE ValidationCalls::ValidationCalls(ValidationCalls&& other) noexcept = default;
-CUPOLA_INLINE ValidationCalls& ValidationCalls::operator=(const ValidationCalls& other) = default;
-CUPOLA_INLINE ValidationCalls& ValidationCalls::operator=(ValidationCalls&& other) noexcept = default;
-CUPOLA_INLINE ValidationCalls::~ValidationCalls() = default;
-#endif
+inline ValidationCalls::ValidationCalls() = default;
+inline ValidationCalls::ValidationCalls(const ValidationCalls& other) = default;
+inline ValidationCalls::ValidationCalls(ValidationCalls&& other) noexcept = default;
+inline ValidationCalls& ValidationCalls::operator=(const ValidationCalls& other) = default;
+inline ValidationCalls& ValidationCalls::operator=(ValidationCalls&& other) noexcept = default;
+inline ValidationCalls::~ValidationCalls() = default;
 
 }  // namespace impl
 

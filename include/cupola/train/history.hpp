@@ -17,14 +17,6 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/parallel/step_report.hpp>
 
-#ifndef CUPOLA_OPS
-#include <algorithm>
-#include <span>
-
-#include <cupola/core/error.hpp>
-#include <cupola/io/atomic_file.hpp>
-#endif
-
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The run between the record before and this one.
@@ -77,68 +69,8 @@ struct History {
     void write_csv(const std::string& path) const;
 };
 
-#ifndef CUPOLA_OPS
-
-namespace impl {
-
-/// The names of the metrics of all records, in the order in which they come first.
-[[nodiscard, gnu::cold]] CUPOLA_INLINE std::vector<std::string> metric_names(
-    const std::vector<HistoryRecord>& records) {
-    std::vector<std::string> names;
-    for (const HistoryRecord& record : records) {
-        for (const MetricValue& each : record.metrics) {
-            if (std::ranges::find(names, each.name) == names.end()) names.push_back(each.name);
-        }
-    }
-    return names;
-}
-
-/// A field of a CSV file: in quotes if it needs them (RFC 4180).
-[[nodiscard, gnu::cold]] CUPOLA_INLINE std::string csv_field(std::string_view words) {
-    if (words.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(words);
-    std::string field = "\"";
-    for (const char c : words) field.append(c == '"' ? 2 : 1, c);
-    return field + '"';
-}
-
-}  // namespace impl
-
-CUPOLA_INLINE double HistoryRecord::metric(std::string_view name) const {
-    return impl::require_metric(metrics, name, "this record");
-}
-
-CUPOLA_INLINE History::History() = default;
-CUPOLA_INLINE History::History(const History& other) = default;
-CUPOLA_INLINE History::History(History&& other) noexcept = default;
-CUPOLA_INLINE History& History::operator=(const History& other) = default;
-CUPOLA_INLINE History& History::operator=(History&& other) noexcept = default;
-CUPOLA_INLINE History::~History() = default;
-
-[[gnu::cold]] CUPOLA_INLINE std::string History::csv() const {
-    const std::vector<std::string> names = impl::metric_names(records);
-    std::string lines = "epoch,step,loss,validation_loss";
-    for (const std::string& each : names) lines += ',' + impl::csv_field(each);
-    lines += ",learning_rate,seconds\n";
-    for (const HistoryRecord& record : records) {
-        lines +=
-            text(record.epoch ? text(*record.epoch) : std::string(), ',', record.step, ',', exact_text(record.loss),
-                 ',', record.validation_loss ? exact_text(*record.validation_loss) : std::string());
-        for (const std::string& each : names) {
-            const MetricValue* const found = impl::find_metric(record.metrics, each);
-            lines += text(',', found == nullptr ? std::string() : exact_text(found->value));
-        }
-        lines += text(',', exact_text(record.learning_rate), ',', exact_text(record.seconds), '\n');
-    }
-    return lines;
-}
-
-[[gnu::cold]] CUPOLA_INLINE void History::write_csv(const std::string& path) const {
-    const std::string lines = csv();
-    AtomicFile file(path);
-    file.write(std::as_bytes(std::span(lines)));
-    file.commit();
-}
-
-#endif
-
 }}  // namespace cupola::CUPOLA_ABI
+
+#ifdef CUPOLA_DECL
+#include <cupola/train/history.ipp>
+#endif

@@ -21,9 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// 0.0001 and from 1e12 on. "nan", "inf" or "-inf" where the loss is not finite.
 [[nodiscard]] std::string loss_text(double loss, int decimals = 2);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::string loss_text(double loss, int decimals) {
+inline std::string loss_text(double loss, int decimals) {
     if (impl::is_nan(loss)) return "nan";  // never "-nan"
     constexpr double least = 1e-4, most = 1e12;
     const double magnitude = std::abs(loss);
@@ -34,7 +32,5 @@ CUPOLA_INLINE std::string loss_text(double loss, int decimals) {
     const int leading_zeros = magnitude < 1 && loss != 0 ? -static_cast<int>(std::floor(std::log10(magnitude))) : 0;
     return text(Decimals{loss, std::max(decimals, leading_zeros + 2)});
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -45,7 +45,7 @@ OF_THE_SYSTEM = ("ld-linux", "libc.so", "libm.so", "libdl.so", "librt.so", "libp
 def sources_digest(root):
     """Of all sources that a program of the GPU may be built from, with their paths."""
     digest = hashlib.sha256()
-    names = re.compile(r"(\.(hpp|cuh|cu|cpp|cmake)|CMakeLists\.txt)$")
+    names = re.compile(r"(\.(hpp|ipp|cuh|cu|cpp|cmake)|CMakeLists\.txt)$")
     paths = [pathlib.Path(root, name) for name in ("CMakeLists.txt", "CMakePresets.json")]
     for folder in ("cmake", "examples", "include", "tests"):
         paths += sorted(path for path in pathlib.Path(root, folder).rglob("*") if names.search(path.name))

@@ -87,13 +87,11 @@ void require_label_smoothing(float label_smoothing);
 /// The number of positions of an output.
 [[nodiscard]] constexpr std::int64_t positions_of(const Shape& output) { return output.size() / output.channels(); }
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void require_label_smoothing(float label_smoothing) {
+inline void require_label_smoothing(float label_smoothing) {
     require(is_finite(label_smoothing) && label_smoothing >= 0.0F && label_smoothing < 1.0F,
             "label smoothing must be in [0, 1), not ", label_smoothing);
 }
-CUPOLA_INLINE std::string description_of_option(std::string_view name, std::span<const float> numbers) {
+inline std::string description_of_option(std::string_view name, std::span<const float> numbers) {
     std::string result(name);
     for (const float number : numbers) {
         char digits[32];
@@ -102,7 +100,5 @@ CUPOLA_INLINE std::string description_of_option(std::string_view name, std::span
     }
     return result;
 }
-
-#endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -56,11 +56,9 @@ void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>&
 
 }  // namespace impl
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE std::size_t largest_of(std::span<const float> logits) {
+inline std::size_t largest_of(std::span<const float> logits) {
     std::size_t largest = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
         if (is_nan(logits[c])) return logits.size();
@@ -69,7 +67,7 @@ CUPOLA_INLINE std::size_t largest_of(std::span<const float> logits) {
     return largest;
 }
 
-CUPOLA_INLINE std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
+inline std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
     std::int64_t rank = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
         if (is_nan(logits[c])) return static_cast<std::int64_t>(logits.size());
@@ -79,7 +77,5 @@ CUPOLA_INLINE std::int64_t rank_of(std::span<const float> logits, std::size_t la
 }
 
 }  // namespace impl
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

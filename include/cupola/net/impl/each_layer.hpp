@@ -83,7 +83,7 @@ struct CollectMakers {
     }
 };
 
-/// `operation` returns a class that is declared only, by value: a program that links to cupola::ops has to include its
+/// `operation` returns a class that is declared only, by value: a separately compiled program has to include its
 /// header. A factory needs none.
 template <class L, class Device, class T>
 concept HasUndefinedOperation = requires {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The construction and the passes of a plan: the longer member functions of `Plan`. They are defined outside the class,
-// and so are not inline: programs that link to cupola::ops do not instantiate those that it has compiled.
+// and so are not inline: separately compiled programs do not instantiate those that src.hpp has.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
-                                                         std::int64_t batch, std::size_t element_bytes) {
+inline std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
+                                                  std::size_t element_bytes) {
     require_countable(layers, fusion, batch, true, element_bytes);
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes, true));
@@ -32,8 +30,6 @@ CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerIn
         element_bytes == sizeof(float) ? 0 : plan_ends(layers, batch, true, false, element_bytes).bytes;
     return plan_activations(nodes, batch, true, false, lifetimes, element_bytes) + ends;
 }
-
-#endif
 
 namespace impl {
 

@@ -21,19 +21,16 @@ private:
     [[nodiscard]] static double sum_of_span(const float* w, const float* gradient, std::int64_t count, GradientAt g_at);
 };
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE double GradientNorm<Host>::sum_of_squares(const HostContext& context, const float* w,
-                                                        const float* gradient, std::int64_t count,
-                                                        const GradientTerms& terms) {
+inline double GradientNorm<Host>::sum_of_squares(const HostContext& context, const float* w, const float* gradient,
+                                                 std::int64_t count, const GradientTerms& terms) {
     const GradientAt g_at(terms);
     return sum_blocks(context, count, [=](std::int64_t begin, std::int64_t end) {
         return sum_of_span(w + begin, gradient + begin, end - begin, g_at);
     });
 }
 
-[[gnu::noinline]] CUPOLA_INLINE double GradientNorm<Host>::sum_of_span(const float* w, const float* gradient,
-                                                                       std::int64_t count, GradientAt g_at) {
+[[gnu::noinline]] inline double GradientNorm<Host>::sum_of_span(const float* w, const float* gradient,
+                                                                std::int64_t count, GradientAt g_at) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < count; ++i) {
@@ -42,8 +39,6 @@ CUPOLA_INLINE double GradientNorm<Host>::sum_of_squares(const HostContext& conte
     }
     return sum;
 }
-
-#endif
 
 }  // namespace ops
 

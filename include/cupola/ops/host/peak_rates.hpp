@@ -8,7 +8,7 @@
 #include <cupola/device/host.hpp>
 #include <cupola/ops/peak_rates.hpp>
 
-#if !defined(CUPOLA_OPS) || defined(CUPOLA_COMPILING_OPS)
+#if !defined(CUPOLA_SEPARATE_COMPILATION) || defined(CUPOLA_SRC)
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +35,7 @@ private:
 
 }  // namespace ops
 
-#if !defined(CUPOLA_OPS) || defined(CUPOLA_COMPILING_OPS)
+#if !defined(CUPOLA_SEPARATE_COMPILATION) || defined(CUPOLA_SRC)
 
 namespace impl {
 

@@ -52,10 +52,8 @@ struct TrainingStep<Host> {
     }
 };
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, std::span<const float* const> rows,
-                                                    std::span<const float> weights, std::span<float> to) {
+inline void TrainingStep<Host>::weighted_sum(const HostContext& context, std::span<const float* const> rows,
+                                             std::span<const float> weights, std::span<float> to) {
     require(rows.size() == weights.size(), "a sum takes one weight per row, not ", rows.size(), " rows and ",
             weights.size());
     for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {
@@ -75,9 +73,9 @@ CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, 
     });
 }
 
-CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::span<const float> sums,
-                                            const float* divisor, std::span<float> mean, std::int32_t* healthy,
-                                            const RowsOfMean& rows, const float* loss_scale) {
+inline void TrainingStep<Host>::mean(const HostContext& context, std::span<const float> sums, const float* divisor,
+                                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows,
+                                     const float* loss_scale) {
     float by = loss_scale == nullptr ? *divisor : *divisor * *loss_scale;
     if (by == 0.0F) {
         *healthy = 0;
@@ -102,8 +100,6 @@ CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::spa
         }
     }
 }
-
-#endif
 
 }  // namespace ops
 

@@ -23,26 +23,22 @@ namespace impl {
 
 }  // namespace impl
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE void require_not_negative(std::string_view what, double value) {
+inline void require_not_negative(std::string_view what, double value) {
     require(Number(value).is_finite_float() && value >= 0, what, " must be at least 0, not ", value);
 }
 
-CUPOLA_INLINE void require_positive(std::string_view what, double value) {
+inline void require_positive(std::string_view what, double value) {
     require(Number(value).is_finite_float() && value > 0, what, " must be more than 0, not ", value);
     constexpr double smallest = static_cast<double>(std::numeric_limits<float>::min());
     require(value >= smallest, what, " must be at least ", smallest, ", not ", value);
 }
 
-CUPOLA_INLINE void require_fraction(std::string_view what, double value) {
+inline void require_fraction(std::string_view what, double value) {
     require(is_finite(value) && value >= 0 && value < 1, what, " must be at least 0 and less than 1, not ", value);
 }
 
 }  // namespace impl
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

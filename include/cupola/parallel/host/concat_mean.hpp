@@ -14,14 +14,10 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 void concat_mean(const HostContext& context, const GradientRows& gradients, std::span<float> mean);
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void concat_mean(const HostContext& context, const GradientRows& gradients, std::span<float> mean) {
+inline void concat_mean(const HostContext& context, const GradientRows& gradients, std::span<float> mean) {
     for_each_block(context, gradients.columns, [&, to = mean.data()](std::int64_t begin, std::int64_t end) {
         impl::mean_of_columns(gradients, to, begin, end);
     });
 }
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

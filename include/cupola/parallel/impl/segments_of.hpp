@@ -26,11 +26,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
                                                          std::span<const RegularizedParameter> regularized,
                                                          std::span<const ParameterGroup> groups = {});
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE FixedArray<RegularizedParameter> regularized_in_groups(FixedArray<RegularizedParameter> regularized,
-                                                                     std::span<const ParameterGroup> groups,
-                                                                     std::span<const LayerInfo> layers) {
+inline FixedArray<RegularizedParameter> regularized_in_groups(FixedArray<RegularizedParameter> regularized,
+                                                              std::span<const ParameterGroup> groups,
+                                                              std::span<const LayerInfo> layers) {
     if (groups.empty()) return regularized;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
@@ -44,9 +42,9 @@ CUPOLA_INLINE FixedArray<RegularizedParameter> regularized_in_groups(FixedArray<
     return regularized;
 }
 
-CUPOLA_INLINE FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
-                                              std::span<const RegularizedParameter> regularized,
-                                              std::span<const ParameterGroup> groups) {
+inline FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
+                                       std::span<const RegularizedParameter> regularized,
+                                       std::span<const ParameterGroup> groups) {
     std::size_t count = 0;
     for (const LayerInfo& layer : layers) count += layer.parameters.count;
     FixedArray<Segment> segments(count);
@@ -71,7 +69,5 @@ CUPOLA_INLINE FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
     segments.keep_first(count);
     return segments;
 }
-
-#endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -55,64 +55,8 @@ private:
     FixedArray<Thread> threads_;
 };
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
-    : errors_(static_cast<std::size_t>(devices)),
-      edge_(devices + 1),
-      inside_(devices),
-      process_(getpid()),
-      threads_(errors_.size()) {
-    int started = 0;
-    try {
-        for (; started < devices; ++started) {
-            threads_[static_cast<std::size_t>(started)] = Thread(
-                {.what = "devices", .started = started, .wanted = devices}, [this, device = started] { work(device); });
-        }
-    } catch (const Error& error) {
-        edge_.leave_out(devices - started);
-        stop();
-        throw DeviceError(error.what());
-    }
-}
-
-CUPOLA_INLINE DeviceThreads::~DeviceThreads() { stop(); }
-
-CUPOLA_INLINE void DeviceThreads::run(FunctionRef<void(int device)> job) {
-    job_ = job;
-    edge_.arrive_and_wait();
-    edge_.arrive_and_wait();
-    std::exception_ptr first;
-    for (std::exception_ptr& error : errors_) {
-        std::exception_ptr taken = std::exchange(error, nullptr);
-        if (!first) first = std::move(taken);
-    }
-    if (first) std::rethrow_exception(first);
-}
-
-CUPOLA_INLINE void DeviceThreads::stop() {
-    if (!has_threads()) {
-        for (Thread& thread : threads_) thread.detach();
-        return;
-    }
-    job_ = {};
-    edge_.arrive_and_wait();
-    for (Thread& thread : threads_) thread.join();
-}
-
-CUPOLA_INLINE void DeviceThreads::work(int device) {
-    for (;;) {
-        edge_.arrive_and_wait();
-        if (!job_) return;
-        try {
-            job_(device);
-        } catch (...) {
-            errors_[static_cast<std::size_t>(device)] = std::current_exception();
-        }
-        edge_.arrive_and_wait();
-    }
-}
-
-#endif
-
 }}}  // namespace cupola::CUPOLA_ABI::impl
+
+#ifdef CUPOLA_DECL
+#include <cupola/parallel/replicas/device_threads.ipp>
+#endif

@@ -89,8 +89,8 @@ private:
     std::int64_t version_ = 0;
 };
 
-// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
-// compiled.
+// Defined outside of the class, and so not inline: separately compiled programs do not instantiate what src.hpp
+// has.
 
 template <class Device, class T>
 void Plans<Device, T>::add(MakePlan make, const PlanOptions& options, std::size_t workspace) {

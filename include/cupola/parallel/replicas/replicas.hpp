@@ -162,8 +162,8 @@ struct DeviceStep {
     bool marked = false;
 };
 
-// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
-// compiled.
+// Defined outside of the class, and so not inline: separately compiled programs do not instantiate what src.hpp
+// has.
 
 template <class D, class T>
 Replicas<D, T>::~Replicas() = default;

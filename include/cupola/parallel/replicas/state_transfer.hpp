@@ -240,10 +240,8 @@ void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
     });
 }
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
-                                                    std::span<const NamedInitializer> named) {
+inline std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
+                                             std::span<const NamedInitializer> named) {
     std::vector<float> values(static_cast<std::size_t>(arena_elements(layers)));
     std::uint32_t number = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -260,11 +258,9 @@ CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const LayerInfo> l
     return values;
 }
 
-CUPOLA_INLINE void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
+inline void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
     require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ",
             given);
 }
-
-#endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -87,8 +87,8 @@ private:
     int copies_ = 1;
 };
 
-// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
-// compiled.
+// Defined outside of the class, and so not inline: separately compiled programs do not instantiate what src.hpp
+// has.
 
 template <class Device, class T>
 DeviceWorker<Device, T>::DeviceWorker() = default;

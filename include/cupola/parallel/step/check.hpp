@@ -99,18 +99,14 @@ template <class D, class T>
 
 }  // namespace impl
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
-CUPOLA_INLINE void throw_update_diverged(std::int64_t step, const std::string& found) {
+inline void throw_update_diverged(std::int64_t step, const std::string& found) {
     throw DivergedError(text("after step ", step, " the ", found,
                              ": training diverged in this step or one since the last check; restore an earlier state"),
                         step, -1);
 }
 
 }  // namespace impl
-
-#endif
 
 }}  // namespace cupola::CUPOLA_ABI

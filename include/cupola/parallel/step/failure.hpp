@@ -272,17 +272,13 @@ std::string StepFailure<D, T>::samples_text(std::int64_t step) const {
     return all;
 }
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {
+inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {
     throw DivergedError(
         text(what, " at step ", step, where.empty() ? "" : ": ", where,
              "; training diverged or a batch holds numbers that are not finite; the parameters are those "
              "before the step"),
         step, replica);
 }
-
-#endif
 
 }  // namespace impl
 

@@ -6,7 +6,7 @@
 
 #include <cupola/core/abi.hpp>
 
-#if !defined(CUPOLA_OPS) && defined(__SSE__)
+#ifdef __SSE__
 #include <xmmintrin.h>
 #endif
 
@@ -23,14 +23,12 @@ private:
     [[maybe_unused]] unsigned before_ = 0;
 };
 
-#ifndef CUPOLA_OPS
-#if defined(__SSE__)
-CUPOLA_INLINE FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
-CUPOLA_INLINE FlushedDenormals::~FlushedDenormals() { _mm_setcsr(before_); }
+#ifdef __SSE__
+inline FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
+inline FlushedDenormals::~FlushedDenormals() { _mm_setcsr(before_); }
 #else
-CUPOLA_INLINE FlushedDenormals::FlushedDenormals() = default;
-CUPOLA_INLINE FlushedDenormals::~FlushedDenormals() = default;
-#endif
+inline FlushedDenormals::FlushedDenormals() = default;
+inline FlushedDenormals::~FlushedDenormals() = default;
 #endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

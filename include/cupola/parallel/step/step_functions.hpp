@@ -2,7 +2,7 @@
 //
 // StepFunctions: what the steps of a training use of its TrainingOptions, without their types. The loss, the optimiser
 // and the policy for statistics are called through this interface, so that the step engine and its parts depend on the
-// device and the element type alone, and cupola::ops has them compiled.
+// device and the element type alone, and src.hpp compiles them once.
 #pragma once
 
 #include <cstddef>

@@ -37,17 +37,13 @@ struct FitPlan {
     std::span<const LossEntry> losses{};
 };
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE std::int64_t Epochs::complete_after(std::int64_t steps) const {
+inline std::int64_t Epochs::complete_after(std::int64_t steps) const {
     // steps * per_step / samples, without a product that could overflow.
     return steps / samples * per_step + steps % samples * per_step / samples;
 }
 
-CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
+inline std::int64_t Epochs::steps_of(std::int64_t epochs) const {
     return epochs / per_step * samples + (epochs % per_step * samples + per_step - 1) / per_step;
 }
-
-#endif
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that links to cupola::ops and uses most of its contents: each operation in both element types, the
+// A program that links to cupola::compiled and uses most of its contents: each operation in both element types, the
 // optimisers, schedules, data in memory and the log. What the library lacks is an error of the linker. The training
 // itself has to work, too.
 #include <cmath>
