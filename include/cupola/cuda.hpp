@@ -25,6 +25,7 @@
 #include <cupola/ops/cuda/peak_rates.hpp>
 #include <cupola/ops/cuda/pool_then_lrn.hpp>
 #include <cupola/ops/cuda/pooling.hpp>
+#include <cupola/ops/cuda/rows.hpp>
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/ops/cuda/upsampling.hpp>

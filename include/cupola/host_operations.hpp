@@ -17,4 +17,5 @@
 #include <cupola/ops/host/option_a_shortcut.hpp>
 #include <cupola/ops/host/pool_then_lrn.hpp>
 #include <cupola/ops/host/pooling.hpp>
+#include <cupola/ops/host/rows.hpp>
 #include <cupola/ops/host/upsampling.hpp>

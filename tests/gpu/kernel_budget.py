@@ -45,7 +45,7 @@ EXCEPTIONS = [
     Exception_("<8, LrnThenPoolBackward<", "the same, and adds 8 sums", 512),
     Exception_("^linear_chain_kernel<(float, true|Float16)", "the same, and a few numbers of the loops around are stored", 512, 16, 120),
     Exception_("^linear_chain_kernel<", "a thread keeps 32 sums, and reads up to 8 times 16 bytes ahead", 512),
-    Exception_("^softmax_cross_entropy_kernel<", "1,024 threads have 64 registers each, and the sums are in double", stack=24, spills=56),
+    Exception_(r"^row_reports_kernel<\d+, CrossEntropyRow<", "1,024 threads have 64 registers each, and the sums are in double", stack=24, spills=56),
 ]
 # The version of ptxas with which each exception is needed. Another one may do better.
 VERSION = "13.0"

@@ -517,8 +517,9 @@ TEST_CASE_TEMPLATE("a cross-entropy has the same bits for any number of blocks, 
         std::memset(impl::sums_memory(cuda).partial, 0xFF,
                     impl::SumsMemory::partial_bytes);  // not those of the run before
         LossReport report{};
-        impl::launch_kernel(impl::softmax_cross_entropy_kernel<Float16, 16, Rows>, blocks, threads, cuda,
-                            impl::LossArguments<Float16, Rows>{logits.data(), gradient.data(), of.rows, 2, targets},
+        using Row = impl::CrossEntropyRow<Float16, Rows>;
+        impl::launch_kernel(impl::row_reports_kernel<16, Row>, blocks, threads, cuda,
+                            Row{logits.data(), gradient.data(), of.rows, targets}, of.rows, std::int64_t{2},
                             &impl::sums_memory(cuda), &report);
         finish(cuda);
         REQUIRE(emulator::failure() == "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/cuda/impl/linear_chain.cuh, cupola/ops/cuda/impl/warp_tile.cuh, cupola/ops/cuda/impl/cross_entropy_rows.cuh
+// Covers: cupola/ops/cuda/impl/linear_chain.cuh, cupola/ops/cuda/impl/warp_tile.cuh, cupola/ops/cuda/impl/row_lanes.cuh
 //
 // Chains of linear layers on the emulator: each product against sums in double, for extents that are and are not multiples of a
 // square's; and whole chains with their loss, whose bits are those of the same layers one by one, and of a kernel per phase.

@@ -50,6 +50,7 @@
 #include <cupola/ops/math.hpp>
 #include <cupola/ops/pointwise.hpp>
 #include <cupola/ops/pool_then_lrn.hpp>
+#include <cupola/ops/rows.hpp>
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>

@@ -5,7 +5,7 @@
 # have the name of a class in cupola, which nvcc rejects as ambiguous.
 
 set(typed_tests "")
-foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden id_check linear local_response_norm math pointwise pool_then_lrn pooling
+foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden id_check linear local_response_norm math pointwise pool_then_lrn pooling rows
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()

@@ -15,6 +15,7 @@
 // The sum and the weight of a batch are divided by the positions of a sample.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/operation.hpp>
+#include <cupola/ops/rows.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -206,6 +208,98 @@ CUPOLA_HOST_DEVICE void set_bad_target(LossReport& report, const Targets& target
         report.bad_value = targets.labels[n];
     }
 }
+
+enum class RowState : std::uint8_t { wrong, right, invalid };
+struct RowLoss {
+    double loss;
+    RowState state;
+};
+
+/// The formula of a row (ops/rows.hpp), in double: its loss, whether its prediction is correct, and its gradient if
+/// `gradient` is not null.
+template <class T, class Targets>
+struct CrossEntropyRow {
+    using Result = RowLoss;
+    static constexpr bool weighted = Targets::weighted;
+
+    const T* logits;
+    T* gradient;
+    std::int64_t rows;
+    Targets targets;
+    GradientFactor factor{};
+
+    template <class Lanes>
+    CUPOLA_HOST_DEVICE RowLoss operator()(const Lanes& lanes, std::int64_t n) const {
+        // A row that is ignored has no classes.
+        const bool counts = lanes.exists() && !targets.ignored(n);
+        const std::int64_t classes = counts ? targets.classes : 0;
+        const T* const z = logits + n * targets.classes;
+        const auto logit = [&](std::int64_t c) { return static_cast<float>(z[c]); };
+        const RowTop top = lanes.largest(classes, logit);
+        // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
+        const auto below = [&](std::int64_t c) {
+            return static_cast<double>(top.value) - static_cast<double>(logit(c));
+        };
+        double total = 0, terms = 0, sum_of_targets = 0;
+        for (std::int64_t c = lanes.begin(); c < classes; c += Lanes::step) {
+            total += std::exp(static_cast<double>(logit(c) - top.value));
+            terms += targets.term(n, c, below(c));
+            if constexpr (Targets::sums_targets) sum_of_targets += targets.target(n, c);
+        }
+        terms = lanes.sum(terms);
+        RowTop top_target;
+        if constexpr (Targets::sums_targets) {
+            sum_of_targets = lanes.sum(sum_of_targets);
+            top_target = lanes.largest(classes, [&](std::int64_t c) { return targets.row(n)[c]; });
+        }
+        const double log_total = std::log(lanes.sum(total));
+        if (!lanes.exists()) return {0, RowState::wrong};
+        T* const slopes = gradient == nullptr ? nullptr : gradient + n * targets.classes;
+        if (!counts) {
+            if (slopes != nullptr) {
+                for (std::int64_t c = lanes.begin(); c < targets.classes; c += Lanes::step) slopes[c] = T(0.0F);
+            }
+            return {0, RowState::wrong};
+        }
+        if constexpr (!Targets::sums_targets) sum_of_targets = targets.total(n);
+        if (slopes != nullptr) {
+            const double fraction = 1.0 / static_cast<double>(rows);
+            const float scale = factor.value();
+            for (std::int64_t c = lanes.begin(); c < classes; c += Lanes::step) {
+                const double p = std::exp(-below(c) - log_total);
+                const auto slope = static_cast<float>((sum_of_targets * p - targets.target(n, c)) * fraction);
+                slopes[c] = T(slope * scale);
+            }
+        }
+        if (!lanes.first()) return {0, RowState::wrong};
+        std::int64_t label = top_target.place;
+        if constexpr (!Targets::sums_targets) label = targets.label(n);
+        // If a logit is NaN, none is the largest.
+        RowLoss result{0, top.place == label && !is_nan(log_total) ? RowState::right : RowState::wrong};
+        if constexpr (Targets::sums_targets) {
+            result.loss = targets.loss(n, log_total, terms, sum_of_targets, 0.0);
+            if (is_nan(result.loss) && !targets.valid(n)) result.state = RowState::invalid;
+        } else {
+            const bool valid = targets.valid(n);
+            result.loss =
+                targets.loss(n, log_total, terms, sum_of_targets, valid ? below(label) : not_a_number<double>());
+            if (!valid) result.state = RowState::invalid;
+        }
+        return result;
+    }
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE LossReport report_of(std::int64_t n, const RowLoss& of_row) const {
+        LossReport report = no_loss;
+        report.sum = of_row.loss;
+        report.correct = of_row.state == RowState::right ? 1 : 0;
+        if constexpr (weighted) {
+            report.weight = targets.weight(n);
+            report.predictions = targets.ignored(n) ? 0 : 1;
+        }
+        if (of_row.state == RowState::invalid) set_bad_target(report, targets, n);
+        return report;
+    }
+};
 
 /// Converts a report. Throws InvalidArgument for a label that is not a class, or a soft target that is invalid.
 template <class Targets>

@@ -22,12 +22,13 @@
 #include <type_traits>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/cross_entropy_rows.cuh>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/row_lanes.cuh>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/warp_tile.cuh>
 #include <cupola/ops/linear.hpp>
+#include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -89,9 +90,9 @@ struct NoChainLoss {};
 /// The rows of the cross-entropy are units of a phase of their own; the next phase has a unit that sums them.
 template <class T, class Targets>
 struct ChainLoss {
-    LossArguments<T, Targets> of;
+    CrossEntropyRow<T, Targets> of;
     LossReport* report;
-    RowLosses of_rows;
+    RowLoss* of_rows;
     int phase;
 };
 
@@ -214,13 +215,14 @@ template <class T, class Targets>
 __device__ void run_chain_loss(const ChainLoss<T, Targets>& loss, int unit) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const std::int64_t row = static_cast<std::int64_t>(unit) * chain_warps + threadIdx.x / 32;
-    const RowLoss of_row = loss_of_row<32>(loss.of, row, lane);
-    if (lane == 0 && row < loss.of.rows) loss.of_rows.set(row, of_row);
+    const RowLoss of_row = loss.of(RowLanes<32>(lane, row < loss.of.rows), row);
+    if (lane == 0 && row < loss.of.rows) loss.of_rows[row] = of_row;
 }
 template <class T, class Targets>
 __device__ void run_chain_report(const ChainLoss<T, Targets>& loss) {
     if (threadIdx.x >= 32) return;
-    const LossReport report = report_of_rows(loss.of, report_of_lane(loss.of, loss.of_rows));
+    const LossReport report =
+        report_of_rows(loss.of, loss.of.rows, report_of_lane(loss.of, loss.of.rows, loss.of_rows));
     if (threadIdx.x == 0) *loss.report = report;
 }
 
@@ -298,10 +300,11 @@ public:
                                          std::is_trivially_copyable_v<ChainLoss<T, Targets>>;
     /// The losses of rows are in the context's memory for sums.
     template <class Targets>
-    void set_loss(const CudaContext& context, const LossArguments<T, Targets>& of, LossReport* report) {
-        static_assert(LinearChainLimits::samples <= max_row_losses);
+    void set_loss(const CudaContext& context, const CrossEntropyRow<T, Targets>& of, LossReport* report) {
+        static_assert(LinearChainLimits::samples <= max_row_results);
         begin_phase();
-        const ChainLoss<T, Targets> loss{of, report, row_losses(sums_memory(context)), all_.phases - 1};
+        const ChainLoss<T, Targets> loss{of, report, row_results<CrossEntropyRow<T, Targets>>(sums_memory(context)),
+                                         all_.phases - 1};
         std::memcpy(loss_, &loss, sizeof loss);
         loss_phase_ = loss.phase;
         all_.units[loss.phase] = static_cast<int>((of.rows + chain_warps - 1) / chain_warps);
