@@ -89,7 +89,7 @@ struct LossCase {
     ops::CrossEntropySettings settings{
         .classes = classes, .label_smoothing = 0.1F, .positions = 2, .class_weights = weights, .ignored_label = 3};
 };
-bool same(const LossReport& a, const LossReport& b) {
+bool equal_reports(const LossReport& a, const LossReport& b) {
     return __builtin_bit_cast(std::uint64_t, a.sum) == __builtin_bit_cast(std::uint64_t, b.sum) &&
            a.correct == b.correct && a.weight == b.weight && a.predictions == b.predictions &&
            a.bad_target == b.bad_target && a.bad_value == b.bad_value;
@@ -534,7 +534,7 @@ TEST_CASE_TEMPLATE("a cross-entropy has the same bits for any number of blocks, 
         for (const auto& [blocks, threads] : {std::pair{1, 1024}, {2, 64}, {3, 256}, {9, 256}, {65, 32}, {70, 32}}) {
             CAPTURE(seed);
             CAPTURE(blocks);
-            CHECK(same(run(blocks, threads, gradient), expected));
+            CHECK(equal_reports(run(blocks, threads, gradient), expected));
             CHECK(std::memcmp(gradient.data(), expected_gradient.data(), gradient.size() * sizeof(Float16)) == 0);
         }
     }
@@ -543,7 +543,7 @@ TEST_CASE_TEMPLATE("a cross-entropy has the same bits for any number of blocks, 
     const LossReport of_few = run(1, 128, gradient);
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         emulator::set_seed(seed);
-        CHECK(same(run(2, 64, gradient), of_few));
+        CHECK(equal_reports(run(2, 64, gradient), of_few));
     }
     of.rows = 130;
     if constexpr (!Targets::sums_targets) {
@@ -585,11 +585,11 @@ TEST_CASE_TEMPLATE(
     };
     // 16 lanes per row: a warp has two rows, and a block up to eight warps.
     const LossReport expected = run(132, 128, 64);
-    CHECK(same(run(40, 128, 32), expected));
-    CHECK(same(run(1, 128, 8), expected));
-    CHECK(same(run(132, 1024, 128), run(2, 1024, 64)));
+    CHECK(equal_reports(run(40, 128, 32), expected));
+    CHECK(equal_reports(run(1, 128, 8), expected));
+    CHECK(equal_reports(run(132, 1024, 128), run(2, 1024, 64)));
     // A block of 1,024 threads has 64 rows on each GPU, whose losses it adds.
-    CHECK(same(run(132, 1100, 18), run(2, 1100, 18)));
+    CHECK(equal_reports(run(132, 1100, 18), run(2, 1100, 18)));
     run(132, 2, 1);
 }
 
@@ -618,7 +618,7 @@ TEST_CASE_TEMPLATE("a cross-entropy in 16 bits multiplies its gradient by the lo
                 ops::TrainingStep<Cuda>::scale(cuda, in_float, factor, by);
             ops::Convert<Cuda>::run(cuda, in_float.data(), expected.data(), static_cast<std::int64_t>(expected.size()));
             finish(cuda);
-            CHECK(same(report, expected_report));
+            CHECK(equal_reports(report, expected_report));
             CHECK(std::memcmp(gradient.data(), expected.data(), gradient.size() * sizeof(T)) == 0);
             if (by != nullptr && scale_on_device > 3) CHECK(static_cast<float>(gradient[1]) > 0);
         }

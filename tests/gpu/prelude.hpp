@@ -59,6 +59,7 @@
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
+#include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>

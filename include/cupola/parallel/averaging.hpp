@@ -10,6 +10,14 @@
 // Each device calls `prepare` once for the whole row of each of its replicas with samples, and then, when all rows are
 // ready, `average` for its own slice of the columns, so the mean of a column may depend on that column alone. With one
 // replica neither is called.
+//
+// A policy of every device calls
+//
+//   average_columns(context, name, gradients, mean, columns)
+//
+// which each device has (parallel/host/concat_mean.hpp, parallel/cuda/concat_mean.hpp): it calls columns(rows, to,
+// begin, end) for blocks of the columns, in no fixed order, with rows and result in the host's memory; `name` is the
+// policy's, for errors.
 #pragma once
 
 #include <concepts>
@@ -33,6 +41,14 @@ struct GradientRows {
     std::int64_t total_samples = 0;
     std::int64_t columns = 0;
 };
+
+/// A device with average_columns(), by its context.
+template <class Context>
+concept AveragesColumns =
+    requires(Context& context, std::string_view name, const GradientRows& gradients, std::span<float> mean,
+             void (*columns)(const GradientRows&, float*, std::int64_t, std::int64_t)) {
+        average_columns(context, name, gradients, mean, columns);
+    };
 
 template <class A>
 concept HasPolicyName = requires {

@@ -4,9 +4,8 @@
 //
 //   mean = sum over replicas of (n_i / N) g_i,   in replica order
 //
-// so the result has the same bits wherever the replicas ran. A device implements it as `concat_mean(context, gradients,
-// mean)`: `Host` in parallel/host/concat_mean.hpp, where the gradient arenas are the rows of one matrix, so the stack
-// is a view and the mean reads each gradient once; `Cuda`, through the host, in parallel/cuda/concat_mean.hpp.
+// so the result has the same bits wherever the replicas ran. On `Host` the gradient arenas are the rows of one matrix,
+// so the stack is a view and the mean reads each gradient once; on `Cuda` it is computed through the host.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +17,22 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-struct ConcatMean {
-    static constexpr std::string_view name = "ConcatMean";
-
-    template <class Context>
-        requires requires(Context& context, const GradientRows& gradients, std::span<float> mean) {
-            concat_mean(context, gradients, mean);
-        }
-    void average(Context& context, const GradientRows& gradients, std::span<float> mean) const {
-        concat_mean(context, gradients, mean);
-    }
-};
-
 namespace impl {
 
 /// Computes the columns [begin, end) of the mean on the calling thread.
 void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin, std::int64_t end);
 
 }  // namespace impl
+
+struct ConcatMean {
+    static constexpr std::string_view name = "ConcatMean";
+
+    template <class Context>
+        requires AveragesColumns<Context>
+    void average(Context& context, const GradientRows& gradients, std::span<float> mean) const {
+        average_columns(context, name, gradients, mean, impl::mean_of_columns);
+    }
+};
 
 [[gnu::noinline]] inline void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin,
                                                     std::int64_t end) {
