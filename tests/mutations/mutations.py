@@ -320,7 +320,7 @@ MUTATIONS = [
         "KeptBatches::of", "memory_.data() + static_cast<std::size_t>(«replica») *", "0",
         ["emulated/training"]),
     Mutation("rows_not_copied_yet", "ConcatMean on `Cuda` reads the gradients before they have been copied",
-        "concat_mean", "context.synchronize();", "",
+        "average_columns", "context.synchronize();", "",
         ["emulated/training: replicas and GPUs: ConcatMean*"]),
     Mutation("capture_left_open", "a capture goes on although what was to be captured has thrown",
         "capture", "end(context.stream());", "",
