@@ -43,22 +43,22 @@ public:
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t begin() const { return lane_; }
     static constexpr std::int64_t step = lanes;
     [[nodiscard]] CUPOLA_HOST_DEVICE double sum(double value) const {
-        for (int step = lanes / 2; step > 0; step /= 2) value += of_lane(value, step);
+        for (int by = lanes / 2; by > 0; by /= 2) value += of_lane(value, by);
         return value;
     }
     template <class Value>
     [[nodiscard]] CUPOLA_HOST_DEVICE RowTop largest(std::int64_t count, const Value& value) const {
         RowTop top = largest_of_lane(count, lane_, lanes, value);
-        for (int step = lanes / 2; step > 0; step /= 2) top.take(of_lane(top.place, step), of_lane(top.value, step));
+        for (int by = lanes / 2; by > 0; by /= 2) top.take(of_lane(top.place, by), of_lane(top.value, by));
         return top;
     }
 
 private:
-    /// The value of the lane whose number differs by the bit `step`.
+    /// The value of the lane whose number differs by the bit `by`.
     template <class T>
-    [[nodiscard]] static CUPOLA_HOST_DEVICE T of_lane(T value, [[maybe_unused]] int step) {
+    [[nodiscard]] static CUPOLA_HOST_DEVICE T of_lane(T value, [[maybe_unused]] int by) {
 #if defined(__CUDA_ARCH__) || !defined(__CUDACC__)  // nvcc compiles this for the host too
-        return __shfl_xor_sync(0xFFFF'FFFFU, value, step);
+        return __shfl_xor_sync(0xFFFF'FFFFU, value, by);
 #else
         return value;
 #endif
