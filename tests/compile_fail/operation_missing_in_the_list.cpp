@@ -10,15 +10,13 @@
 
 using namespace cupola;
 
-namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 template <class Device, class T>
 class Forgotten;
-}}}  // namespace cupola::CUPOLA_ABI::ops
 
 // The class is in a header of ops/host/ that such a program does not include.
 #ifndef WITH_ERROR
 template <class T>
-class ops::Forgotten<Host, T> {
+class Forgotten<Host, T> {
 public:
     explicit Forgotten(const BuildContext<Host, T>&) {}
     void forward(const ForwardArgs<Host, T>&) const {}
@@ -30,7 +28,7 @@ struct Forgetful {
     static constexpr ShapeResult output(const Shape& input) { return input; }
 
     template <class BuildContext>
-    static FactoryOf<ops::Forgotten, BuildContext> operation(const BuildContext&) {
+    static FactoryOf<Forgotten, BuildContext> operation(const BuildContext&) {
         return {};
     }
 };

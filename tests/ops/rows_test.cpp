@@ -2,17 +2,10 @@
 //
 // A device's loop over rows: softmax and layer normalisation as formulas of a row, and the gradient of a normalisation's scale as
 // a sum over rows, against plain loops in double.
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <cupola/ops/rows.hpp>
-
 #include "../devices.hpp"
 #include "../reference/compare.hpp"
+#include "../test.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -20,7 +13,8 @@ using operation_run::Guarded;
 using reference::Doubles;
 using reference::Floats;
 
-namespace {
+// Not in an unnamed namespace: emulated/every_kernel finds kernels by their symbols.
+namespace formulas_of_rows {
 
 /// to = exp(from - largest) / sum, and the place of the largest.
 struct SoftmaxOfRow {
@@ -73,6 +67,11 @@ struct ScaleGradient {
         return static_cast<double>(slopes[n * width + c]) * static_cast<double>(normalized[n * width + c]);
     }
 };
+
+}  // namespace formulas_of_rows
+namespace {
+
+using namespace formulas_of_rows;
 
 constexpr std::int64_t widths[] = {1, 3, 8, 9, 16, 17, 33, 1000}, row_counts[] = {1, 3, 31, 257};
 

@@ -2,19 +2,10 @@
 //
 // A policy that is a function of a block of columns averages on every device.
 #include <cupola/parallel/averaging.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include <doctest/doctest.h>
-
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/compare.hpp"
+#include "../test.hpp"
 
 using namespace cupola;
 using operation_run::Guarded;
