@@ -53,6 +53,23 @@ if "$(dirname "$check")/split.sh" "$folder/split" "$folder/first.txt" "$folder/s
 fi
 [ "$(tail -n 1 "$folder/split/first.cpp")" = "int n;" ] || { echo "a case is not what its file says"; exit 1; }
 
+# Cases that share a text: each has its own statements, and a mark that names no case is an error.
+printf '// case: %s\n' first second >"$folder/shared.txt"
+printf '%s\n' '/* wrong */ int w;' '/* right */ int r;' '/* wrong first */ int f;' '/* second */ struct S {' '    int s;' '};' >>"$folder/shared.txt"
+"$(dirname "$check")/split.sh" "$folder/split" "$folder/shared.txt"
+# has NAME TEXT FLAGS...: what the preprocessor leaves of the case.
+has() {
+    local left
+    left=$("$compiler" -E -P "${@:3}" "$folder/split/$1.cpp" | grep -v using | tr -d ' \n')
+    [ "$left" = "$2" ] || { echo "of the case $1 there is left: $left"; exit 1; }
+}
+has first 'intr;structS{ints;};'
+has second 'intr;structS{ints;};'
+has first 'intw;intf;structS{ints;};' -DWITH_ERROR
+has second 'intw;' -DWITH_ERROR
+echo '/* third */ int n;' >>"$folder/shared.txt"
+if "$(dirname "$check")/split.sh" "$folder/split" "$folder/shared.txt" >"$folder/output"; then echo "a mark of no case passes"; exit 1; fi
+
 # Twins together: two that use the same name compile, and a broken one is named at any position.
 printf '%s\n' "struct Net {};" "$wrong" >"$folder/first.cpp"
 printf '%s\n' "struct Net { int n; };" "$wrong" >"$folder/second.cpp"

@@ -6,52 +6,37 @@
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 BatchView batch(const float* samples, const std::int32_t* labels) {
-#ifdef WITH_ERROR
-    return {samples, labels, 8};
-#else
-    return {samples, labels, 8, Net::input_shape};
-#endif
+    /* wrong */ return {samples, labels, 8};
+    /* right */ return {samples, labels, 8, Net::input_shape};
 }
 
 // case: bytes_and_ids_of_one_input
 // One input as bytes and as ids.
 // expect: layer 2 (FromBytes<>) reads the Input as uint8, and layer 5 (Embedding<10, 1>) as int32
-#ifdef WITH_ERROR
-struct Net
+/* wrong */ struct Net
     : Sequential<Input<1>, Keep<"x">, FromBytes<>, Keep<"a">, From<"x">, Embedding<10, 1>, Flatten, AddFrom<"a">> {};
-#else
-struct Net : Sequential<Input<1>, FromBytes<>, Keep<"a">, FromInput<"y", 1>, Embedding<10, 1>, Flatten, AddFrom<"a">> {
-};
-#endif
+/* right */ struct Net
+    : Sequential<Input<1>, FromBytes<>, Keep<"a">, FromInput<"y", 1>, Embedding<10, 1>, Flatten, AddFrom<"a">> {};
 
 // case: column_of_the_input
 // The column of the Input as another input.
 // expect: layer 3 (FromInput<input>) reads the column of the network's Input: keep that with a Keep after the Input
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"input", 3>, ConcatWith<"a">> {};
-#else
-struct Net : Sequential<Input<3>, Keep<"input">, Linear<5>, Keep<"a">, From<"input">, ConcatWith<"a">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"input", 3>, ConcatWith<"a">> {};
+/* right */ struct Net : Sequential<Input<3>, Keep<"input">, Linear<5>, Keep<"a">, From<"input">, ConcatWith<"a">> {};
 
 // case: column_read_twice
 // One column as two inputs.
 // expect: layer 7 (FromInput<age>) reads a column for the second time: keep the output of layer 3 (FromInput<age>) and read that
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">, Keep<"b">,
-                        FromInput<"age", 4>, ConcatWith<"b">> {};
-#else
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Keep<"age">, Linear<5>, AddFrom<"a">,
-                        ConcatWith<"age">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">,
+                                    Keep<"b">, FromInput<"age", 4>, ConcatWith<"b">> {};
+/* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Keep<"age">, Linear<5>,
+                                    AddFrom<"a">, ConcatWith<"age">> {};
 
 // case: column_without_extents
 // An input without extents.
 // expect: layer 3 (FromInput<age>) has a size of zero: it needs the extents of a sample after the column's name
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age">, Linear<5>, AddFrom<"a">> {};
-#else
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age">, Linear<5>, AddFrom<"a">> {};
+/* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
 
 // case: fit_without_batches
 // A data set where its batches belong.
@@ -61,11 +46,8 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-#ifdef WITH_ERROR
-    fit(training, data, {.steps = 10}, LogEvery{5});
-#else
-    fit(training, batches, {.steps = 10}, LogEvery{5});
-#endif
+    /* wrong */ fit(training, data, {.steps = 10}, LogEvery{5});
+    /* right */ fit(training, batches, {.steps = 10}, LogEvery{5});
 }
 
 // case: fit_without_prefetch
@@ -75,33 +57,25 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.batch_size = 8});
-#ifdef WITH_ERROR
-    TrainingBatches batches(data, IdentityTransform{}, {.batch_size = 8});
-#else
-    Prefetch batches(TrainingBatches(data, IdentityTransform{}, {.batch_size = 8}));
-#endif
+    /* wrong */ TrainingBatches batches(data, IdentityTransform{}, {.batch_size = 8});
+    /* right */ Prefetch batches(TrainingBatches(data, IdentityTransform{}, {.batch_size = 8}));
     fit(training, batches, {.steps = 10});
 }
 
 // case: floats_and_ids_of_one_input
 // A layer of activations reads an input of ids.
 // expect: layer 5 (Linear<4>) reads the Input as float32, and layer 2 (Embedding<10, 4>) as int32
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<1>, Keep<"ids">, Embedding<10, 4>, Keep<"a">, From<"ids">, Linear<4>, Keep<"b">,
-                        From<"a">, Flatten, AddFrom<"b">> {};
-#else
-struct Net
+/* wrong */ struct Net : Sequential<Input<1>, Keep<"ids">, Embedding<10, 4>, Keep<"a">, From<"ids">, Linear<4>,
+                                    Keep<"b">, From<"a">, Flatten, AddFrom<"b">> {};
+/* right */ struct Net
     : Sequential<Input<1>, Keep<"ids">, Embedding<10, 4>, Keep<"a">, From<"ids">, Embedding<10, 4>, AddFrom<"a">> {};
-#endif
 
 // case: means_of_five_channels
 // More means than channels of bytes can have.
 // expect: takes 1 to 4 means and deviations, one for all channels or one per channel; its input is 4 x 4 x 5 from the Input
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<4, 4, 5>, FromBytes<means(1, 2, 3, 4, 5)>, Flatten, Linear<3>> {};
-#else
-struct Net : Sequential<Input<4, 4, 4>, FromBytes<means(1, 2, 3, 4), deviations(2.5)>, Flatten, Linear<3>> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<4, 4, 5>, FromBytes<means(1, 2, 3, 4, 5)>, Flatten, Linear<3>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 4>, FromBytes<means(1, 2, 3, 4), deviations(2.5)>, Flatten, Linear<3>> {
+};
 
 // case: memory_batches_of_a_split
 // Part of a split where InMemoryBatches takes the whole data set in memory.
@@ -110,11 +84,8 @@ struct Net : Sequential<Input<4, 4, 4>, FromBytes<means(1, 2, 3, 4), deviations(
 
 void run(const InMemory& data) {
     const auto [part, held_back] = split(data, {.validation = 0.2, .seed = 1});
-#ifdef WITH_ERROR
-    InMemoryBatches batches(part, {.batch_size = 50});
-#else
-    Prefetch batches(TrainingBatches(part, IdentityTransform{}, {.batch_size = 50}));
-#endif
+    /* wrong */ InMemoryBatches batches(part, {.batch_size = 50});
+    /* right */ Prefetch batches(TrainingBatches(part, IdentityTransform{}, {.batch_size = 50}));
 }
 
 // case: several_inputs_given_one
@@ -125,14 +96,11 @@ void run(const InMemory& data) {
 struct Net : Sequential<Input<3>, Linear<2>, Keep<"a">, FromInput<"age", 2>, AddFrom<"a">> {};
 
 inline void predict(const Predictor<Net>& predictor, std::span<const float> samples, std::span<float> outputs) {
-#ifdef WITH_ERROR
-    predictor.predict(samples, outputs);
-#else
-    predictor.predict(BatchView{1,
-                                {{{"input", ElementType::float32, {3}}, samples.data()},
-                                 {{"age", ElementType::float32, {2}}, samples.data()}}},
-                      outputs);
-#endif
+    /* wrong */ predictor.predict(samples, outputs);
+    /* right */ predictor.predict(BatchView{1,
+                                            {{{"input", ElementType::float32, {3}}, samples.data()},
+                                             {{"age", ElementType::float32, {2}}, samples.data()}}},
+                                  outputs);
 }
 
 // case: temporary_that_is_kept
@@ -212,10 +180,7 @@ void run(const std::vector<float>& x, const std::vector<double>& doubles, const 
 // expect: layer 2 (Padded) has the kind view and an output whose size differs from that of its input; its output is 9; its input is 8 from layer 1 (Linear<8>)
 struct Padded {
     static constexpr LayerKind kind = LayerKind::view;
-#ifdef WITH_ERROR
-    static constexpr ShapeResult output(const Shape& input) { return Shape{input.size() + 1}; }
-#else
-    static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
-#endif
+    /* wrong */ static constexpr ShapeResult output(const Shape& input) { return Shape{input.size() + 1}; }
+    /* right */ static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
 };
 struct Net : Sequential<Input<4>, Linear<8>, Padded, Linear<2>> {};

@@ -3,122 +3,89 @@
 // case: duplicate_name
 // Two layers of one name would be one entry in a checkpoint.
 // expect: layers 1 and 3 have the same name, hidden
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"hidden", Linear<2>>> {};
-#else
-struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"output", Linear<2>>> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"hidden", Linear<2>>> {};
+/* right */ struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"output", Linear<2>>> {};
 
 // case: input_of_other_extents
 // Another input whose extents do not fit the value that it is added to.
 // expect: layer 4 (AddFrom<a>) cannot add: its input is 4 from layer 3 (FromInput<age>), and a is 5 from layer 1 (Linear<5>)
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, AddFrom<"a">> {};
-#else
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, AddFrom<"a">> {};
+/* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
 
 // case: keep_with_another_name
 // A Keep inside Named: the value would have two names.
 // expect: Keep<skip> is a name: Named gives it no other one
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Named<"first", Keep<"skip">>, ReLU, AddFrom<"skip">> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, ReLU, Named<"sum", AddFrom<"skip">>> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Named<"first", Keep<"skip">>, ReLU, AddFrom<"skip">> {
+};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, ReLU, Named<"sum", AddFrom<"skip">>> {};
 
 // case: name_with_space
 // Lists of losses by name, in checkpoints and logs, separate the names by spaces.
 // expect: the name my layer contains a space, but lists of losses separate their names by spaces
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<4>, Named<"my layer", Linear<2>>> {};
-#else
-struct Net : Sequential<Input<4>, Named<"my_layer", Linear<2>>> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<4>, Named<"my layer", Linear<2>>> {};
+/* right */ struct Net : Sequential<Input<4>, Named<"my_layer", Linear<2>>> {};
 
 // case: named_value_before_it_exists
 // A value that is read before the Keep that names it.
 // expect: layer 2 (ConcatWith<skip>) reads a value before it exists: its Keep is further down in the list
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, ConcatWith<"skip">, Conv2d<4, 3>, Keep<"skip">, ReLU> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, ConcatWith<"skip">, ReLU> {};
-#endif
+/* wrong */ struct Net
+    : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, ConcatWith<"skip">, Conv2d<4, 3>, Keep<"skip">, ReLU> {};
+/* right */ struct Net
+    : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, ConcatWith<"skip">, ReLU> {};
 
 // case: named_value_never_read
 // A value with a name that nothing reads: a reader has been forgotten.
 // expect: layer 2 (skip, Keep<skip>) keeps a value that nothing reads: AddFrom, ConcatWith and From read one
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, ReLU> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, AddFrom<"skip">, ReLU> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, ReLU> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, AddFrom<"skip">, ReLU> {};
 
 // case: named_value_of_other_extents
 // A sum of values with other extents: both are named, and where they come from.
 // expect: layer 4 (AddFrom<skip>) cannot add: its input is 8 x 8 x 8 from layer 3 (Conv2d<8, 3>), and skip is 8 x 8 x 4 from layer 1 (Conv2d<4, 3>)
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<8, 3>, AddFrom<"skip">, ReLU> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<8, 3>, ConcatWith<"skip">, ReLU> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<8, 3>, AddFrom<"skip">, ReLU> {};
+/* right */ struct Net
+    : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<8, 3>, ConcatWith<"skip">, ReLU> {};
 
 // case: named_value_twice
 // A name that two values have.
 // expect: layers 2 and 4 (Keep<skip>) both keep a value named skip
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>,
-                        AddFrom<"skip">> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, Conv2d<4, 3>, AddFrom<"skip">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, Keep<"skip">,
+                                    Conv2d<4, 3>, AddFrom<"skip">> {};
+/* right */ struct Net
+    : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, Conv2d<4, 3>, AddFrom<"skip">> {};
 
 // case: named_value_unknown
 // A name that no Keep gives: the message lists those that there are.
 // expect: layer 7 (AddFrom<smooth>) reads a value that no Keep before it names; the names are rough, sharp
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"rough">, Conv2d<4, 3>, Keep<"sharp">, Conv2d<4, 3>,
-                        AddFrom<"rough">, AddFrom<"smooth">> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"rough">, Conv2d<4, 3>, Keep<"sharp">, Conv2d<4, 3>,
-                        AddFrom<"rough">, AddFrom<"sharp">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"rough">, Conv2d<4, 3>, Keep<"sharp">,
+                                    Conv2d<4, 3>, AddFrom<"rough">, AddFrom<"smooth">> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"rough">, Conv2d<4, 3>, Keep<"sharp">,
+                                    Conv2d<4, 3>, AddFrom<"rough">, AddFrom<"sharp">> {};
 
 // case: output_of_ids
 // An end of a network is of activations, not of ids.
 // expect: layer 3 (copy, Output<copy>) reads FromInput<word> as float32, and layer 4 (Embedding<10, 4>) as int32
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<3>, Keep<"x">, FromInput<"word", 1>, Output<"copy">, Embedding<10, 4>, Output<"words">,
-                        From<"x">, Linear<4>> {};
-#else
-struct Net
+/* wrong */ struct Net : Sequential<Input<3>, Keep<"x">, FromInput<"word", 1>, Output<"copy">, Embedding<10, 4>,
+                                    Output<"words">, From<"x">, Linear<4>> {};
+/* right */ struct Net
     : Sequential<Input<3>, Keep<"x">, FromInput<"word", 1>, Embedding<10, 4>, Output<"words">, From<"x">, Linear<4>> {};
-#endif
 
 // case: output_of_the_input
 // An end of the network at which nothing was computed.
 // expect: layer 2 (Output<image>) is an end of the network whose value is the Input: it must come from a layer
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<4, 4, 3>, Flatten, Output<"image">, Linear<3>> {};
-#else
-struct Net : Sequential<Input<4, 4, 3>, Flatten, Linear<8>, Output<"image">, Linear<3>> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Flatten, Output<"image">, Linear<3>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 3>, Flatten, Linear<8>, Output<"image">, Linear<3>> {};
 
 // case: value_dropped_by_from
 // A branch whose end is not kept before the list goes on with another value.
 // expect: layer 4 (From<in>) goes on with another value, and nothing reads the output of layer 3 (Conv2d<4, 3>): keep that with a Keep before it
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"in">, Conv2d<4, 3>, From<"in">, Conv2d<4, 1>> {};
-#else
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"in">, Conv2d<4, 3>, Keep<"wide">, From<"in">, Conv2d<4, 1>,
-                        AddFrom<"wide">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"in">, Conv2d<4, 3>, From<"in">, Conv2d<4, 1>> {
+};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"in">, Conv2d<4, 3>, Keep<"wide">, From<"in">,
+                                    Conv2d<4, 1>, AddFrom<"wide">> {};
 
 // case: value_dropped_by_from_input
 // A branch whose end is not kept before the list goes on with another input.
 // expect: layer 2 (FromInput<age>) goes on with another value, and nothing reads the output of layer 1 (Linear<5>): keep that with a Keep before it
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<3>, Linear<5>, FromInput<"age", 4>, Linear<5>> {};
-#else
-struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
-#endif
+/* wrong */ struct Net : Sequential<Input<3>, Linear<5>, FromInput<"age", 4>, Linear<5>> {};
+/* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
