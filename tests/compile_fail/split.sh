@@ -6,6 +6,7 @@
 #   /* wrong */ STATEMENT       only with the error; `/* right */`: only in the twin
 #   /* wrong NAME */ STATEMENT  only with the error of the case NAME; `/* NAME */`: everywhere but there
 #   // fit: TYPES               a function that trains DataParallel<TYPES, Host>; `// step: TYPES`: one that makes a step
+# A case that defines no `struct Net` and names it has a small one.
 set -euo pipefail
 rm -rf "$1"
 mkdir -p "$1"
@@ -52,13 +53,14 @@ awk -v folder="$1" '
         for (name in group) {
             out = folder "/" name ".cpp"
             printf "using namespace cupola;\n%s", group[name] >out
+            if (all ~ /[^a-z]Net[^a-z]/ && all !~ /struct Net/) print "struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};" >out
             for (i = 1; i <= lines; i++) write_line(name, body[i], out)
             if (open != "") fail("a statement of " name " does not end")
             close(out)
         }
         delete group
         lines = 0
-        current = ""
+        all = current = ""
     }
     FNR == 1 { write_cases() }
     /^\/\/ case: / {
@@ -68,5 +70,5 @@ awk -v folder="$1" '
     }
     current == "" { next }
     !lines && /^\/\/ / && !/^\/\/ (fit|step): / { group[current] = group[current] $0 "\n"; next }
-    { body[++lines] = $0 }
+    { body[++lines] = $0; all = all $0 "\n" }
     END { if (!failed) write_cases() }' "${@:2}"

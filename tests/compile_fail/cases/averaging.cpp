@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: averaging_without_average
-// An averaging policy whose function has another name.
 // expect: Mean is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Mean {
     static constexpr std::string_view name = "mean";
     /* wrong */ void mean(HostContext&, const GradientRows&, std::span<float>) const {}
@@ -16,8 +13,6 @@ struct Mean {
 // case: averaging_without_name
 // An averaging policy that the log could not name.
 // expect: Mean is not an averaging policy: it lacks `static constexpr std::string_view name`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Mean {
     /* right */ static constexpr std::string_view name = "mean";
     void average(HostContext&, const GradientRows&, std::span<float>) const {}
@@ -26,22 +21,15 @@ struct Mean {
 // fit: Net, CrossEntropy<3>, Sgd, Mean
 
 // case: compressed_in_float
-// Gradients that are moved in the type that they have.
 // expect: Compressed moves gradients in BFloat16, not in float
 // case: compressed_parameters
-// A policy that moves parameters, and no gradients.
 // expect: Compressed moves gradients, and LocalSgd moves parameters: use it without Compressed
 // case: compressed_twice
-// A policy that compresses a policy that compresses.
 // expect: Compressed cannot wrap Compressed<ConcatMean, bfloat16>, whose gradients are compressed already
 // case: compressed_without_average
-// A compressed policy whose function has another name.
 // expect: Middle is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
 // case: nccl_on_host
-// NCCL knows no CPU.
 // expect: NcclAllReduce needs a device that NCCL supports, and Host is not one: use ConcatMean instead
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct LocalSgd {
     static constexpr std::string_view name = "LocalSgd";
     [[nodiscard]] std::int64_t every() const { return 4; }
@@ -62,7 +50,6 @@ struct Middle {
 // fit: Net, CrossEntropy<3>, Sgd, Averaging
 
 // case: nccl_without_its_header
-// A device that NCCL knows, and no <cupola/nccl.hpp>.
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
 struct Gpu : Host {
     static constexpr std::string_view name = "Gpu";

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: branch_in_a_list
-// A Branch outside a block.
 // expect: layer 2 is a Branch or a Projection, which has no meaning outside Concat, Add and Residual
 /* wrong */ using Module = Branch<Conv2d<4, 3>>;
 /* right */ using Module = Concat<Branch<Conv2d<4, 3>>, Identity>;
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Module> {};
 
 // case: branch_without_layers
-// An empty branch.
 // expect: the Concat of layers 2 to 4 has no layers in branch 2: use Identity
 /* wrong */ using Second = Branch<>;
 /* right */ using Second = Identity;
@@ -29,7 +27,6 @@ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Named<"mixed", Block>> {};
 struct Net : Sequential<Input<8, 8, 3>, Named<"mixed", Concat<Conv2d<4, 3>, Conv2d<8, 1>, Pool>>> {};
 
 // case: concatenation_of_other_extents
-// A concatenation of images of other sizes.
 // expect: layer 4 (up, ConcatWith<fine>) cannot concatenate along channels: its input is 4 x 4 x 4 from layer 3 (MaxPool2d<3, 2>), and fine is 8 x 8 x 4 from layer 1 (Conv2d<4, 3>)
 /* wrong */ struct Net
     : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"fine">, MaxPool2d<3, 2>, Named<"up", ConcatWith<"fine">>> {};
@@ -45,7 +42,6 @@ struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>,
                         Named<"b", Residual<Projection<Named<"downsample", Inside>>, Conv2d<3, 3>>>> {};
 
 // case: projection_without_layers
-// A projection without layers.
 // expect: the Residual of layers 2 to 4 (a) has a Projection without layers: use Identity
 /* wrong */ using Shortcut = Projection<>;
 /* right */ using Shortcut = Identity;
@@ -63,7 +59,6 @@ struct Net : Sequential<Input<32, 32, 3>, Conv2d<16, 3>, ReLU,
                         ReLU> {};
 
 // case: residual_without_layers
-// A residual block that is a shortcut alone.
 // expect: the Residual of layers 1 to 2 has no layers besides its shortcut
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Residual<Identity>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Residual<Identity, Conv2d<3, 3>>> {};
@@ -76,7 +71,6 @@ struct Net : Sequential<Input<32, 32, 3>, Conv2d<16, 3>, ReLU,
 struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>, Named<"block", Block>> {};
 
 // case: resnet_of_45_layers
-// A number of layers that no residual network for CIFAR has.
 // expect: ResNet<45> is not possible: the number of layers must be 6 n + 2 (8, 14, 20, 26, 32, 38, 44, ...)
 #include <cupola/models/resnet.hpp>
 
@@ -84,7 +78,6 @@ struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>, Named<"block", Block>> {};
 /* right */ static_assert(ResNet<44>::parameter_count == 658'651);
 
 // case: sum_in_a_list
-// A layer in the list that says that it is an end of a residual block.
 // expect: Both has the kind sum, which only the ends of a Residual have
 struct Both {
     /* wrong */ static constexpr LayerKind kind = LayerKind::sum;
@@ -93,7 +86,6 @@ struct Both {
 struct Net : Sequential<Input<4>, Linear<8>, Both, Linear<2>> {};
 
 // case: sum_of_branches_of_other_extents
-// A sum of branches of other channels.
 // expect: the Add of layers 2 to 4 cannot add: branch 1 is 8 x 8 x 4 from layer 1 (Conv2d<4, 3>), and branch 2 is 8 x 8 x 8 from layer 3 (Conv2d<8, 3>)
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Add<Identity, Conv2d<8, 3>>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Concat<Identity, Conv2d<8, 3>>> {};
@@ -105,7 +97,6 @@ struct Net : Sequential<Input<4>, Linear<8>, Both, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<8>, Tied<"step", Linear<8>>, Tied<"step", Linear<8>>> {};
 
 // case: tied_block
-// A block whose parameters shall be shared.
 // expect: the Tied at layer 1 (step) takes a single layer without a name: tie the layers inside a block one by one
 /* wrong */ struct Net
     : Sequential<Input<8>, Tied<"step", Residual<Identity, Linear<8>>>, Tied<"step", Residual<Identity, Linear<8>>>> {};
@@ -113,31 +104,26 @@ struct Net : Sequential<Input<4>, Linear<8>, Both, Linear<2>> {};
     : Sequential<Input<8>, Residual<Identity, Tied<"step", Linear<8>>>, Residual<Identity, Tied<"step", Linear<8>>>> {};
 
 // case: tied_of_other_extents
-// Layers that share their parameters, with inputs of other sizes.
 // expect: layer 4 (Linear<6>) cannot share the parameters of layer 2 (step, Linear<6>): its weight is 6 x 5, and that one's weight is 6 x 8
 /* wrong */ struct Net : Sequential<Input<8>, ReLU, Tied<"step", Linear<6>>, Linear<5>, Tied<"step", Linear<6>>> {};
 /* right */ struct Net : Sequential<Input<8>, ReLU, Tied<"step", Linear<6>>, Linear<8>, Tied<"step", Linear<6>>> {};
 
 // case: tied_with_another_name
-// A tied layer with a name of its own.
 // expect: the Tied at layer 1 gives its layers their name: Named gives it no other one, first
 /* wrong */ struct Net : Sequential<Input<8>, Named<"first", Tied<"step", Linear<8>>>, Tied<"step", Linear<8>>> {};
 /* right */ struct Net : Sequential<Input<8>, Tied<"step", Linear<8>>, Tied<"step", Linear<8>>> {};
 
 // case: tied_without_a_bias
-// Layers that share their parameters, of which one has no bias.
 // expect: layer 2 (Linear<8>) cannot share the parameters of layer 1 (step, Linear<8>): it has 2 parameters, and that one has 1
 /* wrong */ struct Net : Sequential<Input<8>, Tied<"step", Linear<8, no_bias>>, Tied<"step", Linear<8>>> {};
 /* right */ struct Net : Sequential<Input<8>, Tied<"step", Linear<8>>, Tied<"step", Linear<8>>> {};
 
 // case: tied_without_parameters
-// Layers without parameters have none to share.
 // expect: layer 2 (ReLU) has no parameters to share: Tied is for layers that have some
 /* wrong */ struct Net : Sequential<Input<8>, Linear<8>, Tied<"act", ReLU>, Linear<8>, Tied<"act", ReLU>> {};
 /* right */ struct Net : Sequential<Input<8>, Tied<"step", Linear<8>>, ReLU, Tied<"step", Linear<8>>, ReLU> {};
 
 // case: unet_of_other_extents
-// A height that cannot be halved as often as the network does.
 // expect: a UNet of depth 3 needs a height and a width that are multiples of 8, not 60 x 64
 #include <cupola/models/unet.hpp>
 

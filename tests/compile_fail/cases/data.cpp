@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: batch_without_shape
-// A batch without the extents of its samples.
 // expect: a BatchView also needs the extents of a sample: BatchView{inputs, labels, size, input_shape}
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 BatchView batch(const float* samples, const std::int32_t* labels) {
     /* wrong */ return {samples, labels, 8};
     /* right */ return {samples, labels, 8, Net::input_shape};
 }
 
 // case: bytes_and_ids_of_one_input
-// One input as bytes and as ids.
 // expect: layer 2 (FromBytes<>) reads the Input as uint8, and layer 5 (Embedding<10, 1>) as int32
 /* wrong */ struct Net
     : Sequential<Input<1>, Keep<"x">, FromBytes<>, Keep<"a">, From<"x">, Embedding<10, 1>, Flatten, AddFrom<"a">> {};
@@ -19,13 +15,11 @@ BatchView batch(const float* samples, const std::int32_t* labels) {
     : Sequential<Input<1>, FromBytes<>, Keep<"a">, FromInput<"y", 1>, Embedding<10, 1>, Flatten, AddFrom<"a">> {};
 
 // case: column_of_the_input
-// The column of the Input as another input.
 // expect: layer 3 (FromInput<input>) reads the column of the network's Input: keep that with a Keep after the Input
 /* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"input", 3>, ConcatWith<"a">> {};
 /* right */ struct Net : Sequential<Input<3>, Keep<"input">, Linear<5>, Keep<"a">, From<"input">, ConcatWith<"a">> {};
 
 // case: column_read_twice
-// One column as two inputs.
 // expect: layer 7 (FromInput<age>) reads a column for the second time: keep the output of layer 3 (FromInput<age>) and read that
 /* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">,
                                     Keep<"b">, FromInput<"age", 4>, ConcatWith<"b">> {};
@@ -33,16 +27,12 @@ BatchView batch(const float* samples, const std::int32_t* labels) {
                                     AddFrom<"a">, ConcatWith<"age">> {};
 
 // case: column_without_extents
-// An input without extents.
 // expect: layer 3 (FromInput<age>) has a size of zero: it needs the extents of a sample after the column's name
 /* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age">, Linear<5>, AddFrom<"a">> {};
 /* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
 
 // case: fit_without_batches
-// A data set where its batches belong.
 // expect: InMemory is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from Prefetch or InMemoryBatches
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
@@ -51,10 +41,7 @@ void run(const InMemory& data) {
 }
 
 // case: fit_without_prefetch
-// A source that fills batches, without Prefetch, which has their memory.
 // expect: has no memory for its batches: write Prefetch batches(TrainingBatches(...)), or Prefetch around another source
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.batch_size = 8});
     /* wrong */ TrainingBatches batches(data, IdentityTransform{}, {.batch_size = 8});
@@ -63,7 +50,6 @@ void run(const InMemory& data) {
 }
 
 // case: floats_and_ids_of_one_input
-// A layer of activations reads an input of ids.
 // expect: layer 5 (Linear<4>) reads the Input as float32, and layer 2 (Embedding<10, 4>) as int32
 /* wrong */ struct Net : Sequential<Input<1>, Keep<"ids">, Embedding<10, 4>, Keep<"a">, From<"ids">, Linear<4>,
                                     Keep<"b">, From<"a">, Flatten, AddFrom<"b">> {};
@@ -71,14 +57,12 @@ void run(const InMemory& data) {
     : Sequential<Input<1>, Keep<"ids">, Embedding<10, 4>, Keep<"a">, From<"ids">, Embedding<10, 4>, AddFrom<"a">> {};
 
 // case: means_of_five_channels
-// More means than channels of bytes can have.
 // expect: takes 1 to 4 means and deviations, one for all channels or one per channel; its input is 4 x 4 x 5 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 5>, FromBytes<means(1, 2, 3, 4, 5)>, Flatten, Linear<3>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 4>, FromBytes<means(1, 2, 3, 4), deviations(2.5)>, Flatten, Linear<3>> {
 };
 
 // case: memory_batches_of_a_split
-// Part of a split where InMemoryBatches takes the whole data set in memory.
 // expect: InMemoryBatches is for InMemory alone: for another data set, such as a part of a split, write Prefetch batches(TrainingBatches(data, IdentityTransform{}, {...}))
 #include <cupola/data/split.hpp>
 
@@ -89,7 +73,6 @@ void run(const InMemory& data) {
 }
 
 // case: several_inputs_given_one
-// The samples of one input alone for a network with two.
 // expect: this network has several inputs: give predict() a BatchView with a column for each
 #include <cupola/predict.hpp>
 
@@ -176,7 +159,6 @@ void run(const std::vector<float>& x, const std::vector<double>& doubles, const 
 }
 
 // case: view_of_another_size
-// A view whose output does not fit into its input's memory.
 // expect: layer 2 (Padded) has the kind view and an output whose size differs from that of its input; its output is 9; its input is 8 from layer 1 (Linear<8>)
 struct Padded {
     static constexpr LayerKind kind = LayerKind::view;

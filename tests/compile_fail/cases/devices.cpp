@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: device_without_copies
-// A device without a way to bring numbers to it.
 // expect: Bare is not a device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 /* wrong */ struct Bare : Host {
     static void copy_from_host() = delete;
 };
@@ -19,8 +16,6 @@ void run(const InMemory& data) {
 // case: device_without_operations
 // A device without operations: one that is like Host but is not Host.
 // expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Other
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 /* wrong */ struct Other : Host {
     static constexpr std::string_view name = "Other";
     using Kernels = Other;
@@ -34,11 +29,9 @@ void run(const InMemory& data) {
 }
 
 // case: gradients_checked_in_bfloat16
-// A gradient check of a network that is computed in bfloat16.
 // expect: gradients are checked in float32, and Narrow is computed in bfloat16: name the network without InPrecision
 #include <cupola/net/check_gradients.hpp>
 
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 struct Narrow : InPrecision<MixedBFloat16, Net> {};
 
 bool run() {
@@ -49,7 +42,6 @@ bool run() {
 // case: half_on_host
 // Host computes nothing in IEEE's half, which is Cuda's.
 // expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Host in float16
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 /* wrong */ struct Computed : InPrecision<MixedFloat16, Net> {};
 /* right */ struct Computed : InPrecision<MixedBFloat16, Net> {};
 
@@ -71,10 +63,7 @@ void run(const std::string& path, std::span<const float> sample, std::span<float
 }
 
 // case: no_device
-// A type in place of the device that is not a device.
 // expect: HostContext is not a device: it lacks `static constexpr std::string_view name`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 /* wrong */ using D = HostContext;
 /* right */ using D = Host;
 

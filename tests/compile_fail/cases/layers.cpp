@@ -1,56 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: convolution_after_flatten
-// A convolution of features that have no height and width.
 // expect: layer 2 (Conv2d<8, 3>) expects height x width x channels; its input is 192 from layer 1 (Flatten)
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Flatten, Conv2d<8, 3>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3>, Flatten> {};
 
 // case: deviation_below_zero
-// An initialiser with a negative deviation.
 // expect: layer 1 (Linear<3>) has an initialiser with a deviation or a limit below 0; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<3, weights(normal(-1))>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<3, weights(normal(1))>> {};
 
 // case: dropout_rate
-// A rate is a fraction of the elements.
 // expect: layer 2 (Dropout<1.5>) has a rate outside [0, 1); its input is 8 from layer 1 (Linear<8>)
 /* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Dropout<1.5>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, Dropout<0.5>> {};
 
 // case: embedding_after_a_layer
-// Ids are read from an input of the network, not from activations.
 // expect: layer 2 (Embedding<10, 4>) reads an input of the network, of int32: put it after the Input or a FromInput; its input is 5 from layer 1 (Linear<5>)
 /* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Embedding<10, 4>> {};
 /* right */ struct Net
     : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"word", 5>, Embedding<10, 1>, Flatten, AddFrom<"a">> {};
 
 // case: embedding_with_another_padding
-// The padding is one of the ids.
 // expect: layer 1 (Embedding<10, 4>) has a padding that is not one of its ids; its input is 3 from the Input
 /* wrong */ struct Net : Sequential<Input<3>, Embedding<10, 4, padding_id(10)>> {};
 /* right */ struct Net : Sequential<Input<3>, Embedding<10, 4, padding_id(9)>> {};
 
 // case: empty_list
-// An empty list of layers.
 // expect: a Sequential must have exactly one Input; this one has 0
 /* wrong */ struct Net : Sequential<> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<2>> {};
 
 // case: initializer_given_twice
-// Two initialisers of the same weights.
 // expect: layer 1 (Linear<5>) is given an option twice; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<5, weights(normal(1)), weights(he_normal())>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<5, weights(he_normal()), biases(constant(1))>> {};
 
 // case: input_alone
-// An Input alone is no network.
 // expect: a Sequential must have at least one layer after its Input
 /* wrong */ struct Net : Sequential<Input<4>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<2>> {};
 
 // case: input_not_first
-// The Input comes before every layer.
 // expect: the Input must be the first module of a Sequential
 /* wrong */ struct Net : Sequential<Linear<8>, Input<4>, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, Linear<2>> {};
@@ -62,7 +53,6 @@
 /* right */ struct Net : Sequential<Input<1 << 16, 1 << 16>, Flatten, Linear<2>> {};
 
 // case: kernel_too_large
-// A convolution without padding whose kernel is larger than its input.
 // expect: layer 1 (Conv2d<8, 5>) has a kernel larger than its input; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 5, valid>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 5, same>> {};
@@ -84,13 +74,10 @@ struct Normalise {
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3>, Named<"norm", Normalise>> {};
 
 // case: layer_without_backward
-// A layer that can be run and not trained.
 // expect: layer 2 (double, Twice) has no backward on Host: its operation lacks `void backward(const BackwardArgs&)`
 // case: layer_without_forward
-// A layer whose operation computes nothing.
 // expect: layer 2 (double, Twice) has no forward on Host: its operation lacks `void forward(const ForwardArgs&)`
 // case: layer_without_operation
-// A layer that has extents and no operation.
 // expect: layer 2 (double, Twice) has no `static auto operation(const BuildContext&)` for Host
 struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
@@ -105,7 +92,6 @@ struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> 
 // fit: Net, CrossEntropy<3>, Sgd, ConcatMean
 
 // case: layer_without_bfloat16
-// A layer that computes in float alone, in a network under bfloat16.
 // expect: layer 2 (double, Twice) has no `static auto operation(const BuildContext&)` for Host in bfloat16
 struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
@@ -132,7 +118,6 @@ struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> 
 };
 
 // case: module_that_is_no_layer
-// Something in the list that is not a layer.
 // expect: layer 2 (Softplus) is not a layer: it lacks `static constexpr ShapeResult output(const Shape&)`
 struct Softplus {};
 
@@ -158,7 +143,6 @@ struct Softplus {};
 /* right */ struct Net : Sequential<Input<1 << 20>, Linear<1 << 20, no_bias>> {};
 
 // case: pooling_window_too_large
-// A pooling window larger than what reaches it.
 // expect: layer 2 (MaxPool2d<3, 2>) has a window larger than its input; its input is 2 x 2 x 3 from layer 1 (MaxPool2d<3, 2>)
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<3, 2>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<2, 2>> {};
@@ -170,43 +154,36 @@ struct Softplus {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3, stride(1 << 29)>> {};
 
 // case: two_inputs
-// A network has one Input.
 // expect: a Sequential must have exactly one Input; this one has 2
 /* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Input<8>, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, Linear<2>> {};
 
 // case: unknown_option
-// A number where Conv2d takes a named option.
 // expect: layer 1 (Conv2d<8, 3, 2>) accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...); its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, 2>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(2)>> {};
 
 // case: zero_sized_convolution
-// A convolution without channels.
 // expect: layer 1 (Conv2d<0, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<0, 3>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<1, 3>> {};
 
 // case: zero_sized_input
-// An Input without values.
 // expect: the Input has a size of zero
 /* wrong */ struct Net : Sequential<Input<0>, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<1>, Linear<2>> {};
 
 // case: zero_sized_linear
-// A layer without outputs.
 // expect: layer 1 (Linear<0>) has a size of zero; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<0>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<1>> {};
 
 // case: zero_sized_window
-// A pooling window of nothing.
 // expect: layer 1 (MaxPool2d<0, 1>) has a size of zero; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<0, 1>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<1, 1>> {};
 
 // case: zero_stride
-// A convolution that never moves on.
 // expect: layer 1 (Conv2d<8, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(0)>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(1)>> {};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: huber_without_delta
-// A Huber loss that is nowhere quadratic.
 // expect: the delta of Huber must be positive and finite
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
 
@@ -11,22 +10,16 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
 // step: Net, Loss, Sgd, ConcatMean
 
 // case: training_of_several_outputs
-// One loss for a network with two outputs.
 // expect: the network has the outputs kind, box, and the loss cross_entropy is of one: use Losses with an At for each output
 // case: loss_at_missing_output
-// A loss at an output that the network does not have.
 // expect: Losses has a loss at the output boxes, but the outputs of the network are: kind, box
 // case: loss_of_other_classes_at_output
-// A loss of other classes than its output has.
 // expect: CrossEntropy<4> expects an output of 4
 // case: output_without_loss
-// An output that no loss reads.
 // expect: Losses has no loss at the output box
 // case: two_losses_at_one_output
-// Two losses at one output.
 // expect: Losses has two losses at the output kind
 // case: weights_in_several_losses
-// A loss with weights beside another.
 // expect: Losses has a loss that counts samples by weights (kind)
 struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
                         Output<"box">> {};
@@ -44,34 +37,16 @@ struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Outp
 void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }
 
 // case: loss_formula_of_fewer_members
-// An own loss with a constant too many for its formula.
 // expect: QuantileFormula cannot be made of the 2 constants of its ElementwiseLoss: they are its members, as floats, in their order
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
-struct QuantileFormula {
-    float q;
-    CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return math::select(t > x, q, q - 1.0F) * (t - x); }
-    CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return math::select(t > x, -q, 1.0F - q); }
-};
-/* wrong */ using Base = ElementwiseLoss<QuantileFormula, 0.9, 0.1>;
-/* right */ using Base = ElementwiseLoss<QuantileFormula, 0.9>;
-struct Quantile : Base {
-    static constexpr std::string_view name = "quantile";
-};
-
-// step: Net, Quantile, Sgd, ConcatMean
-
 // case: loss_formula_without_constant
-// An own loss whose formula has a member that no constant gives a value.
 // expect: QuantileFormula has a member without a value: its ElementwiseLoss has 0 constants, and each member needs one or an initialiser, as in ElementwiseLoss<QuantileFormula, 0.5>
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct QuantileFormula {
     float q;
     CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return math::select(t > x, q, q - 1.0F) * (t - x); }
     CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return math::select(t > x, -q, 1.0F - q); }
 };
-/* wrong */ using Base = ElementwiseLoss<QuantileFormula>;
+/* wrong loss_formula_of_fewer_members */ using Base = ElementwiseLoss<QuantileFormula, 0.9, 0.1>;
+/* wrong loss_formula_without_constant */ using Base = ElementwiseLoss<QuantileFormula>;
 /* right */ using Base = ElementwiseLoss<QuantileFormula, 0.9>;
 struct Quantile : Base {
     static constexpr std::string_view name = "quantile";
@@ -80,10 +55,7 @@ struct Quantile : Base {
 // step: Net, Quantile, Sgd, ConcatMean
 
 // case: loss_formula_without_derivative
-// An own loss whose formula has no derivative.
 // expect: CubeFormula is not the formula of a loss: it lacks `float derivative(float output, float target) const`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct CubeFormula {
     CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return (x - t) * (x - t) * math::abs(x - t); }
     /* right */ CUPOLA_HOST_DEVICE float derivative(float x, float t) const {
@@ -97,7 +69,6 @@ struct Cube : ElementwiseLoss<CubeFormula> {
 // step: Net, Cube, Sgd, ConcatMean
 
 // case: loss_name_with_space
-// Lists of losses by name, in checkpoints and logs, separate the names by spaces.
 // expect: the name cross entropy contains a space, but lists of losses separate their names by spaces
 struct Net : Sequential<Input<4>, Linear<3>> {};
 
@@ -109,29 +80,21 @@ struct Entropy : CrossEntropy<3> {
 DataParallel<Net, Entropy, Sgd, ConcatMean, Host> training({.batch_size = 8});
 
 // case: loss_of_other_classes
-// A loss for ten classes on a network that tells three apart.
 // expect: CrossEntropy<10> expects an output of 10, or of 10 channels at each position, but the network's is 3
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 /* wrong */ using Loss = CrossEntropy<10>;
 /* right */ using Loss = CrossEntropy<3>;
 
 // fit: Net, Loss, Sgd, ConcatMean
 
 // case: loss_without_diagnostic
-// A loss that does not state which outputs it accepts.
 // expect: Hinge is not a loss on Host: it lacks `static constexpr CompileTimeMessage diagnostic(const Shape& output)`
 // case: loss_without_name
 // A loss whose part of the total could not be reported.
 // expect: Hinge is not a loss on Host: it lacks `static constexpr std::string_view name`
 // case: loss_without_operation
-// A loss that computes nothing.
 // expect: Hinge is not a loss on Host: it lacks `operation<Device>(const Shape& output)` with `LossResult forward(Context&, const float* outputs, const Target* targets, std::int64_t batch, float* gradient)`
 // case: loss_without_target
-// A loss that does not say what it reads.
 // expect: Hinge is not a loss on Host: it lacks `using Target = float` or `std::int32_t` and `static constexpr Shape target(const Shape& output)`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Hinge {
     /* loss_without_name */ static constexpr std::string_view name = "hinge";
     /* loss_without_diagnostic */ static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
@@ -149,10 +112,7 @@ struct Hinge {
 // fit: Net, Hinge, Sgd, ConcatMean
 
 // case: metric_of_other_targets
-// A metric of numbers in the validations of a network that is trained with class labels.
 // expect: metrics::MeanAbsoluteError compares the output with targets (float32) of its extents; the output is 3, and the loss reads int32 1
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
@@ -162,10 +122,7 @@ void run(const InMemory& data) {
 }
 
 // case: metric_without_report
-// A metric that does not say its result.
 // expect: Count is not a metric: it lacks `void report(MetricResults&) const`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Count {
     std::int64_t count = 0;
     void begin(const MetricTask&) { count = 0; }
@@ -192,7 +149,6 @@ struct Net : Sequential<Input<4>, Linear<1>> {};
 // step: Net, Loss, Sgd, ConcatMean
 
 // case: weighted_by_nothing
-// A loss that counts with a factor of 0.
 // expect: the factor of a Weighted loss must be finite and more than 0; that of huber is not
 struct Net : Sequential<Input<4>, Linear<2>> {};
 
@@ -202,7 +158,6 @@ struct Net : Sequential<Input<4>, Linear<2>> {};
 // step: Net, Loss, Sgd, ConcatMean
 
 // case: weighted_loss_of_other_classes
-// Weights of nine classes at positions of which each has four channels.
 // expect: WeightedCrossEntropy<9> expects an output of 9, or of 9 channels at each position, but the network's is 6 x 6 x 4
 struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>> {};
 

@@ -7,7 +7,6 @@
 /* right */ struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"output", Linear<2>>> {};
 
 // case: input_of_other_extents
-// Another input whose extents do not fit the value that it is added to.
 // expect: layer 4 (AddFrom<a>) cannot add: its input is 4 from layer 3 (FromInput<age>), and a is 5 from layer 1 (Linear<5>)
 /* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, AddFrom<"a">> {};
 /* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
@@ -20,13 +19,11 @@
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, ReLU, Named<"sum", AddFrom<"skip">>> {};
 
 // case: name_with_space
-// Lists of losses by name, in checkpoints and logs, separate the names by spaces.
 // expect: the name my layer contains a space, but lists of losses separate their names by spaces
 /* wrong */ struct Net : Sequential<Input<4>, Named<"my layer", Linear<2>>> {};
 /* right */ struct Net : Sequential<Input<4>, Named<"my_layer", Linear<2>>> {};
 
 // case: named_value_before_it_exists
-// A value that is read before the Keep that names it.
 // expect: layer 2 (ConcatWith<skip>) reads a value before it exists: its Keep is further down in the list
 /* wrong */ struct Net
     : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, ConcatWith<"skip">, Conv2d<4, 3>, Keep<"skip">, ReLU> {};
@@ -47,7 +44,6 @@
     : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<8, 3>, ConcatWith<"skip">, ReLU> {};
 
 // case: named_value_twice
-// A name that two values have.
 // expect: layers 2 and 4 (Keep<skip>) both keep a value named skip
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, Keep<"skip">,
                                     Conv2d<4, 3>, AddFrom<"skip">> {};
@@ -63,7 +59,6 @@
                                     Conv2d<4, 3>, AddFrom<"rough">, AddFrom<"sharp">> {};
 
 // case: output_of_ids
-// An end of a network is of activations, not of ids.
 // expect: layer 3 (copy, Output<copy>) reads FromInput<word> as float32, and layer 4 (Embedding<10, 4>) as int32
 /* wrong */ struct Net : Sequential<Input<3>, Keep<"x">, FromInput<"word", 1>, Output<"copy">, Embedding<10, 4>,
                                     Output<"words">, From<"x">, Linear<4>> {};
@@ -71,7 +66,6 @@
     : Sequential<Input<3>, Keep<"x">, FromInput<"word", 1>, Embedding<10, 4>, Output<"words">, From<"x">, Linear<4>> {};
 
 // case: output_of_the_input
-// An end of the network at which nothing was computed.
 // expect: layer 2 (Output<image>) is an end of the network whose value is the Input: it must come from a layer
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Flatten, Output<"image">, Linear<3>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Flatten, Linear<8>, Output<"image">, Linear<3>> {};

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: collection_of_no_regularizer
-// Something in a loss collection that is not a regulariser.
 // expect: Dropout<0.5> is not a regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo>)`
 // case: weight_decay_of_no_layer
-// Weight decay of a layer that the network does not have.
 // expect: WeightDecay names the layer hiden, but the network has no layer of that name with weights
 // case: weight_decay_of_nothing
-// Weight decay that names no layer.
 // expect: WeightDecay names no layer; name at least one, as in WeightDecay<0.004, 'local3'>
 struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Linear<3>> {};
 
@@ -37,7 +34,6 @@ struct Net : Sequential<Input<4>, Named<"body", Linear<8>>, ReLU, Named<"head", 
 /* right */ struct Tuned : Frozen<Net, "body.*"> {};
 
 // case: frozen_without_pattern
-// Frozen with an option and no pattern.
 // expect: Frozen names no parameters; name at least one pattern, as in Frozen<Net, 'body.*'>
 struct Net : Sequential<Input<6>, Named<"body", Linear<8>>, ReLU, Named<"head", Linear<3>>> {};
 
@@ -45,10 +41,7 @@ struct Net : Sequential<Input<6>, Named<"body", Linear<8>>, ReLU, Named<"head", 
 /* right */ struct Tuned : Frozen<Net, FrozenNorms::batch_statistics, "body.*"> {};
 
 // case: optimizer_with_wrong_formula
-// A formula that is given the gradient by reference.
 // expect: a formula must be a function object of plain numbers with `void operator()(float& w, float g, float&... state) const`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct DescentFormula {
     float rate;
     /* wrong */ void operator()(float& w, const float& g) const { w -= rate * g; }
@@ -75,16 +68,12 @@ struct Descent {
 // An optimiser without the function of its learning rate, which the report needs.
 // expect: Descent is not an optimiser on Host: it lacks `double learning_rate_at(std::int64_t step) const`
 // case: optimizer_without_state_arenas
-// An optimiser that does not state its memory.
 // expect: Descent is not an optimiser on Host: it lacks `int state_arenas() const`
 // case: optimizer_without_state_name
 // An optimiser whose state could not be named in a checkpoint.
 // expect: Descent is not an optimiser on Host: it lacks `std::string_view state_name(int arena) const`
 // case: optimizer_without_update
-// An optimiser that changes nothing.
 // expect: Descent is not an optimiser on Host: it lacks `void formula(std::int64_t step, const Segment&, auto&& apply) const` or `void update(const Update<Device>&) const`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Descent {
     /* optimizer_without_state_arenas */ [[nodiscard]] int state_arenas() const { return 0; }
     /* optimizer_without_state_name */ [[nodiscard]] std::string_view state_name(int) const { return "none"; }
@@ -97,7 +86,6 @@ struct Descent {
 // fit: Net, CrossEntropy<3>, Descent, ConcatMean
 
 // case: weight_decay_below_zero
-// A weight decay that lets weights grow.
 // expect: the coefficient of WeightDecayAll must be finite and at least 0
 struct Net : Sequential<Input<4>, Linear<2>> {};
 
@@ -107,7 +95,6 @@ struct Net : Sequential<Input<4>, Linear<2>> {};
 // step: Net, Loss, Sgd, ConcatMean
 
 // case: weight_decay_of_a_frozen_layer
-// Weight decay of a layer whose weights are frozen.
 // expect: WeightDecay names the layer body, whose weights are frozen: leave it out, because they cannot decay
 struct Net : Sequential<Input<7>, Named<"body", Linear<8>>, ReLU, Named<"head", Linear<3>>> {};
 struct Tuned : Frozen<Net, "body.*"> {};

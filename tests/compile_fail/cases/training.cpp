@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: callback_without_hook
-// A callback none of whose functions is a hook.
 // expect: Stop is not a callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Stop {
     /* wrong */ void after_step(const StepReport&, Run& run) { run.stop = true; }
     /* right */ void on_step(const StepReport&, Run& run) { run.stop = true; }
@@ -54,8 +51,6 @@ int run(std::span<const float> samples, std::span<const std::int32_t> labels, st
 // case: hook_of_other_arguments
 // A hook that takes something else: it would never be called.
 // expect: Stop::on_step cannot be called as `on_step(const StepReport&, Run&)`
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 struct Stop {
     /* wrong */ void on_step(const Evaluation&, Run& run) { run.stop = true; }
     /* right */ void on_step(const StepReport&, Run& run) { run.stop = true; }
@@ -134,10 +129,7 @@ void run(const InMemory& data, Training& training, InMemoryBatches& batches) {
 }
 
 // case: no_network
-// A type in place of the network that is not a network.
 // expect: Linear<3> is not a network: use a Sequential, or a struct that derives from one
-struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-
 /* wrong */ using Trained = Linear<3>;
 /* right */ using Trained = Net;
 
