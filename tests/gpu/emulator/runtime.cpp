@@ -774,74 +774,22 @@ cudaError_t make_stream(cudaStream_t* handle, unsigned flags) {
 
 const char* name_of(cudaError_t error) {
     switch (error) {
-#define CUPOLA_EMULATOR_NAME(name) \
-    case name: return #name
-        CUPOLA_EMULATOR_NAME(cudaSuccess);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidValue);
-        CUPOLA_EMULATOR_NAME(cudaErrorMemoryAllocation);
-        CUPOLA_EMULATOR_NAME(cudaErrorInitializationError);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidConfiguration);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidMemcpyDirection);
-        CUPOLA_EMULATOR_NAME(cudaErrorInsufficientDriver);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidDeviceFunction);
-        CUPOLA_EMULATOR_NAME(cudaErrorNoDevice);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidKernelImage);
-        CUPOLA_EMULATOR_NAME(cudaErrorNoKernelImageForDevice);
-        CUPOLA_EMULATOR_NAME(cudaErrorECCUncorrectable);
-        CUPOLA_EMULATOR_NAME(cudaErrorNvlinkUncorrectable);
-        CUPOLA_EMULATOR_NAME(cudaErrorUnsupportedPtxVersion);
-        CUPOLA_EMULATOR_NAME(cudaErrorContained);
-        CUPOLA_EMULATOR_NAME(cudaErrorLaunchTimeout);
-        CUPOLA_EMULATOR_NAME(cudaErrorAssert);
-        CUPOLA_EMULATOR_NAME(cudaErrorHardwareStackError);
-        CUPOLA_EMULATOR_NAME(cudaErrorIllegalInstruction);
-        CUPOLA_EMULATOR_NAME(cudaErrorMisalignedAddress);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidAddressSpace);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidPc);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidDevice);
-        CUPOLA_EMULATOR_NAME(cudaErrorInvalidResourceHandle);
-        CUPOLA_EMULATOR_NAME(cudaErrorIllegalState);
-        CUPOLA_EMULATOR_NAME(cudaErrorNotReady);
-        CUPOLA_EMULATOR_NAME(cudaErrorIllegalAddress);
-        CUPOLA_EMULATOR_NAME(cudaErrorHostMemoryAlreadyRegistered);
-        CUPOLA_EMULATOR_NAME(cudaErrorHostMemoryNotRegistered);
-        CUPOLA_EMULATOR_NAME(cudaErrorLaunchFailure);
-        CUPOLA_EMULATOR_NAME(cudaErrorCooperativeLaunchTooLarge);
-        CUPOLA_EMULATOR_NAME(cudaErrorNotSupported);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnsupported);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureInvalidated);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureMerge);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnmatched);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnjoined);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureIsolation);
-        CUPOLA_EMULATOR_NAME(cudaErrorCapturedEvent);
-        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureWrongThread);
-        CUPOLA_EMULATOR_NAME(cudaErrorUnknown);
-#undef CUPOLA_EMULATOR_NAME
+#define CUPOLA_EMULATED_ERROR(name, number, meaning) \
+    case name: return #name;
+#include "cuda_errors.inc"
+#undef CUPOLA_EMULATED_ERROR
     }
     return "unrecognized error code";
 }
 
 const char* meaning_of(cudaError_t error) {
     switch (error) {
-        case cudaSuccess: return "no error";
-        case cudaErrorInvalidValue: return "invalid argument";
-        case cudaErrorMemoryAllocation: return "out of memory";
-        case cudaErrorInvalidConfiguration: return "invalid configuration argument";
-        case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-        case cudaErrorInvalidDevice: return "invalid device ordinal";
-        case cudaErrorInvalidResourceHandle: return "invalid resource handle";
-        case cudaErrorNotReady: return "device not ready";
-        case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
-        case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
-        case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
-        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-        case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
-        case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
-        case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
-        case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
-        default: return name_of(error);
+#define CUPOLA_EMULATED_ERROR(name, number, meaning) \
+    case name: return *meaning != '\0' ? meaning : #name;
+#include "cuda_errors.inc"
+#undef CUPOLA_EMULATED_ERROR
     }
+    return name_of(error);
 }
 
 }  // namespace
