@@ -82,8 +82,12 @@ def script(path, code, python=True):
     path.chmod(0o755)
 
 
+def ended(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 def has_gpu():
-    return shutil.which("nvidia-smi") is not None and subprocess.run(["nvidia-smi"], capture_output=True).returncode == 0
+    return shutil.which("nvidia-smi") is not None and ended("nvidia-smi").returncode == 0
 
 
 class WithoutGpu(unittest.TestCase):
@@ -92,14 +96,8 @@ class WithoutGpu(unittest.TestCase):
         for command in ("all", "check", "bench"):
             with self.subTest(command), tempfile.TemporaryDirectory() as folder:
                 out = pathlib.Path(folder) / "out"
-                ended = subprocess.run(
-                    [HERE / "run", out, command, "--commit", "abc", "--build", f"{folder}/build/gpu"],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                )
-                self.assertEqual(ended.returncode, 1, ended.stdout + ended.stderr)
-                self.assertEqual(ended.stderr, "")
+                run = ended(HERE / "run", out, command, "--commit", "abc", "--build", f"{folder}/build/gpu")
+                self.assertEqual((run.returncode, run.stderr), (1, ""), run.stdout)
                 report = json.loads((out / "report.json").read_text())
                 self.assertEqual((report["command"], report["commit"]), (command, "abc"))
                 machine, *others = report["stages"]
@@ -108,23 +106,23 @@ class WithoutGpu(unittest.TestCase):
                 self.assertRegex(machine["reason"], r"^there is no NVIDIA GPU here that can be used: nvidia-smi [^.]*$")
                 text = (out / "report.txt").read_text()
                 self.assertIn(machine["reason"], text)
-                self.assertTrue(ended.stdout.endswith(text + "\n"))
+                self.assertTrue(run.stdout.endswith(text + "\n"))
                 self.assertLessEqual(sum(1 for path in out.rglob("*") if path.is_file()), 8)
 
 
 class OnTheEmulator(unittest.TestCase):
     """What is tried of `--emulated` without the emulator's programs, which have a test that runs them."""
 
-    def ended(self, *words):
+    def run_with(self, *words):
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "out"
-            ended = subprocess.run([HERE / "run", out, *words, "--build", folder], capture_output=True, text=True, timeout=60)
+            run = ended(HERE / "run", out, *words, "--build", folder)
             report = out / "report.json"
-            return ended, json.loads(report.read_text()) if report.exists() else None
+            return run, json.loads(report.read_text()) if report.exists() else None
 
     def test_programs_that_were_not_built_are_named_with_how_to_build_them(self):
-        ended, said = self.ended("first", "--emulated")
-        self.assertEqual((ended.returncode, ended.stderr), (1, ""))
+        run, said = self.run_with("first", "--emulated")
+        self.assertEqual((run.returncode, run.stderr), (1, ""))
         machine, *others = said["stages"]
         self.assertRegex(machine["reason"], r"has no emulated_bench_step_bfloat16, test_emulated_kernels, test_emulated_training: cmake --preset dev && .*"
                          r" --target emulated_bench_step_bfloat16 test_emulated_kernels test_emulated_training$")  # fmt: skip
@@ -132,9 +130,9 @@ class OnTheEmulator(unittest.TestCase):
 
     def test_only_what_it_has_is_tried(self):
         for words, text in ((("bench", "--emulated"), "--emulated tries all or first, not bench"), (("all", "--tests", "x"), "--tests is for --emulated")):
-            ended, said = self.ended(*words)
-            self.assertEqual((ended.returncode, said), (2, None))
-            self.assertIn(text, ended.stderr)
+            run, said = self.run_with(*words)
+            self.assertEqual((run.returncode, said), (2, None))
+            self.assertIn(text, run.stderr)
 
     def test_its_stages_are_those_of_a_card_with_the_same_or_more_time(self):
         for command in ("all", "first"):
@@ -209,22 +207,15 @@ class Stages(unittest.TestCase):
             f"{run.ROOT}/tests/ops/a_test.cpp:12: ERROR: CHECK( error < 1e-5 ) is NOT correct!\n  values: CHECK( 0.1 < 1e-5 )\n\n"
             "b_test.cpp:3: FATAL ERROR: test case THREW exception: no GPU\n\n"
         )
-        self.assertEqual(
-            run.assertions_failed(output),
-            [
-                "tests/ops/a_test.cpp:12: CHECK( error < 1e-5 ) is NOT correct!: CHECK( 0.1 < 1e-5 )",
-                "b_test.cpp:3: test case THREW exception: no GPU",
-            ],
-        )
+        expected = "tests/ops/a_test.cpp:12: CHECK( error < 1e-5 ) is NOT correct!: CHECK( 0.1 < 1e-5 )"
+        self.assertEqual(run.assertions_failed(output), [expected, "b_test.cpp:3: test case THREW exception: no GPU"])
 
     def test_a_stage_has_what_is_left_without_the_least_of_the_later_ones(self):
         with tempfile.TemporaryDirectory() as folder:
             report = stages.Report(pathlib.Path(folder), "check", "abc")
             report.left = lambda: 100
             given = []
-            report.run(
-                [stages.Stage("a", 300, 5, given.append), stages.Stage("b", 20, 10, given.append), stages.Stage("c", 90, 30, given.append)]
-            )
+            report.run([stages.Stage(name, limit, least, given.append) for name, limit, least in (("a", 300, 5), ("b", 20, 10), ("c", 90, 30))])
             self.assertEqual(given, [60, 20, 90])
 
     def test_a_stage_reports_how_it_ended_and_the_next_has_its_turn_unless_it_is_needed(self):
@@ -236,41 +227,25 @@ class Stages(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder:
             report = stages.Report(pathlib.Path(folder), "bench", "abc")
-            report.run(
-                [
-                    stages.Stage("passes", 10, 1, lambda _: {"found": math.nan, "lines": ["a line"]}),
-                    stages.Stage("skips", 10, 1, raises(stages.Skipped("there is none"))),
-                    stages.Stage("breaks", 10, 1, raises(KeyError("x"))),
-                    stages.Stage("takes long", 10, 1, lambda _: stages.run(["sleep", "30"], 0.2)),
-                    stages.Stage("fails", 10, 1, raises(stages.Failed("two are wrong", {"tests": [], "kept": 1})), needed=True),
-                    stages.Stage("never comes", 10, 1, lambda _: None),
-                ]
-            )
-            said = json.loads(
-                (pathlib.Path(folder) / "report.json").read_text(), parse_constant=lambda name: self.fail(f"{name} is no JSON")
-            )
+            expected = {
+                "passes": ("passed", lambda _: {"found": math.nan, "lines": ["a line"]}),
+                "skips": ("skipped", raises(stages.Skipped("there is none"))),
+                "breaks": ("failed", raises(KeyError("x"))),
+                "takes long": ("failed", lambda _: stages.run(["sleep", "30"], 0.2)),
+                "fails": ("failed", raises(stages.Failed("two are wrong", {"tests": [], "kept": 1}))),
+                "never comes": ("skipped", lambda _: None),
+            }
+            report.run([stages.Stage(name, 10, 1, body, needed=name == "fails") for name, (_, body) in expected.items()])
+            text = (pathlib.Path(folder) / "report.json").read_text()
+            said = json.loads(text, parse_constant=lambda name: self.fail(f"{name} is no JSON"))
             self.assertEqual(
-                [(stage["name"], stage["status"]) for stage in said["stages"]],
-                [
-                    ("passes", "passed"),
-                    ("skips", "skipped"),
-                    ("breaks", "failed"),
-                    ("takes long", "failed"),
-                    ("fails", "failed"),
-                    ("never comes", "skipped"),
-                ],
+                [(stage["name"], stage["status"]) for stage in said["stages"]], [(name, status) for name, (status, _) in expected.items()]
             )
             self.assertEqual((said["format"], said["ended"]), (stages.FORMAT, True))
             self.assertIsNone(said["stages"][0]["found"])
             self.assertEqual(said["stages"][4]["kept"], 1)
             text = (pathlib.Path(folder) / "report.txt").read_text()
-            for part in (
-                "    a line",
-                "skips  0.0 s: there is none",
-                "KeyError: 'x'",
-                "it was ended after 10 s",
-                "fails  0.0 s: two are wrong",
-            ):
+            for part in ("    a line", "skips  0.0 s: there is none", "KeyError: 'x'", "it was ended after 10 s", "fails  0.0 s: two are wrong"):
                 self.assertIn(part, text)
             self.assertTrue(report.failed())
 
@@ -356,8 +331,8 @@ report.stage("hangs", 60, lambda _: subprocess.run([sys.executable, "-c", {FAMIL
 """
         out, notes = self.folder / "out", self.folder / "notes"
         notes.mkdir()
-        ended = subprocess.run([sys.executable, "-c", code, out, notes], capture_output=True, text=True, timeout=30)
-        self.assertEqual((ended.returncode, ended.stderr), (1, ""))
+        run = ended(sys.executable, "-c", code, out, notes)
+        self.assertEqual((run.returncode, run.stderr), (1, ""))
         said = json.loads((out / "report.json").read_text())
         self.assertEqual((said["ended"], said["stages"][0]["status"]), (True, "failed"))
         self.assertEqual(said["stages"][0]["reason"], "the time of the whole run was over")
@@ -847,13 +822,10 @@ class WholeBench(InFolder):
         (self.folder / "cache").mkdir()
         for precision in measure.PRECISIONS:
             (self.folder / f"cache/plans-{precision}.txt").write_text("of another run")
-        with measure.Measured(Folder(self.folder), self.folder / "cache", self.folder) as measured, contextlib.redirect_stdout(
-            io.StringIO()
-        ):
-            measured.peers = {
-                name: side_by_side.Program(name, [sys.executable, "-c", code], self.folder / "peers.log")
-                for name, code in peers.items()
-            }
+        measured = measure.Measured(Folder(self.folder), self.folder / "cache", self.folder)
+        with measured, contextlib.redirect_stdout(io.StringIO()):
+            log = self.folder / "peers.log"
+            measured.peers = {name: side_by_side.Program(name, [sys.executable, "-c", code], log) for name, code in peers.items()}
             measured.start_peers = measured.await_peers
             report = stages.Report(self.folder / "out", "bench", "abc")
             made = run.stages_of("bench", report, self.folder, settings_for(self.folder), Folder(self.folder), measured)
@@ -869,9 +841,7 @@ class WholeBench(InFolder):
                 {"name": "a convolution", "library": True, "read": 1, "written": 1, "operations": 1},
             ]
         (self.folder / "predicted.json").write_text(json.dumps(predicted))
-        with unittest.mock.patch.object(measure, "PREDICTED", self.folder / "predicted.json"), unittest.mock.patch.object(
-            measure, "MILLISECONDS", 0.2
-        ):
+        with unittest.mock.patch.multiple(measure, PREDICTED=self.folder / "predicted.json", MILLISECONDS=0.2):
             found, text = self.run_with(**dict.fromkeys(measure.PRECISIONS, FULL_PEER))
         self.assertEqual({name: stage["status"] for name, stage in found.items()}, dict.fromkeys(found, "passed"), text)
         rows = found["training step against PyTorch"]["rows"]
@@ -914,9 +884,8 @@ class WholeBench(InFolder):
     def test_plans_that_are_cut_keep_those_of_the_sizes_before(self):
         said = '{"batch": 128, "bytes": 5, "launches": "24 launches", "plans": [{"plan": "plan of a", "candidates": []}]}'
         script(self.folder / "bench_step_float", f"import time\nprint('{said}')\nprint('{{\"batch\": 51', end='', flush=True)\ntime.sleep(60)")
-        with measure.Measured(Folder(self.folder), self.folder / "cache", self.folder) as measured, unittest.mock.patch.object(
-            measure, "PRECISIONS", ("float",)
-        ), self.assertRaises(stages.Failed) as caught:
+        measured = measure.Measured(Folder(self.folder), self.folder / "cache", self.folder)
+        with measured, unittest.mock.patch.object(measure, "PRECISIONS", ("float",)), self.assertRaises(stages.Failed) as caught:
             measured.plans(3)
         self.assertIn("float: it was ended after 3 s", str(caught.exception))
         self.assertEqual(list(caught.exception.found["plans"]), ["float 128"])
@@ -960,13 +929,9 @@ class Carried(InFolder):
             self.skipTest("ctest is needed")
         packed = self.pack()
         self.assertEqual(carried.manifest_of(self.packed, self.root), packed)
-        self.assertEqual(
-            packed["tests"],
-            [
-                {"name": "gpu/a", "program": "test_gpu_ops", "arguments": ["--source-file=a", "x y"], "alone": True},
-                {"name": "gpu/b", "program": "test_cuda_host", "arguments": [], "alone": False},
-            ],
-        )
+        first, second = packed["tests"]
+        self.assertEqual(first, {"name": "gpu/a", "program": "test_gpu_ops", "arguments": ["--source-file=a", "x y"], "alone": True})
+        self.assertEqual(second, {"name": "gpu/b", "program": "test_cuda_host", "arguments": [], "alone": False})
         to = self.root / "unpacked"
         carried.unpack(self.packed, to)
         self.assertEqual(subprocess.run([to / "bin/test_gpu_ops"]).returncode, 0)
@@ -1130,7 +1095,7 @@ class WholeCommand(unittest.TestCase):
         folder.mkdir()
         said = json.loads((self.out / "report.json").read_text().replace("NVIDIA Synthetic GPU", "NVIDIA H200"))
         (folder / "report.json").write_text(json.dumps(said))
-        written = subprocess.run([HERE / "report", folder, "--to", folder], capture_output=True, text=True)
+        written = ended(HERE / "report", folder, "--to", folder)
         self.assertEqual((written.returncode, written.stderr), (0, ""))
         text = (folder / "gpu-h200.md").read_text()
         section = text.partition("## The kernels beside their prediction")[2].partition("\n## ")[0]
@@ -1141,7 +1106,7 @@ class WholeCommand(unittest.TestCase):
     def test_its_report_becomes_a_page_in_another_folder_only(self):
         to = self.folder / "pages"
         to.mkdir()
-        written = subprocess.run([HERE / "report", self.out, "--to", to], capture_output=True, text=True)
+        written = ended(HERE / "report", self.out, "--to", to)
         self.assertEqual((written.returncode, written.stderr), (0, ""))
         self.assertEqual(sorted(path.name for path in to.iterdir()), ["gpu-synthetic-gpu.json", "gpu-synthetic-gpu.md"])
         text = (to / "gpu-synthetic-gpu.md").read_text()
@@ -1195,7 +1160,7 @@ class Recipes(InFolder):
         for name in recipe_runner.recipes():
             recipe_runner.read(name)
             self.assertIn(f"| `{name}` |", page)
-        known = subprocess.run([HERE.parent / "benchmarks/recipes/train.py", "nope", ".", ".", "--program", "x"], capture_output=True, text=True)
+        known = ended(HERE.parent / "benchmarks/recipes/train.py", "nope", ".", ".", "--program", "x")
         self.assertEqual((known.returncode, known.stderr[:32]), (1, "error: there is no recipe 'nope'"))
 
     def test_what_is_no_recipe_is_refused(self):
@@ -1296,9 +1261,9 @@ class Page(InFolder):
     def test_the_command_writes_nothing_for_a_folder_that_it_refuses(self):
         to = self.folder / "pages"
         to.mkdir()
-        ended = subprocess.run([HERE / "report", self.folder, "--to", to], capture_output=True, text=True)
-        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
-        self.assertRegex(ended.stderr, r"^error: .*report.json cannot be read: [^\n]*\n$")
+        written = ended(HERE / "report", self.folder, "--to", to)
+        self.assertEqual((written.returncode, written.stdout), (1, ""))
+        self.assertRegex(written.stderr, r"^error: .*report.json cannot be read: [^\n]*\n$")
         self.assertEqual(list(to.iterdir()), [])
 
 
