@@ -27,9 +27,9 @@ struct TakenBatch {
     const float* statistics = nullptr;
 };
 
-/// A batch that has been taken, as its pass needs it.
+/// The forward and backward pass of a batch that has been taken.
 template <class Kernels, class T>
-struct BatchToRun {
+struct BatchPass {
     /// Null if the batch has no samples.
     Plan<Kernels, T>* plan = nullptr;
     /// Whether the pass begins with packing the plan's weights, and whether backward adds to the replica's row.
@@ -60,8 +60,8 @@ public:
 
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
-    BatchToRun<Kernels, T> take(DeviceStep<D, T>& step, int replica, int part, BatchSource source,
-                                std::size_t workspace = 0);
+    BatchPass<Kernels, T> take(DeviceStep<D, T>& step, int replica, int part, BatchSource source,
+                               std::size_t workspace = 0);
 
     /// Calls work(replica) for the replicas of the device, until it has an error.
     void for_each_replica(DeviceStep<D, T>& step, FunctionRef<void(int replica)> work) {
@@ -101,7 +101,7 @@ private:
 
 template <class D, class T>
 auto TakenBatches<D, T>::take(DeviceStep<D, T>& step, int replica, int part, BatchSource source, std::size_t workspace)
-    -> BatchToRun<Kernels, T> {
+    -> BatchPass<Kernels, T> {
     State& state = step.state;
     Context& context = state.context();
     const BatchView given = [&] {

@@ -22,7 +22,7 @@ class PassRecordings {
 public:
     [[gnu::cold]] explicit PassRecordings(int devices) : recordings_(static_cast<std::size_t>(devices)) {}
 
-    /// The recording of a batch's pass; `batch` is a BatchToRun of the device. Its address stays.
+    /// The recording of a batch's pass; `batch` is a BatchPass of the device. Its address stays.
     template <class Batch>
     [[nodiscard]] Recording& of(int device, const Batch& batch) {
         auto& batches = recordings_[static_cast<std::size_t>(device)];

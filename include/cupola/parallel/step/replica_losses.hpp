@@ -27,7 +27,7 @@ template <class D, class T>
 class ReplicaLosses {
     using Kernels = typename D::Kernels;
     using State = DeviceState<D, T>;
-    using BatchToRun = impl::BatchToRun<Kernels, T>;
+    using BatchPass = impl::BatchPass<Kernels, T>;
 
 public:
     /// Both must outlive the object.
@@ -41,17 +41,17 @@ public:
 
     /// Computes the losses of a batch, and their gradients at the network's outputs. `in_own_type`: in the type of the
     /// plan, without a conversion, which the losses must take.
-    void queue(int device, const BatchToRun& begun, const BatchView& batch, bool in_own_type = false);
+    void queue(int device, const BatchPass& pass, const BatchView& batch, bool in_own_type = false);
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite, or a step has failed.
-    void poison(int device, int replica, const BatchToRun& begun);
+    void poison(int device, int replica, const BatchPass& pass);
 
 private:
     /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
-    void queue_id_check(int device, const BatchToRun& begun, const BatchView& batch);
+    void queue_id_check(int device, const BatchPass& pass, const BatchView& batch);
     /// The factor of the gradient of a loss of the batch.
     [[nodiscard]] GradientFactor factor_of(int device, const LossOfOutput& loss, const BatchView& batch) const;
-    void scale_gradients(int device, const BatchToRun& begun, const BatchView& batch);
+    void scale_gradients(int device, const BatchPass& pass, const BatchView& batch);
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
@@ -72,41 +72,41 @@ GradientFactor ReplicaLosses<D, T>::factor_of(int device, const LossOfOutput& lo
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::queue(int device, const BatchToRun& begun, const BatchView& batch, bool in_own_type) {
+void ReplicaLosses<D, T>::queue(int device, const BatchPass& pass, const BatchView& batch, bool in_own_type) {
     State& state = replicas_.at(device);
     auto& context = state.context();
     std::byte* const block = state.queue->status();
-    LossReport* const report = state.layout.report(block, begun.number);
+    LossReport* const report = state.layout.report(block, pass.number);
     {
         const Stopwatch watch(state.worker.times(), StepPart::loss);
         LossReport* const reports =
-            functions_.sums_losses ? state.layout.reports_of_losses(block, begun.number) : report;
+            functions_.sums_losses ? state.layout.reports_of_losses(block, pass.number) : report;
         for (std::size_t k = 0; k < functions_.losses.size(); ++k) {
             const std::size_t output = functions_.losses[k].output;
             if (in_own_type) {
-                functions_.queue_loss_in_own_type(context, k, begun.plan->own_output(output), batch,
-                                                  begun.plan->own_output_gradient(output), reports + k,
+                functions_.queue_loss_in_own_type(context, k, pass.plan->own_output(output), batch,
+                                                  pass.plan->own_output_gradient(output), reports + k,
                                                   factor_of(device, functions_.losses[k], batch));
                 continue;
             }
-            functions_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
+            functions_.queue_loss(context, k, pass.plan->output(output), batch, pass.plan->output_gradient(output),
                                   reports + k);
         }
         if (functions_.sums_losses)
             ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_, report);
     }
-    if (reads_ids_) queue_id_check(device, begun, batch);
-    if (!in_own_type) scale_gradients(device, begun, batch);
+    if (reads_ids_) queue_id_check(device, pass, batch);
+    if (!in_own_type) scale_gradients(device, pass, batch);
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::scale_gradients(int device, const BatchToRun& begun, const BatchView& batch) {
+void ReplicaLosses<D, T>::scale_gradients(int device, const BatchPass& pass, const BatchView& batch) {
     auto& context = replicas_.context(device);
     for (const LossOfOutput& each : functions_.losses) {
         const auto [factor, by] = factor_of(device, each, batch);
         if (by == nullptr && factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
-        const std::span gradient(begun.plan->output_gradient(each.output), count);
+        const std::span gradient(pass.plan->output_gradient(each.output), count);
         if (by == nullptr)
             scale(context, gradient, factor);
         else
@@ -115,10 +115,10 @@ void ReplicaLosses<D, T>::scale_gradients(int device, const BatchToRun& begun, c
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::queue_id_check(int device, const BatchToRun& begun, const BatchView& batch) {
+void ReplicaLosses<D, T>::queue_id_check(int device, const BatchPass& pass, const BatchView& batch) {
     State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
-    IdReport* const report = state.layout.bad_id(block, begun.number);
+    IdReport* const report = state.layout.bad_id(block, pass.number);
     state.queue->write(report, no_bad_id);
     const std::span<const RequiredColumn> required = replicas_.settings().required;
     for (std::size_t c = 0; c < required.size(); ++c) {
@@ -126,14 +126,14 @@ void ReplicaLosses<D, T>::queue_id_check(int device, const BatchToRun& begun, co
         const ColumnSpec& column = required[c].column;
         ops::IdCheck<Kernels>::queue(state.context(), batch.data<std::int32_t>(column.name),
                                      batch.size * column.shape.size(), required[c].ids, static_cast<std::int32_t>(c),
-                                     report, &state.layout.report(block, begun.number)->sum);
+                                     report, &state.layout.report(block, pass.number)->sum);
     }
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::poison(int device, int replica, const BatchToRun& begun) {
+void ReplicaLosses<D, T>::poison(int device, int replica, const BatchPass& pass) {
     State& state = replicas_.at(device);
-    ops::TrainingStep<Kernels>::poison(state.context(), &state.layout.report(state.queue->status(), begun.number)->sum,
+    ops::TrainingStep<Kernels>::poison(state.context(), &state.layout.report(state.queue->status(), pass.number)->sum,
                                        replicas_.gradients().row(replica), failed_on_device(replicas_, device));
 }
 

@@ -32,7 +32,7 @@ class ReplicaPasses {
     using State = DeviceState<D, T>;
     using NetworkPlan = Plan<Kernels, T>;
     using Batches = TakenBatches<D, T>;
-    using BatchToRun = impl::BatchToRun<Kernels, T>;
+    using BatchPass = impl::BatchPass<Kernels, T>;
 
 public:
     [[gnu::cold]] ~ReplicaPasses();
@@ -72,7 +72,7 @@ private:
     }
     void queue_batch(Step& step, int replica, int part, BatchSource source);
     /// Inside queued work: the pass of a batch. `marks`: whether it marks the buckets.
-    void run(int device, int replica, const BatchToRun& begun, const BatchView& batch, const RngKey& key, bool marks);
+    void run(int device, int replica, const BatchPass& pass, const BatchView& batch, const RngKey& key, bool marks);
     /// Queues, for each replica of the device, the scaling of a gradient whose batches were smaller than the full
     /// batches that they were weighted as parts of.
     void complete(Step& step);
@@ -146,46 +146,46 @@ double ReplicaPasses<D, T>::completion(std::int64_t step, int replica) const {
 template <class D, class T>
 void ReplicaPasses<D, T>::queue_batch(Step& step, int replica, int part, BatchSource source) {
     note(step.device, "batch");
-    const BatchToRun begun = batches_.take(step, replica, part, source);
-    if (begun.plan == nullptr) return;
+    const BatchPass pass = batches_.take(step, replica, part, source);
+    if (pass.plan == nullptr) return;
     note(step.device, "forward");
     note(step.device, "loss");
     note(step.device, "backward");
-    const bool marks = takes_buckets_ && begun.last;
+    const bool marks = takes_buckets_ && pass.last;
     if (marks) step.marked = true;
-    const auto work = [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
-                       device = step.device, replica] { run(device, replica, begun, batch, key, marks); };
+    const auto work = [this, pass, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
+                       device = step.device, replica] { run(device, replica, pass, batch, key, marks); };
     if constexpr (repeats_work<D>)
-        step.state.queue->queue(recordings_.of(step.device, begun), true, work);
+        step.state.queue->queue(recordings_.of(step.device, pass), true, work);
     else
         step.state.queue->queue(work);
 }
 
 template <class D, class T>
-void ReplicaPasses<D, T>::run(int device, int replica, const BatchToRun& begun, const BatchView& batch,
-                              const RngKey& key, bool marks) {
+void ReplicaPasses<D, T>::run(int device, int replica, const BatchPass& pass, const BatchView& batch, const RngKey& key,
+                              bool marks) {
     State& here = replicas_.at(device);
     auto& context = here.context();
     const float* const parameters = replicas_.parameters(replica);
-    if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
+    if (pass.packs) pass.plan->prepare(context, parameters, here.worker.buffers());
     const bool own_type = functions_.queues_own_type();
     const PassBuffers buffers{.running = here.worker.buffers(),
-                              .batch = here.layout.statistics(here.queue->status(), begun.number),
-                              .batch_is_converted = begun.converted,
+                              .batch = here.layout.statistics(here.queue->status(), pass.number),
+                              .batch_is_converted = pass.converted,
                               .keeps_outputs = own_type};
-    static_cast<void>(begun.plan->forward(context, batch, parameters, key, buffers));
-    losses_.queue(device, begun, batch, own_type);
+    static_cast<void>(pass.plan->forward(context, batch, parameters, key, buffers));
+    losses_.queue(device, pass, batch, own_type);
     // The last bucket is sent together with the weight of the device's samples.
     if (marks && replicas_.settings().weighted) here.weigh(replicas_.settings().constant_loss_scale());
-    const std::size_t buckets = begun.plan->buckets().size();
+    const std::size_t buckets = pass.plan->buckets().size();
     const auto ready = [&](std::size_t k) {
         if (k + 1 < buckets) here.queue->mark_bucket(k);
     };
     using BucketReady = typename NetworkPlan::BucketReady;
-    begun.plan->backward(context, batch, parameters, replicas_.gradients().row(replica), key, begun.accumulates,
-                         marks ? BucketReady(ready) : BucketReady(), own_type);
+    pass.plan->backward(context, batch, parameters, replicas_.gradients().row(replica), key, pass.accumulates,
+                        marks ? BucketReady(ready) : BucketReady(), own_type);
     // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
-    losses_.poison(device, replica, begun);
+    losses_.poison(device, replica, pass);
     if (marks) here.queue->mark_bucket(buckets - 1);
 }
 

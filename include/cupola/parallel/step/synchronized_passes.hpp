@@ -45,13 +45,13 @@ private:
     void take(Step& step, int part, BatchSource source);
     /// All-reduces the replicas' sums on all devices: each device merges them for itself. Returns false if one failed.
     bool all_reduce(Step& step, Direction direction, std::size_t k, std::size_t turn, const double*& merged);
-    /// Calls visit(replica, plan, begun, batch) for the replicas of the device that have samples.
+    /// Calls visit(replica, plan, pass, batch) for the replicas of the device that have samples.
     template <class Visit>
     void for_each_plan(Step& step, Visit&& visit) {
         batches_.for_each_replica(step, [&](int replica) {
             NetworkPlan* const plan = group_.plan(replica);
             if (plan == nullptr) return;
-            visit(replica, *plan, begun_[static_cast<std::size_t>(replica)], batches_.of(replica));
+            visit(replica, *plan, passes_[static_cast<std::size_t>(replica)], batches_.of(replica));
         });
     }
     void note(int device, const char* name) {
@@ -64,7 +64,7 @@ private:
     ReplicaLosses<D, T>& losses_;
     const StepTrace& trace_;
     SyncBatchNormGroup<Kernels, T> group_;
-    FixedArray<BatchToRun<Kernels, T>> begun_;
+    FixedArray<BatchPass<Kernels, T>> passes_;
     /// Pooled sums of the replicas, per device.
     FixedArray<FixedArray<double>> merged_;
 };
@@ -73,7 +73,7 @@ template <class D, class T>
 void SynchronizedPasses<D, T>::make() {
     const ReplicaPlacement& placement = replicas_.placement();
     group_.make(placement.replicas(), replicas_.at(0).worker.plans().first());
-    begun_ = FixedArray<BatchToRun<Kernels, T>>(static_cast<std::size_t>(placement.replicas()));
+    passes_ = FixedArray<BatchPass<Kernels, T>>(static_cast<std::size_t>(placement.replicas()));
     merged_ = FixedArray<FixedArray<double>>(static_cast<std::size_t>(placement.device_count()));
     for (auto& merged : merged_) merged = FixedArray<double>(group_.largest());
 }
@@ -84,12 +84,12 @@ void SynchronizedPasses<D, T>::take(Step& step, int part, BatchSource source) {
     for (int replica = first; replica < replicas_.placement().first_replica(step.device + 1); ++replica)
         group_.plan(replica) = nullptr;
     batches_.for_each_replica(step, [&](int replica) {
-        BatchToRun<Kernels, T>& begun = begun_[static_cast<std::size_t>(replica)];
+        BatchPass<Kernels, T>& pass = passes_[static_cast<std::size_t>(replica)];
         note(step.device, "batch");
-        begun = batches_.take(step, replica, part, source, static_cast<std::size_t>(replica - first));
+        pass = batches_.take(step, replica, part, source, static_cast<std::size_t>(replica - first));
         auto& worker = step.state.worker;
-        if (begun.packs) begun.plan->prepare(worker.context(), replicas_.parameters(replica), worker.buffers());
-        group_.plan(replica) = begun.plan;
+        if (pass.packs) pass.plan->prepare(worker.context(), replicas_.parameters(replica), worker.buffers());
+        group_.plan(replica) = pass.plan;
     });
 }
 
@@ -102,23 +102,23 @@ bool SynchronizedPasses<D, T>::queue(Step& step, int part, BatchSource source) {
     note(device, "forward");
     const double* merged = nullptr;
     for (std::size_t k = 0; k <= all_reduces; ++k) {
-        for_each_plan(step, [&](int replica, NetworkPlan& plan, const auto& begun, const TakenBatch& batch) {
+        for_each_plan(step, [&](int replica, NetworkPlan& plan, const auto& pass, const TakenBatch& batch) {
             const PassBuffers buffers{.running = step.state.worker.buffers(),
-                                      .batch = step.state.layout.statistics(step.state.queue->status(), begun.number)};
+                                      .batch = step.state.layout.statistics(step.state.queue->status(), pass.number)};
             static_cast<void>(plan.forward_segment(context, k, batch.batch, replicas_.parameters(replica), batch.key,
                                                    buffers, merged, group_.partial(k, replica)));
-            if (k == all_reduces) losses_.queue(device, begun, batch.batch);
+            if (k == all_reduces) losses_.queue(device, pass, batch.batch);
         });
         if (k < all_reduces && !all_reduce(step, Direction::forward, k, k, merged)) return false;
     }
     note(device, "loss");
     note(device, "backward");
     for (std::size_t k = 0; k <= all_reduces; ++k) {
-        for_each_plan(step, [&](int replica, NetworkPlan& plan, const auto& begun, const TakenBatch& batch) {
+        for_each_plan(step, [&](int replica, NetworkPlan& plan, const auto& pass, const TakenBatch& batch) {
             plan.backward_segment(context, k, batch.batch, replicas_.parameters(replica),
-                                  replicas_.gradients().row(replica), batch.key, begun.accumulates, merged,
+                                  replicas_.gradients().row(replica), batch.key, pass.accumulates, merged,
                                   group_.partial(all_reduces + k, replica));
-            if (k == all_reduces) losses_.poison(device, replica, begun);
+            if (k == all_reduces) losses_.poison(device, replica, pass);
         });
         if (k < all_reduces && !all_reduce(step, Direction::backward, k, all_reduces + k, merged)) return false;
     }
