@@ -126,18 +126,18 @@ TEST_CASE("communicators that are given are taken once, and the numbers are thos
     };
     {
         NcclEnvironment here({.name = fresh_name(), .processes = 4, .process = 2});
-        CHECK(here.take().empty());
-        here.give({&made}, end, {0, 2, 3});
+        CHECK(here.take_communicators().empty());
+        here.store_communicators({&made}, end, {0, 2, 3});
         CHECK(here.count() == 3);
         CHECK(here.number() == 1);
         CHECK(here.started() == 4);
-        here.give({&made}, end, {0, 1});
+        here.store_communicators({&made}, end, {0, 1});
         CHECK(ended == 1);
         CHECK(here.count() == 2);
         CHECK(std::vector<int>(here.lost().begin(), here.lost().end()) == std::vector<int>{1, 3});
-        CHECK(here.take() == std::vector<void*>{&made});
-        CHECK(here.take().empty());
-        here.give({&made}, end, {0, 1});
+        CHECK(here.take_communicators() == std::vector<void*>{&made});
+        CHECK(here.take_communicators().empty());
+        here.store_communicators({&made}, end, {0, 1});
     }
     CHECK(ended == 2);
 }
@@ -145,22 +145,22 @@ TEST_CASE("communicators that are given are taken once, and the numbers are thos
 TEST_CASE("a process that does not agree yet is called by one that does, once per loss") {
     auto all = environments(3);
     all[2].reset();
-    CHECK_FALSE(all[1]->called());
+    CHECK_FALSE(all[1]->agreement_requested());
     std::vector<int> left;
     std::string why;
     std::jthread first([&] {
         left = all[0]->agree(
             10, [] {}, why);
     });
-    while (!all[1]->called()) usleep(1000);
+    while (!all[1]->agreement_requested()) usleep(1000);
     std::string none;
     CHECK(all[1]->agree(
               10, [] {}, none) == std::vector<int>{0, 1});
     first.join();
     CHECK(left == std::vector<int>{0, 1});
     for (const std::size_t p : {0u, 1u}) {
-        all[p]->give({}, [](const std::vector<void*>&) {}, {0, 1});
-        CHECK_FALSE(all[p]->called());
+        all[p]->store_communicators({}, [](const std::vector<void*>&) {}, {0, 1});
+        CHECK_FALSE(all[p]->agreement_requested());
     }
 }
 

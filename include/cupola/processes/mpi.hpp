@@ -47,7 +47,7 @@
 #include <cupola/processes/agreement/process_gather.hpp>
 #include <cupola/processes/agreement/process_rows_agreement.hpp>
 #include <cupola/processes/agreement/process_sums_agreement.hpp>
-#include <cupola/processes/mpi/mpi_notes.hpp>
+#include <cupola/processes/mpi/mpi_heartbeats.hpp>
 #include <cupola/processes/mpi/mpi_sums.hpp>
 #include <cupola/processes/mpi_environment.hpp>
 #include <cupola/processes/processes.hpp>
@@ -71,10 +71,10 @@ public:
         constexpr ExchangeName start{"the start of the processes"};
         if (environment != nullptr && environment->survives()) {
             // Nothing here waits for all processes, of which one may be killed at any time.
-            survived_by_ = environment;
+            environment_ = environment;
             all_ = environment->communicator();
-            near_ = environment->near();
-            environment->tell(watchdog_);
+            visible_ = environment->visible();
+            environment->watch_exits(watchdog_);
             static_cast<void>(gathered(*this, start, std::int32_t{0}));  // process 0 may make the folder before
             require_files(start);
             return;
@@ -87,22 +87,23 @@ public:
         check_mpi(MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         MPI_Comm machine = MPI_COMM_NULL;
         check_mpi(MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine), "MPI_Comm_split_type");
-        MPI_Comm near = with_common_numbers(machine);
-        near_ = numbers_of(near, all_);
-        MPI_Comm_free(&near);
+        MPI_Comm visible = split_by_pid_namespace(machine);
+        visible_ = translated_ranks(visible, all_);
+        MPI_Comm_free(&visible);
         MPI_Comm_free(&machine);
         if (adds) sums_ = std::make_unique<MpiSums>(all_, watchdog_);
         watchdog_.end();
-        notes_ = MpiNotes(all_, note_tag, number(), count(), deadline_seconds / ExchangeWatchdog::notes_per_deadline);
-        learn_ids();
+        heartbeats_ = MpiHeartbeats(all_, heartbeat_tag, number(), count(),
+                                    deadline_seconds / ExchangeWatchdog::heartbeats_per_deadline);
+        exchange_process_ids();
         require_files(start);
     }
     ~MpiProcesses() override {
         // This waits for the other processes, which do not come here if an error ends the training.
-        if (survived_by_ != nullptr || failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0)
+        if (environment_ != nullptr || failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0)
             return;
         watchdog_.begin({"the end of the training"});
-        notes_.end();
+        heartbeats_.end();
         if (sums_ != nullptr) sums_->free();
         MPI_Comm_free(&all_);
         watchdog_.end();
@@ -117,7 +118,7 @@ public:
         for (const ProcessMessage& each : incoming) {
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
                 peers_.push_back(each.process);
-                check(in_turn([&] { return MPI_Irecv(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
+                check(serialized([&] { return MPI_Irecv(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
                       "MPI_Irecv");
                 watchdog_.count_missing(each.process, 1);
             });
@@ -126,9 +127,10 @@ public:
             for_each_piece(each, [&](std::byte* data, int bytes, MPI_Request& request) {
                 peers_.push_back(each.process);
                 watchdog_.count_missing(each.process, 1);
-                if (survived_by_ == nullptr) {
-                    check(in_turn([&] { return MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
-                          "MPI_Isend");
+                if (environment_ == nullptr) {
+                    check(
+                        serialized([&] { return MPI_Isend(data, bytes, MPI_BYTE, each.process, tag, all_, &request); }),
+                        "MPI_Isend");
                     return;
                 }
                 // MPI ends this process if a send fails whose request it has freed, as it does once the request is
@@ -144,7 +146,7 @@ public:
         MpiPause pause;
         while (left > 0) {
             int count = 0;
-            const int status = in_turn([&] {
+            const int status = serialized([&] {
                 return MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
                                     statuses_.data());
             });
@@ -169,7 +171,7 @@ public:
     void sum(const ExchangeName& name, std::span<float> values) override {
         prepare(name);
         watchdog_.begin_with_all(name);
-        notes_.begin();
+        heartbeats_.begin();
         constexpr std::size_t most = INT_MAX;
         for (std::size_t begin = 0; begin < values.size(); begin += most) {
             const auto piece = values.subspan(begin, std::min(most, values.size() - begin));
@@ -182,7 +184,7 @@ public:
             for (MpiPause pause;; pause()) {
                 check(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
                 if (complete != 0) break;
-                exchange_notes();
+                exchange_heartbeats();
             }
         }
         watchdog_.end();
@@ -196,8 +198,8 @@ public:
         require<DeviceError>(!failed_, "the sums of the processes do not end, since an exchange has failed");
         try {
             watchdog_.begin_with_all(sum_name_);
-            notes_.begin();
-            sums_->finish([this] { exchange_notes(); });
+            heartbeats_.begin();
+            sums_->finish([this] { exchange_heartbeats(); });
             watchdog_.end();
         } catch (...) {
             failed_ = true;
@@ -207,7 +209,7 @@ public:
     }
 
     std::vector<std::byte*> share(std::size_t bytes) override {
-        if (!shares_memory_ || static_cast<int>(near_.size()) != count()) return {};
+        if (!shares_memory_ || static_cast<int>(visible_.size()) != count()) return {};
         // A process that fails tells the others, which would wait for it.
         struct Part {
             SharedMemory::Address address;
@@ -254,7 +256,7 @@ public:
 
 private:
     /// The start uses the first with the program's own communicator.
-    static constexpr int tag = 32001, note_tag = 32002;
+    static constexpr int tag = 32001, heartbeat_tag = 32002;
 
     [[nodiscard]] static int asked(int (*question)(MPI_Comm, int*), const MpiEnvironment* environment) {
         require(mpi_flag(MPI_Initialized) != 0 && mpi_flag(MPI_Finalized) == 0,
@@ -270,9 +272,9 @@ private:
             require<DataError>(problem.empty(), problem);
     }
     /// While this process waits in a sum: it tells the others, and hears those that wait too.
-    void exchange_notes() {
+    void exchange_heartbeats() {
         const std::scoped_lock lock(mpi_mutex());
-        notes_.exchange([&](int process) { watchdog_.hear(process); });
+        heartbeats_.exchange([&](int process) { watchdog_.record_heartbeat(process); });
     }
     void prepare(const ExchangeName& name) {
         name_ = name;
@@ -297,9 +299,9 @@ private:
     [[noreturn, gnu::cold]] void fail(int status, const char* call) {
         failed_ = true;
         const bool lost = MpiFaultTolerance::is_loss(status);
-        if (lost && survived_by_ != nullptr) {
+        if (lost && environment_ != nullptr) {
             // All others leave their waits too. The memory of the requests that are pending is about to be freed.
-            survived_by_->functions().revoke(all_);
+            environment_->functions().revoke(all_);
             done_.resize(requests_.size());
             statuses_.resize(requests_.size());
             for (int count = 0; count != MPI_UNDEFINED;) {
@@ -327,28 +329,28 @@ private:
     }
 
     /// The processes near this one see whether it exists.
-    [[gnu::cold]] void learn_ids() {
+    [[gnu::cold]] void exchange_process_ids() {
         std::vector<std::int64_t> ids =
             gathered(*this, {"the start of the processes"}, static_cast<std::int64_t>(getpid()));
         for (int p = 0; p < count(); ++p) {
-            if (std::find(near_.begin(), near_.end(), p) == near_.end()) ids[static_cast<std::size_t>(p)] = 0;
+            if (std::find(visible_.begin(), visible_.end(), p) == visible_.end()) ids[static_cast<std::size_t>(p)] = 0;
         }
-        watchdog_.know_ids(ids);
+        watchdog_.set_process_ids(ids);
     }
 
     bool shares_memory_, failed_ = false;
     /// Null if the processes end when one is lost.
-    const MpiEnvironment* survived_by_ = nullptr;
+    const MpiEnvironment* environment_ = nullptr;
     MPI_Comm all_ = MPI_COMM_NULL;
     /// The processes of this machine and this PID namespace: those that find each other by the system's numbers.
-    std::vector<int> near_;
+    std::vector<int> visible_;
     std::vector<SharedMemory> parts_;
     ExchangeName name_, sum_name_;
     std::vector<MPI_Request> requests_;
     std::vector<MPI_Status> statuses_;
     /// The other process of each request, and the requests of a look that are complete.
     std::vector<int> peers_, done_;
-    MpiNotes notes_;
+    MpiHeartbeats heartbeats_;
     ExchangeWatchdog watchdog_;
     /// Null unless the policy adds.
     std::unique_ptr<MpiSums> sums_;

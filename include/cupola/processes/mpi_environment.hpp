@@ -36,7 +36,7 @@
 #include <cupola/processes/mpi/mpi_calls.hpp>
 #include <cupola/processes/processes.hpp>
 #include <cupola/processes/watch/exchange_watchdog.hpp>
-#include <cupola/processes/watch/life_signs.hpp>
+#include <cupola/processes/watch/liveness.hpp>
 #include <cupola/processes/watch/shared_memory.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -97,8 +97,8 @@ public:
         MPI_Comm machine = MPI_COMM_NULL;
         impl::check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
                         "MPI_Comm_split_type");
-        on_machine_ = impl::numbers_of(machine, MPI_COMM_WORLD);
-        if (options.survives) begin_to_survive(options, machine);
+        on_machine_ = impl::translated_ranks(machine, MPI_COMM_WORLD);
+        if (options.survives) start_fault_tolerance(options, machine);
         MPI_Comm_free(&machine);
     }
     MpiEnvironment(const MpiEnvironment&) = delete;
@@ -106,8 +106,8 @@ public:
     /// Finalises nothing while an exception passes: MPI would wait there for the other processes, and a process that
     /// ends without it ends the job.
     ~MpiEnvironment() {
-        if (survives() && std::uncaught_exceptions() > 0) *leaves() = 1;
-        leaves_at_exit() = nullptr;
+        if (survives() && std::uncaught_exceptions() > 0) *exit_flag() = 1;
+        flag_set_at_exit() = nullptr;
         if (!finalizes_ || std::uncaught_exceptions() > 0 || impl::mpi_flag(MPI_Finalized) != 0) return;
         // After a loss the end of MPI may wait for the processes that do not exist any more (seen with Open MPI
         // 5.0.11). All of them have ended the run, and mpirun does not need it.
@@ -124,7 +124,7 @@ public:
     /// The processes that are left on this machine.
     [[nodiscard]] int count_on_machine() const {
         return static_cast<int>(
-            std::count_if(on_machine_.begin(), on_machine_.end(), [&](int p) { return is_left(p); }));
+            std::count_if(on_machine_.begin(), on_machine_.end(), [&](int p) { return is_survivor(p); }));
     }
 
     /// Whether a training can go on without a process that was killed.
@@ -153,11 +153,11 @@ public:
                 if (!survives()) throw;
                 since = lost.since;
             } catch (...) {
-                if (survives()) *leaves() = 1;
+                if (survives()) *exit_flag() = 1;
                 throw;
             }
             if (all_have_ended(since)) return result;
-            go_on(since);
+            shrink_to_survivors(since);
         }
     }
 
@@ -165,16 +165,16 @@ public:
     /// that find each other by the system's numbers. All numbers are those of the communicator.
     [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
     [[nodiscard]] const impl::MpiFaultTolerance& functions() const { return functions_; }
-    [[nodiscard]] std::vector<int> near() const {
+    [[nodiscard]] std::vector<int> visible() const {
         std::vector<int> numbers;
         for (int p = 0; p < count_; ++p) {
-            if (is_near(numbers_[static_cast<std::size_t>(p)])) numbers.push_back(p);
+            if (is_visible(numbers_[static_cast<std::size_t>(p)])) numbers.push_back(p);
         }
         return numbers;
     }
     /// Tells a watchdog of the processes of this machine that end by themselves.
-    [[gnu::cold]] void tell(impl::ExchangeWatchdog& watchdog) const {
-        watchdog.tell(leaves(), [this] { return departed(); });
+    [[gnu::cold]] void watch_exits(impl::ExchangeWatchdog& watchdog) const {
+        watchdog.watch_exits(exit_flag(), [this] { return exited_process(); });
     }
 
 private:
@@ -189,52 +189,52 @@ private:
         sigaction(SIGPIPE, &action, nullptr);
     }
     /// What exit() sets to 1 while there is an environment that survives.
-    [[nodiscard]] static std::atomic<std::int32_t>*& leaves_at_exit() {
-        static constinit std::atomic<std::int32_t>* leaves = nullptr;
-        return leaves;
+    [[nodiscard]] static std::atomic<std::int32_t>*& flag_set_at_exit() {
+        static constinit std::atomic<std::int32_t>* flag = nullptr;
+        return flag;
     }
     /// Of this process.
-    [[nodiscard]] std::atomic<std::int32_t>* leaves() const {
-        return signs_.leaves(numbers_[static_cast<std::size_t>(number_)]);
+    [[nodiscard]] std::atomic<std::int32_t>* exit_flag() const {
+        return liveness_.exit_flag(numbers_[static_cast<std::size_t>(number_)]);
     }
     /// A process that is not lost, and has ended by itself; below 0 if there is none.
-    [[nodiscard]] int departed() const {
-        for (const int p : near_) {
-            if (is_left(p) && signs_.has_left(p)) return p;
+    [[nodiscard]] int exited_process() const {
+        for (const int p : visible_) {
+            if (is_survivor(p) && liveness_.has_exited(p)) return p;
         }
         return -1;
     }
-    [[nodiscard]] bool is_left(int started_as) const {
+    [[nodiscard]] bool is_survivor(int started_as) const {
         return std::find(numbers_.begin(), numbers_.end(), started_as) != numbers_.end();
     }
 
-    [[nodiscard]] bool is_near(int started_as) const {
-        return std::find(near_.begin(), near_.end(), started_as) != near_.end();
+    [[nodiscard]] bool is_visible(int started_as) const {
+        return std::find(visible_.begin(), visible_.end(), started_as) != visible_.end();
     }
 
-    [[gnu::cold]] void begin_to_survive(const MpiOptions& options, MPI_Comm machine) {
-        MPI_Comm near = impl::with_common_numbers(machine);
-        near_ = impl::numbers_of(near, MPI_COMM_WORLD);
+    [[gnu::cold]] void start_fault_tolerance(const MpiOptions& options, MPI_Comm machine) {
+        MPI_Comm visible = impl::split_by_pid_namespace(machine);
+        visible_ = impl::translated_ranks(visible, MPI_COMM_WORLD);
         impl::check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
         impl::check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         // The first process makes the memory of the signs, and has it until all have opened it.
         impl::SharedMemory::Address address;
-        if (near_.front() == number_) {
-            memory_ = impl::SharedMemory(impl::LifeSigns::bytes_of(count_));
+        if (visible_.front() == number_) {
+            memory_ = impl::SharedMemory(impl::Liveness::bytes_of(count_));
             address = memory_.address();
         }
-        impl::check_mpi(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, near), "MPI_Bcast");
-        if (near_.front() != number_) memory_ = impl::SharedMemory(address);
-        signs_ = impl::LifeSigns(memory_.data(), count_);
-        signs_.begin(number_);
-        leaves_at_exit() = leaves();
+        impl::check_mpi(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, visible), "MPI_Bcast");
+        if (visible_.front() != number_) memory_ = impl::SharedMemory(address);
+        liveness_ = impl::Liveness(memory_.data(), count_);
+        liveness_.begin(number_);
+        flag_set_at_exit() = exit_flag();
         std::atexit([] {
-            if (leaves_at_exit() != nullptr) *leaves_at_exit() = 1;
+            if (flag_set_at_exit() != nullptr) *flag_set_at_exit() = 1;
         });
-        impl::check_mpi(MPI_Barrier(near), "MPI_Barrier");
-        MPI_Comm_free(&near);
+        impl::check_mpi(MPI_Barrier(visible), "MPI_Barrier");
+        MPI_Comm_free(&visible);
         watchdog_ = std::make_unique<impl::ExchangeWatchdog>(number_, count_, options.deadline_seconds, options.folder);
-        tell(*watchdog_);
+        watch_exits(*watchdog_);
     }
 
     /// Called by all processes, at the end of `run`: whether it has ended without a loss on all of them. `since` is the
@@ -250,8 +250,8 @@ private:
         if (all) {
             // A process that left now would be lost to those that have not heard of this agreement yet. One that comes
             // to the next has heard of it, and whether another one is lost there does not matter any more.
-            int heard = 1;
-            static_cast<void>(functions_.agree(communicator_, &heard));
+            int received = 1;
+            static_cast<void>(functions_.agree(communicator_, &received));
         }
         watchdog_->end();
         if (!impl::MpiFaultTolerance::is_loss(status)) impl::check_mpi(status, "MPIX_Comm_agree");
@@ -259,7 +259,7 @@ private:
     }
 
     /// Makes the communicator that of the processes that are left, or ends this process.
-    [[gnu::cold]] void go_on(double since) {
+    [[gnu::cold]] void shrink_to_survivors(double since) {
         watchdog_->begin({"the agreement of the processes that are left"}, since);
         for (;;) {
             functions_.revoke(communicator_);
@@ -268,22 +268,22 @@ private:
             impl::check_mpi(MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
             // All numbers below are those of the start.
             std::vector<int> numbers, lost;
-            for (const int p : impl::numbers_of(left, communicator_))
+            for (const int p : impl::translated_ranks(left, communicator_))
                 numbers.push_back(numbers_[static_cast<std::size_t>(p)]);
             for (const int p : numbers_) {
                 if (std::find(numbers.begin(), numbers.end(), p) == numbers.end()) lost.push_back(p);
             }
             const std::string which = list_of(lost);
             if (!impl::may_go_on(static_cast<int>(numbers.size()), count_, numbers.front() == numbers_.front()))
-                end_for(text("of ", count_, " processes ", which,
-                             " are not there any more: only more than half of them, or "
-                             "half with process ",
-                             numbers_.front(), ", go on"));
+                end_process(text("of ", count_, " processes ", which,
+                                 " are not there any more: only more than half of them, or "
+                                 "half with process ",
+                                 numbers_.front(), ", go on"));
             std::vector<int> unproven;
             if (!agree_on_killed(left, lost, unproven)) continue;  // one more was lost: all of them agree again
             if (!unproven.empty())
-                end_for(text("it is not known that ", list_of(unproven), " of ", count_,
-                             " were killed: they may still exist, or have ended by themselves"));
+                end_process(text("it is not known that ", list_of(unproven), " of ", count_,
+                                 " were killed: they may still exist, or have ended by themselves"));
             watchdog_->end();
             communicator_ = left;  // the former one is not freed, for which all would be needed
             count_ = static_cast<int>(numbers.size());
@@ -303,7 +303,7 @@ private:
             // A bit that is set on all of them: none knows of it.
             int unknown = (1 << part.size()) - 1;
             for (std::size_t i = 0; i < part.size(); ++i) {
-                if (is_near(part[i]) && signs_.was_killed(part[i])) unknown &= ~(1 << i);
+                if (is_visible(part[i]) && liveness_.was_killed(part[i])) unknown &= ~(1 << i);
             }
             const int status = functions_.agree(left, &unknown);
             if (impl::MpiFaultTolerance::is_loss(status)) return false;
@@ -314,7 +314,7 @@ private:
         }
         return true;
     }
-    [[noreturn, gnu::cold]] void end_for(const std::string& why) const { watchdog_->end_process(why); }
+    [[noreturn, gnu::cold]] void end_process(const std::string& why) const { watchdog_->end_process(why); }
     [[nodiscard, gnu::cold]] static std::string list_of(std::span<const int> numbers) {
         std::string list;
         for (const int p : numbers) list += text(list.empty() ? "" : ", ", p);
@@ -327,9 +327,9 @@ private:
     MPI_Comm communicator_ = MPI_COMM_WORLD;
     /// The numbers at the start: of the processes that are left, of those of this machine, of those among them that
     /// find each other by the system's numbers (no containers are between them), and of the lost ones.
-    std::vector<int> numbers_, on_machine_, near_, lost_;
+    std::vector<int> numbers_, on_machine_, visible_, lost_;
     impl::SharedMemory memory_;
-    impl::LifeSigns signs_;
+    impl::Liveness liveness_;
     std::unique_ptr<impl::ExchangeWatchdog> watchdog_;
 };
 

@@ -47,7 +47,7 @@
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/processes/watch/launcher_variables.hpp>
-#include <cupola/processes/watch/life_signs.hpp>
+#include <cupola/processes/watch/liveness.hpp>
 #include <cupola/processes/watch/socket.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -130,13 +130,13 @@ public:
     }
 
     /// For NcclAllReduce: the processes, by their numbers before, that are left and go on. Empty, and `why`, if this
-    /// process cannot go on, also when nobody is lost. Waits up to `seconds` for the others, and calls `turn`
+    /// process cannot go on, also when nobody is lost. Waits up to `seconds` for the others, and calls `on_wait`
     /// meanwhile.
-    [[nodiscard, gnu::cold]] std::vector<int> agree(double seconds, const std::function<void()>& turn,
+    [[nodiscard, gnu::cold]] std::vector<int> agree(double seconds, const std::function<void()>& on_wait,
                                                     std::string& why);
     /// For NcclAllReduce: whether another process has begun to agree(), because it has noticed a loss. False while a
     /// thread of this process agrees.
-    [[nodiscard, gnu::cold]] bool called();
+    [[nodiscard, gnu::cold]] bool agreement_requested();
     /// For NcclAllReduce, before the start of the communicators: waits up to `seconds` for the others' environments,
     /// and throws DeviceError if one of them cannot be found.
     [[gnu::cold]] void require_all_found(double seconds) const {
@@ -156,11 +156,11 @@ public:
     }
     /// The communicators of those that are left, one per device; `end` ends those that nobody takes, within a time of
     /// its own.
-    void give(std::vector<void*> communicators, std::function<void(const std::vector<void*>&)> end,
-              const std::vector<int>& left) {
+    void store_communicators(std::vector<void*> communicators, std::function<void(const std::vector<void*>&)> end,
+                             const std::vector<int>& left) {
         end_communicators();
-        const std::lock_guard lock(hearing_);
-        guests_.clear();
+        const std::lock_guard lock(requests_mutex_);
+        requests_.clear();
         communicators_ = std::move(communicators);
         end_ = std::move(end);
         std::vector<int> numbers;
@@ -172,7 +172,7 @@ public:
         numbers_ = std::move(numbers);
     }
     /// Empty if there was no loss.
-    [[nodiscard]] std::vector<void*> take() { return std::exchange(communicators_, {}); }
+    [[nodiscard]] std::vector<void*> take_communicators() { return std::exchange(communicators_, {}); }
     /// The file of heartbeats of those that are left.
     [[nodiscard]] std::string heartbeats() const {
         return text("/dev/shm/cupola-nccl-", getuid(), '-', std::hash<std::string>()(options_.name), '-', count());
@@ -184,12 +184,12 @@ private:
         std::int32_t number = 0, count = 0;
         std::int64_t step = -1;
     };
-    struct Answer {
+    struct Decision {
         std::int64_t step = -1;
         std::int32_t count = 0;
         std::array<std::int32_t, max_processes> numbers{};
     };
-    struct Guest {
+    struct Request {
         Socket socket;
         int number = -1;
         std::int64_t step = -1;
@@ -214,10 +214,10 @@ private:
         return good ? std::move(made) : Socket();
     }
     void end_communicators() {
-        if (const std::vector<void*> made = take(); !made.empty()) end_(made);
+        if (const std::vector<void*> made = take_communicators(); !made.empty()) end_(made);
     }
     /// The state after `step` steps is the one to go on from. Empty, and `why`, if it is not kept; otherwise `left`.
-    [[nodiscard]] std::vector<int> going_back_to(std::int64_t step, std::vector<int> left, std::string& why) {
+    [[nodiscard]] std::vector<int> roll_back_to(std::int64_t step, std::vector<int> left, std::string& why) {
         if (step < 0) {
             kept_ = {};
         } else if (kept_[0] && kept_[0]->step == step) {
@@ -230,13 +230,13 @@ private:
         return left;
     }
     /// Hears those that have come; those before the last loss do not count.
-    void hear() {
+    void accept_requests() {
         for (;;) {
-            Socket guest(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-            if (guest.get() < 0) break;
-            guests_.push_back({std::move(guest)});
+            Socket socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            if (socket.get() < 0) break;
+            requests_.push_back({std::move(socket)});
         }
-        std::erase_if(guests_, [this](Guest& each) {
+        std::erase_if(requests_, [this](Request& each) {
             Hello hello;
             const ssize_t got = recv(each.socket.get(), &hello, sizeof hello, 0);
             if (got < 0) return errno != EAGAIN && errno != EINTR;
@@ -255,19 +255,19 @@ private:
     std::vector<void*> communicators_;
     std::function<void(const std::vector<void*>&)> end_;
     /// Held while a thread hears those that have come.
-    std::mutex hearing_;
-    std::vector<Guest> guests_;
+    std::mutex requests_mutex_;
+    std::vector<Request> requests_;
 };
 
-inline bool NcclEnvironment::called() {
-    const std::unique_lock lock(hearing_, std::try_to_lock);
+inline bool NcclEnvironment::agreement_requested() {
+    const std::unique_lock lock(requests_mutex_, std::try_to_lock);
     if (!lock) return false;
-    hear();
-    return std::any_of(guests_.begin(), guests_.end(), [](const Guest& each) { return each.number >= 0; });
+    accept_requests();
+    return std::any_of(requests_.begin(), requests_.end(), [](const Request& each) { return each.number >= 0; });
 }
 
-inline std::vector<int> NcclEnvironment::agree(double seconds, const std::function<void()>& turn, std::string& why) {
-    const std::lock_guard lock(hearing_);
+inline std::vector<int> NcclEnvironment::agree(double seconds, const std::function<void()>& on_wait, std::string& why) {
+    const std::lock_guard lock(requests_mutex_);
     const double deadline = monotonic_seconds() + seconds;
     const int mine = number();
     const std::int64_t step = kept_[1] ? kept_[1]->step : -1;
@@ -284,7 +284,7 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
     for (int p = 0; p < count(); ++p) {
         if (p != mine) (void)call(p);
     }
-    for (; monotonic_seconds() < deadline; turn()) {
+    for (; monotonic_seconds() < deadline; on_wait()) {
         std::vector<int> there;
         for (int p = 0; p < count(); ++p) {
             bool exists = true;
@@ -301,42 +301,43 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
         if (there.front() != mine) {
             Socket& first = called[static_cast<std::size_t>(there.front())];
             const bool asked = first.get() >= 0 || call(there.front());
-            pollfd answers{first.get(), POLLIN, 0};
-            if (!asked || poll(&answers, 1, 20) <= 0) {
+            pollfd readable{first.get(), POLLIN, 0};
+            if (!asked || poll(&readable, 1, 20) <= 0) {
                 if (!asked) poll(nullptr, 0, 5);
                 continue;
             }
-            Answer answer;
-            if (recv(first.get(), &answer, sizeof answer, 0) != sizeof answer) {
+            Decision decision;
+            if (recv(first.get(), &decision, sizeof decision, 0) != sizeof decision) {
                 first = Socket();  // it has ended, or goes on without this process
                 continue;
             }
-            return going_back_to(answer.step, {answer.numbers.begin(), answer.numbers.begin() + answer.count}, why);
+            return roll_back_to(decision.step, {decision.numbers.begin(), decision.numbers.begin() + decision.count},
+                                why);
         }
-        hear();
-        Answer answer{.step = step, .count = 0, .numbers = {}};
+        accept_requests();
+        Decision decision{.step = step, .count = 0, .numbers = {}};
         bool all = true;
         for (const int p : there) {
-            answer.numbers[static_cast<std::size_t>(answer.count++)] = p;
+            decision.numbers[static_cast<std::size_t>(decision.count++)] = p;
             if (p == mine) continue;
             const auto found =
-                std::find_if(guests_.begin(), guests_.end(), [&](const Guest& each) { return each.number == p; });
-            all = all && found != guests_.end();
-            if (found != guests_.end()) answer.step = std::min(answer.step, found->step);
+                std::find_if(requests_.begin(), requests_.end(), [&](const Request& each) { return each.number == p; });
+            all = all && found != requests_.end();
+            if (found != requests_.end()) decision.step = std::min(decision.step, found->step);
         }
         if (!all) {
             pollfd waits = pause;
             poll(&waits, 1, 5);
             continue;
         }
-        if (answer.count == count()) {
+        if (decision.count == count()) {
             why = "no process is lost";
             return {};  // the others see that it ends
         }
-        for (const Guest& each : guests_) {
-            if (each.number >= 0) (void)!send(each.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL);
+        for (const Request& each : requests_) {
+            if (each.number >= 0) (void)!send(each.socket.get(), &decision, sizeof decision, MSG_NOSIGNAL);
         }
-        return going_back_to(answer.step, {answer.numbers.begin(), answer.numbers.begin() + answer.count}, why);
+        return roll_back_to(decision.step, {decision.numbers.begin(), decision.numbers.begin() + decision.count}, why);
     }
     why = text("a process that still exists has not answered within ", seconds, " s");
     return {};

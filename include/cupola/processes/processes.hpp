@@ -58,14 +58,14 @@ public:
     /// that step. What it wants after a step travels with the next ones instead.
     [[nodiscard]] virtual bool is_collective() const { return false; }
     /// From now on each step that is queued carries these bits; 0 at first.
-    virtual void tell(int) {}
+    virtual void set_step_flags(int) {}
     /// The bits that any process has set in the step whose report was read last; the same on each.
-    [[nodiscard]] virtual int told() const { return 0; }
+    [[nodiscard]] virtual int step_flags_of_all() const { return 0; }
     /// With true, all processes read reports after they have queued the same steps, until it is called with false: then
     /// each reads them when it wants.
     virtual void read_together(bool) {}
     /// Compares what would be compared when the next steps are queued. All processes have read all reports.
-    virtual void compare_rest() {}
+    virtual void compare_remaining() {}
 
 protected:
     /// Throws InvalidArgument if `number` is none of `count`.
@@ -88,12 +88,12 @@ namespace impl {
 
 /// During its lifetime all processes read reports after they have queued the same steps; `of` may be null.
 template <class Of>
-class ReadsTogether {
+class ReadsReportsTogether {
 public:
-    explicit ReadsTogether(Of* of) : of_(of) { set(true); }
-    ReadsTogether(const ReadsTogether&) = delete;
-    ReadsTogether& operator=(const ReadsTogether&) = delete;
-    ~ReadsTogether() { set(false); }
+    explicit ReadsReportsTogether(Of* of) : of_(of) { set(true); }
+    ReadsReportsTogether(const ReadsReportsTogether&) = delete;
+    ReadsReportsTogether& operator=(const ReadsReportsTogether&) = delete;
+    ~ReadsReportsTogether() { set(false); }
 
 private:
     void set(bool on) {

@@ -136,7 +136,7 @@ struct FakeCalls {
         const ncclResult_t called = noted(call);
         return called == ncclSuccess ? ncclInProgress : called;
     }
-    const char* meaning(ncclResult_t result) {
+    const char* error_string(ncclResult_t result) {
         if (result == ncclInvalidArgument) return "invalid argument";
         return result == ncclRemoteError ? "remote process exited" : "unhandled system error";
     }
@@ -161,13 +161,13 @@ struct FakeCalls {
         if (script->sleeps > 1'000'000) throw std::runtime_error("a wait without end");
         script->each_turn();
     }
-    void run_apart(const std::function<void()>& job) {
-        noted("run_apart");
+    void run_detached(const std::function<void()>& job) {
+        noted("run_detached");
         if (script->no_thread) impl::throw_thread_error({.what = "the abort of the communicators"}, EAGAIN);
         if (!script->abort_hangs) job();
     }
     [[noreturn]] void end_process(const std::string& message) { throw Ended(message); }
-    [[noreturn]] void leave(int process, const std::string& folder, const std::string& message) {
+    [[noreturn]] void exit_on_peer_failure(int process, const std::string& folder, const std::string& message) {
         throw Left(text(process, " to ", folder, ": ", message));
     }
 };
@@ -256,7 +256,7 @@ TEST_CASE("the calls of a group are made together, and one that fails is named a
         CHECK(contains(message_of<DeviceError>([&] { training.communicators.queue(1, nullptr, work, calls); }),
                        "in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with "));
         CHECK(training.script.count("gather 2 of 8") == 0);
-        CHECK(training.script.first("group_end") < training.script.first("run_apart"));
+        CHECK(training.script.first("group_end") < training.script.first("run_detached"));
     }
     SUBCASE("the end of the group") {
         training.script.statuses["group_end"] = ncclSystemError;
@@ -324,7 +324,7 @@ TEST_CASE(
         "and 3 have stopped");
     CHECK(training.script.time == doctest::Approx(1010));
     CHECK(training.script.calls ==
-          std::vector<std::string>{"run_apart", "group_start", "abort 1", "abort 2", "group_end"});
+          std::vector<std::string>{"run_detached", "group_start", "abort 1", "abort 2", "group_end"});
     CHECK(training.communicators.failed());
     // The other rank's thread ends with the same error, and calls nothing more.
     CHECK(message_of<DeviceError>([&] { sum(training.communicators, 1, 11); }) == message);
@@ -635,11 +635,11 @@ TEST_CASE(
         lose_the_other(training, nccl, ncclSuccess);
         CHECK(contains(message_of<ProcessLost>([&] { training.communicators.wait(0, event, work); }),
                        "it is not done after 10 s"));
-        CHECK(training.script.calls == std::vector<std::string>{"run_apart", "group_start", "shrink 0 without 2 3",
+        CHECK(training.script.calls == std::vector<std::string>{"run_detached", "group_start", "shrink 0 without 2 3",
                                                                 "shrink 1 without 2 3", "group_end", "group_start",
                                                                 "abort 0", "abort 1", "group_end"});
         CHECK(training.script.device == 7);
-        CHECK(nccl.take() == std::vector<void*>{handle<void*>(200), handle<void*>(201)});
+        CHECK(nccl.take_communicators() == std::vector<void*>{handle<void*>(200), handle<void*>(201)});
     }
     // An error of the call ends the process: there is no communicator to go on with.
     NcclEnvironment nccl({.name = name, .processes = 2, .process = 0});
@@ -739,11 +739,11 @@ TEST_CASE("a heartbeat has stopped when it did not change for the given time") {
     HeartbeatWatch watch(beats, 10);
     CHECK(watch.stopped(10, 5).empty());
     beats.beat(1);
-    watch.look(14);
+    watch.update(14);
     CHECK(watch.stopped(15, 5) == std::vector<int>{0, 2});
     beats.beat(0);
     beats.beat(2);
-    watch.look(16);
+    watch.update(16);
     CHECK(watch.stopped(18, 5).empty());
     CHECK(watch.stopped(19.5, 5) == std::vector<int>{1});
     CHECK(impl::stopped_text(watch, 19.5, 5) == "the heartbeat of rank 1 has stopped");
@@ -757,12 +757,12 @@ TEST_CASE("a rank without any heartbeat is reported as never seen, beside those 
           "the heartbeats of all ranks continue: one rank is late, or waits for another collective");
     beats.beat(0);
     beats.beat(2);
-    watch.look(2);
+    watch.update(2);
     CHECK(impl::stopped_text(watch, 6, 5) ==
           "no heartbeat of ranks 1 and 3 was ever seen: they have not started, or are on another machine");
     beats.beat(0);
     beats.beat(3);
-    watch.look(6);
+    watch.update(6);
     CHECK(
         impl::stopped_text(watch, 8, 5) ==
         "the heartbeat of rank 2 has stopped; no heartbeat of rank 1 was ever seen: it has not started, or is on another machine");

@@ -53,7 +53,7 @@ TEST_CASE("child: an exchange with a process whose end its parent has not seen" 
     if (other == 0) _exit(0);
     siginfo_t info{};
     waitid(P_PID, static_cast<id_t>(other), &info, WEXITED | WNOWAIT);
-    watchdog.know_ids({0, other});
+    watchdog.set_process_ids({0, other});
     watchdog.begin({"the records of the replicas", 7});
     watchdog.count_missing(1, 1);
     for (;;) pause();

@@ -26,7 +26,7 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The beginning of each block that processes exchange within a step.
-struct StepOfProcess {
+struct StepBlockHeader {
     std::int64_t step = 0;
     /// Whether the process has left the step, and its error's message.
     std::int32_t failed = 0;
@@ -34,38 +34,38 @@ struct StepOfProcess {
 };
 
 /// Writes the beginning of this process's block; `error` is null if it has not failed.
-inline void begin_block(std::byte* block, std::int64_t step, const std::exception_ptr& error) {
-    StepOfProcess begun{.step = step, .failed = error ? 1 : 0};
+inline void write_block_header(std::byte* block, std::int64_t step, const std::exception_ptr& error) {
+    StepBlockHeader header{.step = step, .failed = error ? 1 : 0};
     if (error) {
         std::string_view message = "unknown error";
         try {
             std::rethrow_exception(error);
         } catch (const std::exception& cause) {
             message = cause.what();
-            message.copy(begun.message, sizeof begun.message - 1);
+            message.copy(header.message, sizeof header.message - 1);
         } catch (...) {
-            message.copy(begun.message, sizeof begun.message - 1);
+            message.copy(header.message, sizeof header.message - 1);
         }
     }
-    std::memcpy(block, &begun, sizeof begun);
+    std::memcpy(block, &header, sizeof header);
 }
 
 /// Throws DeviceError if another process has left the step, and InvalidArgument if one makes another step.
 inline void require_all_in_step(const ProcessGather& gather, const Processes& processes, std::int64_t step) {
     for (int p = 0; p < processes.count(); ++p) {
-        StepOfProcess begun;
-        std::memcpy(&begun, gather.of(p), sizeof begun);
+        StepBlockHeader header;
+        std::memcpy(&header, gather.of(p), sizeof header);
         if (p == processes.number()) continue;
-        require(begun.step == step, "process ", processes.number_at_start(p), " makes step ", begun.step,
+        require(header.step == step, "process ", processes.number_at_start(p), " makes step ", header.step,
                 " where process ", processes.number_at_start(processes.number()), " makes step ", step);
-        if (begun.failed == 0) continue;
+        if (header.failed == 0) continue;
         throw DeviceError(
-            text("process ", processes.number_at_start(p), " failed in step ", step, ": ", begun.message));
+            text("process ", processes.number_at_start(p), " failed in step ", step, ": ", header.message));
     }
 }
 
 /// The hashes of the parameters and of the running statistics that a process computes a step with.
-struct HashesOfProcess {
+struct ProcessHashes {
     std::uint64_t parameters = 0, statistics = 0;
     /// A device whose parameters differ from those of the process's first, or -1.
     std::int64_t other_device = -1;
@@ -99,12 +99,12 @@ public:
         if (buffers_ != 0) std::memcpy(record + statistics_, result.statistics, buffers_ * sizeof(float));
     }
 
-    void write(const HashesOfProcess& hashes) {
-        std::memcpy(gather_.mine() + sizeof(StepOfProcess), &hashes, sizeof hashes);
+    void write(const ProcessHashes& hashes) {
+        std::memcpy(gather_.mine() + sizeof(StepBlockHeader), &hashes, sizeof hashes);
     }
-    [[nodiscard]] HashesOfProcess hashes(int process) const {
-        HashesOfProcess hashes;
-        std::memcpy(&hashes, gather_.of(process) + sizeof(StepOfProcess), sizeof hashes);
+    [[nodiscard]] ProcessHashes hashes(int process) const {
+        ProcessHashes hashes;
+        std::memcpy(&hashes, gather_.of(process) + sizeof(StepBlockHeader), sizeof hashes);
         return hashes;
     }
 
@@ -125,7 +125,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t head = sizeof(StepOfProcess) + sizeof(HashesOfProcess);
+    static constexpr std::size_t head = sizeof(StepBlockHeader) + sizeof(ProcessHashes);
 
     [[nodiscard]] std::size_t place(int process, int replica, int part) const {
         const int here = replica - placement_.first_replica_of_process(process);
@@ -142,11 +142,11 @@ private:
     ProcessGather gather_;
 };
 
-static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && sizeof(IdReport) % 8 == 0);
+static_assert(sizeof(StepBlockHeader) % 8 == 0 && sizeof(LossReport) % 8 == 0 && sizeof(IdReport) % 8 == 0);
 
 /// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes.
 /// Without a majority the message has the hash of each.
-[[gnu::cold]] inline void require_same_hashes(const std::vector<HashesOfProcess>& all, const Processes& processes,
+[[gnu::cold]] inline void require_same_hashes(const std::vector<ProcessHashes>& all, const Processes& processes,
                                               std::int64_t step) {
     const auto name_of = [&](std::size_t p) { return processes.number_at_start(static_cast<int>(p)); };
     for (std::size_t p = 0; p < all.size(); ++p) {
@@ -156,7 +156,7 @@ static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && s
                  " differ from those of its device 0: a device computed a different result, or its memory has changed"),
             step, static_cast<int>(all[p].other_device));
     }
-    const auto require_same = [&](std::string_view what, std::uint64_t HashesOfProcess::*hash) {
+    const auto require_same = [&](std::string_view what, std::uint64_t ProcessHashes::*hash) {
         const auto equal_to = [&](std::size_t p) { return std::ranges::count(all, all[p].*hash, hash); };
         const auto most = static_cast<std::ptrdiff_t>(all.size());
         std::size_t common = 0;
@@ -180,8 +180,8 @@ static_assert(sizeof(StepOfProcess) % 8 == 0 && sizeof(LossReport) % 8 == 0 && s
                                   ": a process computed a different result, or its memory has changed"),
                              step, 0);
     };
-    require_same("parameters", &HashesOfProcess::parameters);
-    require_same("running statistics", &HashesOfProcess::statistics);
+    require_same("parameters", &ProcessHashes::parameters);
+    require_same("running statistics", &ProcessHashes::statistics);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -90,7 +90,7 @@ void StepRecords<D, T>::exchange_on_first(Step& step) {
     const Stopwatch watch(step.state.worker.times(), StepPart::waiting);
     ReplicaRecords& records = peers_.records();
     const std::exception_ptr error = replicas_.first_error();
-    begin_block(records.gather().mine(), step.step, error);
+    write_block_header(records.gather().mine(), step.step, error);
     const ReplicaPlacement& placement = replicas_.placement();
     const int parts = replicas_.settings().gradient_accumulation_steps;
     const int first = placement.first_replica(0), last = placement.first_replica(placement.device_count());
@@ -99,7 +99,7 @@ void StepRecords<D, T>::exchange_on_first(Step& step) {
             records.write(r, part, step.samples.of(step.step, part, r), results_.of(step.step, r, part));
     }
     if (!error) {
-        HashesOfProcess hashes{.parameters = hashes_[0], .statistics = hash_of(replicas_.context(0), running_)};
+        ProcessHashes hashes{.parameters = hashes_[0], .statistics = hash_of(replicas_.context(0), running_)};
         for (std::size_t device = hashes_.size() - 1; device > 0; --device) {
             if (hashes_[device] != hashes_[0]) hashes.other_device = static_cast<std::int64_t>(device);
         }
@@ -117,17 +117,17 @@ void StepRecords<D, T>::exchange_on_first(Step& step) {
 template <class D, class T>
 void StepRecords<D, T>::require_same_parameters(std::int64_t step) {
     const ReplicaRecords& records = peers_.records();
-    const HashesOfProcess first = records.hashes(0);
+    const ProcessHashes first = records.hashes(0);
     bool same = first.other_device < 0;
     for (int p = 1; p < processes_.count(); ++p) {
-        const HashesOfProcess other = records.hashes(p);
+        const ProcessHashes other = records.hashes(p);
         same = same && other.other_device < 0 && other.parameters == first.parameters &&
                other.statistics == first.statistics;
     }
     if (same) [[likely]]
         return;
     for (auto& state : replicas_.devices()) state.updating = true;  // not healthy
-    std::vector<HashesOfProcess> all(static_cast<std::size_t>(processes_.count()));
+    std::vector<ProcessHashes> all(static_cast<std::size_t>(processes_.count()));
     for (std::size_t p = 0; p < all.size(); ++p) all[p] = records.hashes(static_cast<int>(p));
     require_same_hashes(all, processes_, step);
 }

@@ -38,7 +38,7 @@ public:
         : replicas_(replicas),
           processes_(*replicas.settings().processes),
           votes_(processes_,
-                 sizeof(StepOfProcess) + (1 + static_cast<std::size_t>(replicas.settings().replicas)) * sizeof(Ends)),
+                 sizeof(StepBlockHeader) + (1 + static_cast<std::size_t>(replicas.settings().replicas)) * sizeof(Ends)),
           finite_(static_cast<std::size_t>(replicas.placement().device_count())),
           ends_(finite_.size()) {
         for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(replicas.settings().replicas));
@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    /// As in StatusLayout::not_finite. A vote is a StepOfProcess, whether the average is finite, and the end of each
+    /// As in StatusLayout::not_finite. A vote is a StepBlockHeader, whether the average is finite, and the end of each
     /// replica.
     using Ends = unsigned long long;
 
@@ -126,13 +126,13 @@ void StepVote<D, T>::exchange(std::int64_t step) {
         for (std::size_t r = 0; r < replicas; ++r) mine[r] = std::max(mine[r], ends_[d][r]);
     }
     const Stopwatch watch(replicas_.at(0).worker.times(), StepPart::waiting);
-    begin_block(votes_.mine(), step, replicas_.first_error());
-    std::memcpy(votes_.mine() + sizeof(StepOfProcess), &finite, sizeof finite);
-    std::memcpy(votes_.mine() + sizeof(StepOfProcess) + sizeof finite, mine.data(), replicas * sizeof(Ends));
+    write_block_header(votes_.mine(), step, replicas_.first_error());
+    std::memcpy(votes_.mine() + sizeof(StepBlockHeader), &finite, sizeof finite);
+    std::memcpy(votes_.mine() + sizeof(StepBlockHeader) + sizeof finite, mine.data(), replicas * sizeof(Ends));
     votes_.run({"the vote on the step", step});
     require_all_in_step(votes_, processes_, step);
     for (int p = 0; p < processes_.count(); ++p) {
-        const std::byte* const vote = votes_.of(p) + sizeof(StepOfProcess);
+        const std::byte* const vote = votes_.of(p) + sizeof(StepBlockHeader);
         Ends one = 0;
         std::memcpy(&one, vote, sizeof one);
         if (one == 0) finite = 0;

@@ -59,7 +59,7 @@ inline void check_mpi(int status, const char* call) {
 }
 /// The result of a call that another thread may not disturb.
 template <class Call>
-[[nodiscard]] int in_turn(Call&& call) {
+[[nodiscard]] int serialized(Call&& call) {
     const std::scoped_lock lock(mpi_mutex());
     return call();
 }
@@ -69,9 +69,9 @@ template <class Call>
 class MpiPause {
 public:
     void operator()() {
-        ++looks_;
-        if (looks_ < 100) return;
-        if (looks_ < 1000) {
+        ++polls_;
+        if (polls_ < 100) return;
+        if (polls_ < 1000) {
             sched_yield();
             return;
         }
@@ -80,11 +80,11 @@ public:
     }
 
 private:
-    int looks_ = 0;
+    int polls_ = 0;
 };
 
 /// The numbers that the processes of a communicator have in another one, in their order there.
-[[nodiscard, gnu::cold]] inline std::vector<int> numbers_of(MPI_Comm processes, MPI_Comm in) {
+[[nodiscard, gnu::cold]] inline std::vector<int> translated_ranks(MPI_Comm processes, MPI_Comm in) {
     MPI_Group group = MPI_GROUP_NULL, other = MPI_GROUP_NULL;
     check_mpi(MPI_Comm_group(processes, &group), "MPI_Comm_group");
     check_mpi(MPI_Comm_group(in, &other), "MPI_Comm_group");
@@ -101,7 +101,7 @@ private:
 
 /// Those of the processes of a machine that can look each other up by their numbers in the system, this one among them.
 /// To be freed; called on all processes of `machine`.
-[[nodiscard, gnu::cold]] inline MPI_Comm with_common_numbers(MPI_Comm machine) {
+[[nodiscard, gnu::cold]] inline MPI_Comm split_by_pid_namespace(MPI_Comm machine) {
     int count = 0, number = 0;
     check_mpi(MPI_Comm_size(machine, &count), "MPI_Comm_size");
     check_mpi(MPI_Comm_rank(machine, &number), "MPI_Comm_rank");
@@ -110,7 +110,7 @@ private:
     check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, machine), "MPI_Allgather");
     // The first process of each namespace names it.
     int first = 0;
-    while (first < number && !all[static_cast<std::size_t>(first)].shares_numbers_with(own)) ++first;
+    while (first < number && !all[static_cast<std::size_t>(first)].shares_pid_namespace_with(own)) ++first;
     MPI_Comm result = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split(machine, first, number, &result), "MPI_Comm_split");
     return result;

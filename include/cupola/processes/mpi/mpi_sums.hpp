@@ -64,14 +64,14 @@ public:
             finishes_ = true;
         }
         {
-            const std::scoped_lock looking(looking_);
+            const std::scoped_lock requests_lock(requests_mutex_);
             MpiPause pause;
             while (!ended()) {
-                if (look()) pause = {};
+                if (progress()) pause = {};
                 waits();
                 pause();
             }
-            // The thread may have begun to wait for `looking_` before finishes_ was set. It sees both lists empty: with
+            // The thread may have begun to wait for `requests_mutex_` before finishes_ was set. It sees both lists empty: with
             // the sums, but without their requests, it would post them again.
             const std::scoped_lock lock(mutex_);
             requests_.clear();
@@ -97,14 +97,14 @@ private:
         return complete() || error_;
     }
 
-    /// Posts the sums that are begun, and looks at those that are posted; `looking_` is held, `mutex_` is not. Returns
+    /// Posts the sums that are begun, and looks at those that are posted; `requests_mutex_` is held, `mutex_` is not. Returns
     /// whether one has become complete.
-    bool look() {
+    bool progress() {
         try {
             for (std::span<float> values; next_to_post(values);) {
                 requests_.push_back(MPI_REQUEST_NULL);
                 const auto size = static_cast<int>(values.size());
-                check_mpi(in_turn([&] {
+                check_mpi(serialized([&] {
                               return MPI_Iallreduce(MPI_IN_PLACE, values.data(), size, MPI_FLOAT, MPI_SUM, sums_,
                                                     &requests_.back());
                           }),
@@ -113,7 +113,7 @@ private:
             if (requests_.empty()) return false;
             done_.resize(requests_.size());
             int count = 0;
-            check_mpi(in_turn([&] {
+            check_mpi(serialized([&] {
                           return MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
                                               done_.data(), MPI_STATUSES_IGNORE);
                       }),
@@ -146,8 +146,8 @@ private:
             }
             lock.unlock();
             {
-                const std::scoped_lock looking(looking_);
-                look();
+                const std::scoped_lock requests_lock(requests_mutex_);
+                progress();
             }
             const timespec time{.tv_sec = 0, .tv_nsec = sleep_ns};
             nanosleep(&time, nullptr);
@@ -161,7 +161,7 @@ private:
     /// Held by the thread that calls MPI; guards the requests of the sums, of the first that were begun, in their
     /// order. A thread that takes mutex_ too takes it second; a request is removed only together with its sum, under
     /// both.
-    std::mutex looking_;
+    std::mutex requests_mutex_;
     std::vector<MPI_Request> requests_;
     std::vector<int> done_;
 

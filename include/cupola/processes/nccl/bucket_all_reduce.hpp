@@ -221,25 +221,26 @@ public:
         if (begun_) misused(text(name.operation, " is exchanged before step ", step_, " was finished"));
         const impl::NcclWork work{name.operation, name.step};
         const std::size_t bytes = mine.size(), bytes_of_all = bytes * static_cast<std::size_t>(group_.ranks());
-        if (told_.size() == 0) {
-            told_on_host_ = impl::CudaPinned(bytes + bytes_of_all);
-            told_ = CudaArena(bytes + bytes_of_all, text("what the processes of device ", device_, " exchange"));
+        if (exchange_.size() == 0) {
+            exchange_on_host_ = impl::CudaPinned(bytes + bytes_of_all);
+            exchange_ = CudaArena(bytes + bytes_of_all, text("what the processes of device ", device_, " exchange"));
         }
-        require(told_.size() == bytes + bytes_of_all && (all.empty() || all.size() == bytes_of_all), "an exchange of ",
-                bytes, " bytes, and of ", all.size(), " of all ranks, where the first had ", told_.size(), " together");
-        std::memcpy(told_on_host_.data(), mine.data(), bytes);
+        require(exchange_.size() == bytes + bytes_of_all && (all.empty() || all.size() == bytes_of_all),
+                "an exchange of ", bytes, " bytes, and of ", all.size(), " of all ranks, where the first had ",
+                exchange_.size(), " together");
+        std::memcpy(exchange_on_host_.data(), mine.data(), bytes);
         const auto copy = [&](std::byte* to, const std::byte* from, std::size_t count, cudaMemcpyKind kind) {
             impl::check_cuda(cudaMemcpyAsync(to, from, count, kind, stream_.get()), "cudaMemcpyAsync");
         };
-        copy(told_.data(), told_on_host_.data(), bytes, cudaMemcpyHostToDevice);
+        copy(exchange_.data(), exchange_on_host_.data(), bytes, cudaMemcpyHostToDevice);
         group_.queue(device_, stream_.get(), work, [&](auto& group) {
-            group.gather({told_.data(), bytes}, {told_.data() + bytes, bytes_of_all});
+            group.gather({exchange_.data(), bytes}, {exchange_.data() + bytes, bytes_of_all});
         });
         if (!all.empty())
-            copy(told_on_host_.data() + bytes, told_.data() + bytes, bytes_of_all, cudaMemcpyDeviceToHost);
-        impl::check_cuda(cudaEventRecord(told_event_.get(), stream_.get()), "cudaEventRecord");
-        group_.wait(device_, told_event_.get(), work);
-        if (!all.empty()) std::memcpy(all.data(), told_on_host_.data() + bytes, bytes_of_all);
+            copy(exchange_on_host_.data() + bytes, exchange_.data() + bytes, bytes_of_all, cudaMemcpyDeviceToHost);
+        impl::check_cuda(cudaEventRecord(exchange_event_.get(), stream_.get()), "cudaEventRecord");
+        group_.wait(device_, exchange_event_.get(), work);
+        if (!all.empty()) std::memcpy(all.data(), exchange_on_host_.data() + bytes, bytes_of_all);
     }
 
     /// Waits for an event that was recorded behind a step's sums, with the same deadline and errors.
@@ -278,7 +279,7 @@ private:
             impl::check_cuda(cudaEventCreateWithFlags(slot.summed.out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
         }
-        for (impl::CudaEvent* event : {&ready_, &last_, &told_event_})
+        for (impl::CudaEvent* event : {&ready_, &last_, &exchange_event_})
             impl::check_cuda(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
         // The floats beside the weight, which are summed with it, stay 0.
@@ -336,10 +337,10 @@ private:
     int max_groups_;
     RankBlocks blocks_;
     /// What is exchanged between steps, on the device and on the host: this rank's, and then that of all.
-    CudaArena told_;
-    impl::CudaPinned told_on_host_;
+    CudaArena exchange_;
+    impl::CudaPinned exchange_on_host_;
     impl::CudaStream stream_;
-    impl::CudaEvent ready_, last_, told_event_;
+    impl::CudaEvent ready_, last_, exchange_event_;
     std::array<Slot, max_steps_in_flight> slots_;
     bool begun_ = false;
     /// `group_end_` is that of the buckets that were given and not yet queued.

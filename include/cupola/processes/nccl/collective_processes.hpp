@@ -75,10 +75,10 @@ public:
         }
     }
     [[nodiscard]] bool is_collective() const override { return true; }
-    void tell(int bits) override { peers_.set_flags(bits); }
-    [[nodiscard]] int told() const override { return peers_.flags_of_all(); }
+    void set_step_flags(int flags) override { peers_.set_flags(flags); }
+    [[nodiscard]] int step_flags_of_all() const override { return peers_.flags_of_all(); }
     void read_together(bool on) override { peers_.read_together(on); }
-    void compare_rest() override { peers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
+    void compare_remaining() override { peers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
 
 private:
     /// Compares the parameters after a step when all processes have read its report: before the step is queued that
@@ -91,10 +91,10 @@ private:
             : GatheredPeers<D, T>(replicas), processes_(processes) {}
         [[nodiscard]] bool any() const override { return true; }
         void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) override {
-            kept_.push_back({step, hashes, error});
+            pending_.push_back({step, hashes, error});
         }
         void begin_step(std::int64_t step) override { compare_before(step - D::max_steps_in_flight + 1); }
-        void forget() override { kept_.clear(); }
+        void forget() override { pending_.clear(); }
         [[gnu::cold]] void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override {
             try {
                 exchange_texts_of_replicas(processes_, replicas_.placement(), step, of_replicas);
@@ -105,9 +105,9 @@ private:
         }
         /// The steps before this one.
         void compare_before(std::int64_t end) {
-            while (!kept_.empty() && kept_.front().step < end) {
-                const Kept first = std::move(kept_.front());
-                kept_.pop_front();
+            while (!pending_.empty() && pending_.front().step < end) {
+                const PendingComparison first = std::move(pending_.front());
+                pending_.pop_front();
                 const auto update = [&](bool differs) {
                     for (auto& state : replicas_.devices()) state.updating = differs;
                 };
@@ -118,13 +118,13 @@ private:
         }
 
     private:
-        struct Kept {
+        struct PendingComparison {
             std::int64_t step = 0;
             ComparedHashes hashes{};
             std::exception_ptr error;
         };
         ProcessGroup& processes_;
-        std::deque<Kept> kept_;
+        std::deque<PendingComparison> pending_;
     };
 
     /// All calls of the collective have one size, so that processes in different gathers find out.

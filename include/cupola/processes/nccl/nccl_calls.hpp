@@ -72,7 +72,7 @@ struct NcclCalls {
         return ncclInvalidUsage;
 #endif
     }
-    const char* meaning(ncclResult_t result) { return ncclGetErrorString(result); }
+    const char* error_string(ncclResult_t result) { return ncclGetErrorString(result); }
     const char* last_error(ncclComm_t of) { return ncclGetLastError(of); }
     cudaError_t device(int* device) { return cudaGetDevice(device); }
     cudaError_t set_device(int device) { return cudaSetDevice(device); }
@@ -94,12 +94,13 @@ struct NcclCalls {
         nanosleep(&short_while, nullptr);
     }
     /// Runs `job` in a detached thread. Throws Error if there is none.
-    void run_apart(std::function<void()> job) {
+    void run_detached(std::function<void()> job) {
         Thread({.what = "the abort of the communicators"}, std::move(job)).detach();
     }
     /// Ends a process of several because of the others: writes the message to standard error and to its file in
     /// `folder`.
-    [[noreturn, gnu::cold]] void leave(int process, const std::string& folder, const std::string& message) {
+    [[noreturn, gnu::cold]] void exit_on_peer_failure(int process, const std::string& folder,
+                                                      const std::string& message) {
         ExchangeWatchdog::leave(process, folder, message);
     }
     /// Ends the process at once: destructors and exit handlers would wait for the device.
@@ -124,7 +125,7 @@ template <class Calls>
     constexpr int first_non_blocking = 21'400, next_major = 30'000;
     int loaded = 0;
     const ncclResult_t status = calls.version(&loaded);
-    require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetVersion failed with ", calls.meaning(status));
+    require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetVersion failed with ", calls.error_string(status));
     if (loaded == NCCL_VERSION_CODE) return;
     const std::string versions = text("the program was compiled for NCCL ", nccl_version_text(NCCL_VERSION_CODE),
                                       " and has loaded NCCL ", nccl_version_text(loaded));

@@ -44,9 +44,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class Calls = NcclCalls>
 class NcclCommunicators : private NcclRanks<Calls> {
     using Ranks = NcclRanks<Calls>;
-    using Ranks::aborted, Ranks::check, Ranks::check_alive, Ranks::check_called, Ranks::expire, Ranks::fail,
-        Ranks::failure, Ranks::while_alive;
-    using Ranks::beats_, Ranks::calls_, Ranks::limits_, Ranks::mine_, Ranks::ranks_;
+    using Ranks::aborted, Ranks::check, Ranks::check_alive, Ranks::check_agreement_requested, Ranks::expire,
+        Ranks::fail, Ranks::failure, Ranks::call_unless_failed;
+    using Ranks::heartbeats_, Ranks::calls_, Ranks::limits_, Ranks::mine_, Ranks::ranks_;
     using typename Ranks::Member;
 
 public:
@@ -67,7 +67,7 @@ public:
         static_assert(sizeof(ncclUniqueId) == communicator_id_bytes);
         ncclUniqueId id{};
         const ncclResult_t status = calls_.make_id(&id);
-        require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetUniqueId failed with ", calls_.meaning(status));
+        require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetUniqueId failed with ", calls_.error_string(status));
         CommunicatorId result;
         std::memcpy(result.data(), &id, sizeof id);
         return result;
@@ -150,9 +150,9 @@ public:
     /// throws nothing. When this returns they are on `stream`.
     template <class MakeCalls>
     void queue(std::size_t index, cudaStream_t stream, const NcclWork& work, MakeCalls calls) {
-        Member& member = begun(index);
+        Member& member = begin_call(index);
         const char* call = "ncclGroupStart";
-        const ncclResult_t status = while_alive(member, [&] {
+        const ncclResult_t status = call_unless_failed(member, [&] {
             if (const ncclResult_t opened = calls_.group_start(); fails(opened)) return opened;
             Group group(calls_, member.communicator, stream);
             calls(group);
@@ -169,19 +169,19 @@ public:
     void wait(std::size_t index, cudaEvent_t event, const NcclWork& work) {
         Member& member = mine_[index];
         Wait wait(*this, member, work, limits_.step_seconds);
-        while (!happened(member, event, work)) wait.turn();
+        while (!is_complete(member, event, work)) wait.poll();
     }
 
     /// Whether `event` is complete, without waiting for it. Throws as a wait() that began at `since` does.
     [[nodiscard]] bool poll(std::size_t index, cudaEvent_t event, const NcclWork& work, double since) {
         Member& member = mine_[index];
         member.deadline = since + limits_.step_seconds;
-        if (happened(member, event, work)) return true;
+        if (is_complete(member, event, work)) return true;
         check_alive();
-        beats_.beat(member.place.rank);
+        heartbeats_.beat(member.place.rank);
         const double now = calls_.now();
-        member.watch.look(now);
-        check_called(member, work, now);
+        member.watch.update(now);
+        check_agreement_requested(member, work, now);
         if (now - since >= limits_.step_seconds) expire(member, work, limits_.step_seconds);
         return false;
     }
@@ -203,7 +203,8 @@ public:
     /// takes longer than abort_seconds.
     [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
         double start = calls_.now();
-        for (int turn = 0; calls_.query(event) == cudaErrorNotReady; turn += turn < most_turns_before_sleep ? 1 : 0) {
+        for (int polls = 0; calls_.query(event) == cudaErrorNotReady;
+             polls += polls < most_turns_before_sleep ? 1 : 0) {
             // The abort, by another thread, has a deadline of its own.
             if (failed() && !aborted()) start = calls_.now();
             const double waited = calls_.now() - start;
@@ -212,7 +213,7 @@ public:
                                         mine_[index].place.device,
                                         " had not ended what was queued, and this process was ended"));
             }
-            rest(turn, waited);
+            back_off(polls, waited);
         }
     }
 
@@ -240,17 +241,17 @@ private:
             member.deadline = start_ + seconds;
         }
         /// Increments the heartbeat, checks for errors, and ends the wait by an error if there is one.
-        void turn() {
+        void poll() {
             all_.check_alive();
             for (const Member& each : all_.mine_) {
-                if (for_all_ || &each == &member_) all_.beats_.beat(each.place.rank);
+                if (for_all_ || &each == &member_) all_.heartbeats_.beat(each.place.rank);
             }
             const double now = all_.calls_.now();
-            member_.watch.look(now);
-            all_.check_called(member_, work_, now);
+            member_.watch.update(now);
+            all_.check_agreement_requested(member_, work_, now);
             if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
-            turns_ += turns_ <= most_turns_before_sleep ? 1 : 0;
-            all_.rest(turns_ - 1, now - start_);
+            polls_ += polls_ <= most_turns_before_sleep ? 1 : 0;
+            all_.back_off(polls_ - 1, now - start_);
         }
 
     private:
@@ -259,24 +260,24 @@ private:
         const NcclWork& work_;
         double seconds_, start_;
         bool for_all_;
-        int turns_ = 0;
+        int polls_ = 0;
     };
 
     /// After an unsuccessful poll.
-    void rest(int turn, double waited) {
-        if (sleeps_after(turn, waited)) return calls_.pause();
-        if (turn >= turns_before_sleep) std::this_thread::yield();
+    void back_off(int polls, double waited) {
+        if (sleeps_after(polls, waited)) return calls_.pause();
+        if (polls >= turns_before_sleep) std::this_thread::yield();
     }
 
     /// A rank before a call of a collective.
-    [[nodiscard]] Member& begun(std::size_t index) {
+    [[nodiscard]] Member& begin_call(std::size_t index) {
         Member& member = mine_[index];
         const double now = calls_.now();
         member.watch.restart(now);
         member.deadline = now + limits_.step_seconds;
         return member;
     }
-    [[nodiscard]] bool happened(Member& member, cudaEvent_t event, const NcclWork& work) {
+    [[nodiscard]] bool is_complete(Member& member, cudaEvent_t event, const NcclWork& work) {
         const cudaError_t status = calls_.query(event);
         if (status == cudaSuccess) {
             check_alive();  // an abort also ends work that was queued
@@ -284,22 +285,22 @@ private:
         }
         if (status != cudaErrorNotReady)
             fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
-        [[maybe_unused]] const bool completed = is_completed(member, work);
+        [[maybe_unused]] const bool complete = is_call_complete(member, work);
         return false;
     }
     /// Whether NCCL has completed the last call; throws its error.
-    [[nodiscard]] bool is_completed(Member& member, const NcclWork& work) {
+    [[nodiscard]] bool is_call_complete(Member& member, const NcclWork& work) {
         ncclResult_t state = ncclSuccess;
         check(member, work, "ncclCommGetAsyncError",
-              while_alive(member, [&] { return calls_.state(member.communicator, &state); }));
+              call_unless_failed(member, [&] { return calls_.state(member.communicator, &state); }));
         if (state == ncclInProgress) return false;
         check(member, work, "last call", state);
         return true;
     }
     void synchronize(Member& member, const NcclWork& work, double seconds, bool for_all = false) {
         Wait wait(*this, member, work, seconds, for_all);
-        while (!is_completed(member, work)) wait.turn();
-        beats_.beat(member.place.rank);
+        while (!is_call_complete(member, work)) wait.poll();
+        heartbeats_.beat(member.place.rank);
     }
 
     bool started_ = false;

@@ -27,7 +27,7 @@
 #include <cupola/processes/nccl_launch.hpp>
 #include <cupola/processes/watch/heartbeats.hpp>
 #include <cupola/processes/watch/launcher_variables.hpp>
-#include <cupola/processes/watch/tcp_meeting.hpp>
+#include <cupola/processes/watch/tcp_rendezvous.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -43,32 +43,33 @@ public:
         : policy_(checked(policy, devices)),
           first_rank_(policy_.process * devices),
           calls_(calls),
-          goes_on_(policy_.environment != nullptr && policy_.processes > 1 && !policy_.environment->lost().empty()),
-          beats_path_(heartbeats_path()),
-          beats_(policy_.processes * devices, beats_path_),
-          communicators_(policy_.processes * devices, ranks_of(first_replica_of_device, gpus, devices), beats_,
+          are_survivors_(policy_.environment != nullptr && policy_.processes > 1 &&
+                         !policy_.environment->lost().empty()),
+          heartbeats_path_(heartbeats_path()),
+          heartbeats_(policy_.processes * devices, heartbeats_path_),
+          communicators_(policy_.processes * devices, ranks_of(first_replica_of_device, gpus, devices), heartbeats_,
                          limits_of(policy_), std::move(calls)) {}
 
     NcclGroup(const NcclGroup&) = delete;
     NcclGroup& operator=(const NcclGroup&) = delete;
     ~NcclGroup() {
-        if (goes_on_) unlink(beats_path_.c_str());
+        if (are_survivors_) unlink(heartbeats_path_.c_str());
     }
 
     /// Makes this process's communicators; returns when all ranks of all processes have started. Process 0 warns of a
     /// library of NCCL that is not that of the header.
     void start() {
         if (policy_.environment != nullptr) {
-            if (const std::vector<void*> made = policy_.environment->take(); !made.empty()) {
+            if (const std::vector<void*> made = policy_.environment->take_communicators(); !made.empty()) {
                 return communicators_.adopt(made);
             }
         }
         require_nccl_version(calls_, policy_.process == 0);
         try {
-            const CommunicatorId id = agreed_id();
+            const CommunicatorId id = exchanged_id();
             // A process that the others cannot find would count as lost. All that have met have their environments.
             if (policy_.environment != nullptr)
-                policy_.environment->require_all_found(has_met_ ? 0 : policy_.start_seconds);
+                policy_.environment->require_all_found(had_rendezvous_ ? 0 : policy_.start_seconds);
             communicators_.start(id);
         } catch (...) {
             remove_files();
@@ -77,7 +78,7 @@ public:
         if (policy_.process == 0) remove_files();
     }
 
-    [[nodiscard]] int ranks() const { return beats_.ranks(); }
+    [[nodiscard]] int ranks() const { return heartbeats_.ranks(); }
 
     /// Queues a group of the step's sum: the calls that `calls(group)` makes with an NcclCommunicators::Group.
     template <class MakeCalls>
@@ -160,61 +161,61 @@ private:
 
     /// Empty if there is no other process, or if none could be seen.
     [[nodiscard]] std::string heartbeats_path() const {
-        if (goes_on_) return policy_.environment->heartbeats();
+        if (are_survivors_) return policy_.environment->heartbeats();
         return policy_.processes == 1 || policy_.id_file.empty() ? std::string() : policy_.id_file + ".heartbeats";
     }
-    [[nodiscard]] CommunicatorId agreed_id() {
+    [[nodiscard]] CommunicatorId exchanged_id() {
         // The variable is then meant for the processes of another training.
         if (policy_.processes == 1) return communicators_.make_id();
-        if (!policy_.address.empty() && !communicator_id_of_environment()) return met_id();
+        if (!policy_.address.empty() && !communicator_id_of_environment()) return id_by_rendezvous();
         const CommunicatorId id =
             agree_on_id(communicators_, first_rank_, policy_.id_file, policy_.start_seconds, calls_);
-        agreed_ = true;
+        has_exchanged_id_ = true;
         return id;
     }
     /// By TCP: process 0 gives the others the id, and the name of the file of heartbeats.
-    [[nodiscard, gnu::cold]] CommunicatorId met_id() {
-        TcpMeeting meeting({.address = policy_.address,
-                            .process = {policy_.processes, policy_.process},
-                            .job = launched_job(),
-                            .seconds = policy_.start_seconds});
-        has_met_ = true;
+    [[nodiscard, gnu::cold]] CommunicatorId id_by_rendezvous() {
+        TcpRendezvous rendezvous({.address = policy_.address,
+                                  .process = {policy_.processes, policy_.process},
+                                  .job = launched_job(),
+                                  .seconds = policy_.start_seconds});
+        had_rendezvous_ = true;
         if (policy_.process == 0) {
             const CommunicatorId id = communicators_.make_id();
             made_file_ = "/dev/shm/cupola-heartbeats-XXXXXX";
             const int handle = mkstemp(made_file_.data());
             if (handle < 0) made_file_.clear();  // the errors then name no rank
             if (handle >= 0) close(handle);
-            if (!made_file_.empty()) beats_.share(made_file_);
-            meeting.give(communicator_id_text(id) + made_file_);
+            if (!made_file_.empty()) heartbeats_.share(made_file_);
+            rendezvous.broadcast(communicator_id_text(id) + made_file_);
             return id;
         }
-        const std::string given = meeting.take();
-        const auto id = communicator_id_of(std::string_view(given).substr(0, 2 * communicator_id_bytes));
+        const std::string received = rendezvous.receive();
+        const auto id = communicator_id_of(std::string_view(received).substr(0, 2 * communicator_id_bytes));
         require<DeviceError>(id.has_value(), "process 0 at ", policy_.address, " has given no id of NCCL");
-        if (given.size() > 2 * communicator_id_bytes) beats_.share(given.substr(2 * communicator_id_bytes));
+        if (received.size() > 2 * communicator_id_bytes) heartbeats_.share(received.substr(2 * communicator_id_bytes));
         return *id;
     }
     /// Removes the files that this start has made, or that are not needed once all have started. A file whose name was
     /// rejected belongs to another training.
     void remove_files() const {
         if (!made_file_.empty()) unlink(made_file_.c_str());
-        if (policy_.process == 0 && !agreed_) return;
-        if (beats_path_.empty()) return;
-        unlink(beats_path_.c_str());
+        if (policy_.process == 0 && !has_exchanged_id_) return;
+        if (heartbeats_path_.empty()) return;
+        unlink(heartbeats_path_.c_str());
         if (policy_.process == 0 && !communicator_id_of_environment().has_value()) unlink(policy_.id_file.c_str());
     }
 
     NcclAllReduce policy_;
     int first_rank_;
     Calls calls_;
-    bool agreed_ = false, has_met_ = false;
+    bool has_exchanged_id_ = false, had_rendezvous_ = false;
     std::string made_file_;
     /// Whether these are the processes that are left of others.
-    bool goes_on_;
+    bool are_survivors_;
     /// Does not change when the environment loses more processes.
-    std::string beats_path_;
-    Heartbeats beats_;
+    std::string heartbeats_path_;
+    Heartbeats heartbeats_;
     NcclCommunicators<Calls> communicators_;
 };
 

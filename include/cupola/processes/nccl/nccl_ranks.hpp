@@ -69,7 +69,7 @@ template <class Calls>
 class NcclRanks {
 protected:
     NcclRanks(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits, Calls calls)
-        : ranks_(ranks), beats_(beats), limits_(limits), calls_(std::move(calls)) {
+        : ranks_(ranks), heartbeats_(beats), limits_(limits), calls_(std::move(calls)) {
         require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks,
                 " ranks with heartbeats of ", beats.ranks());
         for (const NcclRank& rank : mine) {
@@ -85,27 +85,27 @@ protected:
         ncclResult_t status = ncclSuccess;
         HeartbeatWatch watch;
         /// The end of its current wait, and when it last looked whether other processes agree.
-        double deadline = 0, looked_at = 0;
-        std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
+        double deadline = 0, last_checked = 0;
+        std::mutex call_mutex;  // held while NCCL is called with this communicator, which another thread may abort
     };
 
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
     /// After a failure: whether the abort has returned.
     [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
     [[nodiscard, gnu::cold]] std::string failure() {
-        const std::lock_guard guard(failing_);
+        const std::lock_guard guard(failure_mutex_);
         return message_;
     }
 
     /// How the other ranks' heartbeats relate to a failure.
-    enum class Others { no_matter, watched, to_be_watched };
+    enum class PeerHeartbeats { ignored, watched, to_watch };
 
     /// Throws the error of a call that failed.
     void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
         if (status == ncclSuccess || status == ncclInProgress) [[likely]]
             return;
-        std::string message = text("NCCL's ", call, " failed with ", calls_.meaning(status));
-        while_alive(member, [&] {
+        std::string message = text("NCCL's ", call, " failed with ", calls_.error_string(status));
+        call_unless_failed(member, [&] {
             const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
             if (more != nullptr && *more != '\0') message += text(" (", more, ')');
             return status;
@@ -114,25 +114,27 @@ protected:
         // are other processes.
         const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
                          status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
-        fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
+        fail(member, work, message, own ? PeerHeartbeats::ignored : PeerHeartbeats::to_watch);
     }
     /// Reports that a rank's work has reached its deadline.
     [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
-        fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
+        fail(member, work, text("it is not done after ", seconds, " s"), PeerHeartbeats::watched);
     }
 
     /// In a wait: fails as the others do that have noticed the loss of a process before.
-    void check_called(Member& member, const NcclWork& work, double now) {
-        if (limits_.environment == nullptr || work.step < 0 || now - member.looked_at < seconds_between_looks) return;
-        member.looked_at = now;
-        if (limits_.environment->called()) fail(member, work, "another process has noticed a loss", Others::watched);
+    void check_agreement_requested(Member& member, const NcclWork& work, double now) {
+        if (limits_.environment == nullptr || work.step < 0 || now - member.last_checked < seconds_between_checks)
+            return;
+        member.last_checked = now;
+        if (limits_.environment->agreement_requested())
+            fail(member, work, "another process has noticed a loss", PeerHeartbeats::watched);
     }
 
     /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
     template <class Call>
-    ncclResult_t while_alive(Member& member, Call call) {
+    ncclResult_t call_unless_failed(Member& member, Call call) {
         {
-            const std::lock_guard guard(member.calling);
+            const std::lock_guard guard(member.call_mutex);
             if (!failed()) [[likely]]
                 return call();
         }
@@ -145,34 +147,34 @@ protected:
     }
     /// Reports the first failure of the process and aborts its communicators.
     [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
-                                      Others others = Others::no_matter) {
+                                      PeerHeartbeats peers = PeerHeartbeats::ignored) {
         {
-            const std::lock_guard guard(failing_);
+            const std::lock_guard guard(failure_mutex_);
             if (failed()) throw_message();
             const double start = calls_.now();
             double now = start;
-            member.watch.look(now);
-            const bool leaves = others != Others::no_matter && leaves_because_of_others();
+            member.watch.update(now);
+            const bool exits = peers != PeerHeartbeats::ignored && exits_on_peer_failure();
             // An error may come shortly before the deadline.
-            const double watched = leaves
-                                       ? std::clamp(member.deadline - start, least_watch_seconds, heartbeat_seconds())
-                                       : limits_.heartbeat_seconds;
-            while (others == Others::to_be_watched && now - start < watched) {
+            const double watched = exits ? std::clamp(member.deadline - start, min_watch_seconds, heartbeat_seconds())
+                                         : limits_.heartbeat_seconds;
+            while (peers == PeerHeartbeats::to_watch && now - start < watched) {
                 // Other threads of this process may be waiting for this one.
-                for (const Member& each : mine_) beats_.beat(each.place.rank);
+                for (const Member& each : mine_) heartbeats_.beat(each.place.rank);
                 calls_.pause();
                 now = calls_.now();
-                member.watch.look(now);
+                member.watch.update(now);
             }
-            message_ = text(who(member, work), ": ", what);
-            const double still = others == Others::to_be_watched ? watched : limits_.heartbeat_seconds;
-            if (others != Others::no_matter) message_ += "; " + stopped_text(member.watch, now, still);
-            if (others != Others::no_matter && work.step >= 0 && limits_.environment != nullptr)
-                agree_on_left(std::max(member.deadline, calls_.now()));
+            message_ = text(description_of(member, work), ": ", what);
+            const double still = peers == PeerHeartbeats::to_watch ? watched : limits_.heartbeat_seconds;
+            if (peers != PeerHeartbeats::ignored) message_ += "; " + stopped_text(member.watch, now, still);
+            if (peers != PeerHeartbeats::ignored && work.step >= 0 && limits_.environment != nullptr)
+                agree_on_survivors(std::max(member.deadline, calls_.now()));
             failed_.store(true, std::memory_order_release);
-            if (leaves && left_.empty()) {
-                calls_.leave(limits_.process, limits_.folder,
-                             text("process ", limits_.process, ": ", message_, missing_text(member.watch, now, still)));
+            if (exits && survivors_.empty()) {
+                calls_.exit_on_peer_failure(
+                    limits_.process, limits_.folder,
+                    text("process ", limits_.process, ": ", message_, missing_text(member.watch, now, still)));
             }
         }
         // Without the lock: the other threads receive the error meanwhile. message_ does not change any more.
@@ -182,17 +184,17 @@ protected:
     }
 
     int ranks_;
-    Heartbeats& beats_;
+    Heartbeats& heartbeats_;
     NcclLimits limits_;
     Calls calls_;
     std::deque<Member> mine_;
 
 private:
     /// The shortest time in which a heartbeat is found to have stopped: below the second after a deadline.
-    static constexpr double least_watch_seconds = 0.5;
-    static constexpr double seconds_between_looks = 0.05;
-    [[nodiscard]] double heartbeat_seconds() const { return std::max(least_watch_seconds, limits_.heartbeat_seconds); }
-    [[nodiscard]] bool leaves_because_of_others() const {
+    static constexpr double min_watch_seconds = 0.5;
+    static constexpr double seconds_between_checks = 0.05;
+    [[nodiscard]] double heartbeat_seconds() const { return std::max(min_watch_seconds, limits_.heartbeat_seconds); }
+    [[nodiscard]] bool exits_on_peer_failure() const {
         return !limits_.folder.empty() && mine_.size() < static_cast<std::size_t>(ranks_);
     }
     /// "; missing: process 0, 2": the processes of the ranks whose heartbeats have stopped.
@@ -207,44 +209,45 @@ private:
         }
         return list.empty() ? "; none is missing" : "; missing: process " + list;
     }
-    [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
+    [[nodiscard, gnu::cold]] std::string description_of(const Member& member, const NcclWork& work) const {
         std::string result =
             text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
         if (work.step >= 0) result += text(" of step ", work.step);
         return result;
     }
-    /// Throws the error of the rank that failed first. Not while holding a rank's `calling`, since fail() waits for it.
+    /// Throws the error of the rank that failed first. Not while holding a rank's `call_mutex`, since fail() waits for it.
     [[noreturn, gnu::cold]] void throw_first() {
-        const std::lock_guard guard(failing_);
+        const std::lock_guard guard(failure_mutex_);
         throw_message();
     }
     /// After `failed_`, from which on nothing of it changes.
     [[noreturn, gnu::cold]] void throw_message() const {
-        if (!left_.empty()) throw ProcessLost(message_, since_);
+        if (!survivors_.empty()) throw ProcessLost(message_, since_);
         throw DeviceError(message_);
     }
     /// Agrees with the other processes who is left, if one is lost. Each of them comes at the latest at `deadline`,
     /// that of the wait which has failed: until then it may compute, and once it waits it hears that others agree.
-    [[gnu::cold]] void agree_on_left(double deadline) {
+    [[gnu::cold]] void agree_on_survivors(double deadline) {
         since_ = calls_.now();
         const std::string unable = calls_.cannot_shrink();
         std::string why = unable;
         if (unable.empty()) {
-            left_ = limits_.environment->agree(
+            survivors_ = limits_.environment->agree(
                 deadline - since_ + limits_.abort_seconds,
                 [&] {
-                    for (const Member& each : mine_) beats_.beat(each.place.rank);
+                    for (const Member& each : mine_) heartbeats_.beat(each.place.rank);
                 },
                 why);
         }
-        if (left_.empty()) message_ += "; the others do not go on: " + why;
+        if (survivors_.empty()) message_ += "; the others do not go on: " + why;
     }
     /// The ranks of the processes that are lost.
     [[nodiscard]] std::vector<int> lost_ranks() const {
         const int devices = static_cast<int>(mine_.size());
         std::vector<int> ranks;
         for (int rank = 0; rank < ranks_; ++rank) {
-            if (std::find(left_.begin(), left_.end(), rank / devices) == left_.end()) ranks.push_back(rank);
+            if (std::find(survivors_.begin(), survivors_.end(), rank / devices) == survivors_.end())
+                ranks.push_back(rank);
         }
         return ranks;
     }
@@ -268,7 +271,7 @@ private:
                                         const char* call, Aborts aborts) {
         const auto done = std::make_shared<std::atomic<bool>>(false);
         try {
-            calls.run_apart([aborts, done]() mutable {
+            calls.run_detached([aborts, done]() mutable {
                 aborts();
                 done->store(true, std::memory_order_release);
             });
@@ -279,7 +282,7 @@ private:
         while (!done->load(std::memory_order_acquire)) pause_until(calls, start, seconds, message, call);
     }
     /// Waits until the last call of a communicator is no longer in progress; what it came to.
-    [[nodiscard]] static ncclResult_t ended(Calls& calls, ncclComm_t of) {
+    [[nodiscard]] static ncclResult_t wait_until_done(Calls& calls, ncclComm_t of) {
         for (;;) {
             ncclResult_t state = ncclSuccess;
             if (const ncclResult_t asked = calls.state(of, &state); asked != ncclSuccess) return asked;
@@ -302,7 +305,7 @@ private:
             std::string error;
             void shrink() {
                 // A communicator whose last call is in progress cannot be shrunk, and its error is the call's.
-                for (const ncclComm_t each : communicators) static_cast<void>(ended(calls, each));
+                for (const ncclComm_t each : communicators) static_cast<void>(wait_until_done(calls, each));
                 ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
                 config.blocking = 0;
                 shrunk.resize(communicators.size());
@@ -321,23 +324,23 @@ private:
                 // The communicators that are shrunk are in progress, and those that are made are null until that ends;
                 // a question for the state of null is an error.
                 for (std::size_t i = 0; i < shrunk.size() && status == ncclSuccess; ++i) {
-                    status = ended(calls, communicators[i]);
-                    if (status == ncclSuccess) status = ended(calls, shrunk[i]);
+                    status = wait_until_done(calls, communicators[i]);
+                    if (status == ncclSuccess) status = wait_until_done(calls, shrunk[i]);
                 }
-                if (status != ncclSuccess) error = calls.meaning(status);
+                if (status != ncclSuccess) error = calls.error_string(status);
             }
         };
         const auto abort = std::make_shared<Abort>(calls_);
         for (Member& each : mine_) {
-            while (!each.calling.try_lock()) pause_until_deadline("a call of NCCL by another thread");
+            while (!each.call_mutex.try_lock()) pause_until_deadline("a call of NCCL by another thread");
             if (each.communicator != nullptr) {
                 abort->communicators.push_back(std::exchange(each.communicator, nullptr));
                 abort->devices.push_back(each.place.device);
             }
-            each.calling.unlock();
+            each.call_mutex.unlock();
         }
         if (abort->communicators.empty()) return;
-        abort->shrinks = !left_.empty();
+        abort->shrinks = !survivors_.empty();
         if (abort->shrinks) abort->lost = lost_ranks();
         run_until(calls_, start, limits_.abort_seconds, message_,
                   abort->shrinks ? "NCCL's ncclCommShrink" : "NCCL's ncclCommAbort", [abort] {
@@ -349,7 +352,7 @@ private:
             calls_.end_process(
                 text(message_, "; NCCL's ncclCommShrink failed with ", abort->error, ", and this process was ended"));
         }
-        limits_.environment->give(
+        limits_.environment->store_communicators(
             {abort->shrunk.begin(), abort->shrunk.end()},
             [calls = calls_, seconds = limits_.abort_seconds](const std::vector<void*>& made) mutable {
                 std::vector<ncclComm_t> communicators;
@@ -358,14 +361,14 @@ private:
                           "NCCL's ncclCommAbort",
                           [calls, communicators]() mutable { abort_together(calls, communicators); });
             },
-            left_);
+            survivors_);
     }
 
     std::atomic<bool> failed_ = false, aborted_ = false;
-    std::mutex failing_;
+    std::mutex failure_mutex_;
     std::string message_;
     /// The processes that go on; empty if this one does not.
-    std::vector<int> left_;
+    std::vector<int> survivors_;
     double since_ = 0;
 };
 

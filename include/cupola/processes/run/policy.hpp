@@ -53,14 +53,14 @@ public:
     }
 
     void restart() override {
-        if (!alone_) ended_ = nullptr;
+        if (!ended_alone_) ended_ = nullptr;
     }
     void in_all(const ExchangeName& name, FunctionRef<void()> work) override {
         const std::exception_ptr error = error_of(work);
         try {
             agree_on(name, 0, error);
         } catch (...) {
-            is_of_all_ = ended_ != nullptr;
+            is_common_error_ = ended_ != nullptr;
             throw;
         }
     }
@@ -71,7 +71,7 @@ public:
             agree_on({"the comparison of settings", step}, 0, error);
             require_same_settings(processes_, mine, step);
         } catch (...) {
-            is_of_all_ = true;
+            is_common_error_ = true;
             throw;
         }
     }
@@ -90,11 +90,11 @@ public:
         values([&](double& each) { each = all[next++]; });
     }
     [[gnu::cold]] void leave(const ExchangeName& name, const std::exception_ptr& error) noexcept override {
-        processes_.tell(0);
-        if (is_collective() && !is_of_all_) {
+        processes_.set_step_flags(0);
+        if (is_collective() && !is_common_error_) {
             // The others are in a step, and cannot learn it: from now on there are no exchanges.
             ended_ = error;
-            alone_ = true;
+            ended_alone_ = true;
             return;
         }
         try {
@@ -107,11 +107,11 @@ public:
         if (!is_collective()) return;
         first_step_ = first;
         waits_.assign(static_cast<std::size_t>(in_flight), false);
-        sent_end_ = agreed_end_ = is_of_all_ = false;
-        processes_.tell(0);
+        sent_end_ = agreed_end_ = is_common_error_ = false;
+        processes_.set_step_flags(0);
     }
     void before_step(bool ends, FunctionRef<bool()> waits_later) override {
-        if (is_collective()) processes_.tell((ends ? sends_end : 0) | (waits_later() ? sends_wait : 0));
+        if (is_collective()) processes_.set_step_flags((ends ? flag_end : 0) | (waits_later() ? flag_wait : 0));
     }
     [[nodiscard]] std::exception_ptr queue(FunctionRef<std::int64_t()> step, FunctionRef<void()> work) override {
         if (!is_collective()) return RunPolicy::queue(step, work);
@@ -134,9 +134,9 @@ public:
     void report(std::int64_t reported, FunctionRef<std::int64_t()> step,
                 FunctionRef<std::exception_ptr()> callbacks) override {
         if (is_collective() && reported >= first_step_) {
-            const int sent = processes_.told();
-            sent_end_ = sent_end_ || (sent & sends_end) != 0;
-            waits_[slot_of(reported)] = (sent & sends_wait) != 0;
+            const int sent = processes_.step_flags_of_all();
+            sent_end_ = sent_end_ || (sent & flag_end) != 0;
+            waits_[slot_of(reported)] = (sent & flag_wait) != 0;
         }
         const std::int64_t before = step();
         const std::exception_ptr error = callbacks();
@@ -155,8 +155,8 @@ public:
         RunEnd result = mine;
         try {
             if (point == Point::end) {
-                processes_.tell(0);
-                const std::exception_ptr difference = error_of([&] { processes_.compare_rest(); });
+                processes_.set_step_flags(0);
+                const std::exception_ptr difference = error_of([&] { processes_.compare_remaining(); });
                 if (error == nullptr) error = difference;
             }
             const int all = agree_on({"the end of the run", step},
@@ -169,7 +169,7 @@ public:
             if (error == nullptr) error = std::current_exception();
         }
         agreed_end_ = result.stop || error != nullptr;
-        is_of_all_ = error != nullptr;
+        is_common_error_ = error != nullptr;
         return result;
     }
 
@@ -185,17 +185,17 @@ public:
         const ExchangeName& name, FunctionRef<RunSettings()> settings) override {
         static_cast<void>(largest(name, 0));
         const std::vector<std::string> all = gathered_texts(processes_, name, joined_settings(settings()));
-        const std::optional<OtherSetting> other = first_other_setting(all);
+        const std::optional<SettingDifference> other = first_setting_difference(all);
         if (!other) return {};
         return std::pair(processes_.number_at_start(static_cast<int>(other->process)), std::string(other->name));
     }
 
 private:
     struct Block {
-        std::int32_t value = 0, leaves = 0;
+        std::int32_t value = 0, ends = 0;
         SentError error{};
     };
-    static constexpr int sends_end = 1, sends_wait = 2;
+    static constexpr int flag_end = 1, flag_wait = 2;
 
     [[nodiscard]] bool is_collective() const { return processes_.is_collective(); }
     [[nodiscard]] std::size_t slot_of(std::int64_t step) const {
@@ -232,9 +232,9 @@ private:
         }
         processes_.read_together(false);
     }
-    void leave_step(bool is_of_all) {
+    void leave_step(bool is_common_error) {
         processes_.read_together(false);
-        is_of_all_ = is_of_all;
+        is_common_error_ = is_common_error;
     }
 
     /// The largest of the processes' values. `error` is what has ended the work of this process, or null. If any has
@@ -244,18 +244,18 @@ private:
         if (ended_ != nullptr) std::rethrow_exception(error != nullptr ? error : ended_);
         return exchange(name, value, error, true);
     }
-    int exchange(const ExchangeName& name, int value, const std::exception_ptr& error, bool leaves) {
-        const Block mine{.value = value, .leaves = error != nullptr && leaves ? 1 : 0, .error = SentError(error)};
+    int exchange(const ExchangeName& name, int value, const std::exception_ptr& error, bool ends) {
+        const Block mine{.value = value, .ends = error != nullptr && ends ? 1 : 0, .error = SentError(error)};
         std::memcpy(blocks_.mine(), &mine, sizeof mine);
         blocks_.run(name);
         int largest = value, failed = -1;
-        bool left = false;
+        bool any_ends = false;
         SentError first;
         for (int p = 0; p < processes_.count(); ++p) {
             Block block;
             std::memcpy(&block, blocks_.of(p), sizeof block);
             largest = std::max(largest, int{block.value});
-            left = left || block.leaves != 0;
+            any_ends = any_ends || block.ends != 0;
             if (block.error.kind == SentError::Kind::none || failed >= 0) continue;
             failed = p;
             first = block.error;
@@ -263,9 +263,9 @@ private:
         if (failed < 0) return largest;
         try {
             if (error != nullptr) std::rethrow_exception(error);
-            first.throw_of(processes_.number_at_start(failed));
+            first.throw_from(processes_.number_at_start(failed));
         } catch (...) {
-            if (left) ended_ = std::current_exception();
+            if (any_ends) ended_ = std::current_exception();
             throw;
         }
     }
@@ -274,7 +274,7 @@ private:
     ProcessGather blocks_;
     /// What has ended the exchanges; and whether the others do not know.
     std::exception_ptr ended_;
-    bool alone_ = false;
+    bool ended_alone_ = false;
 
     // Of a collective.
     std::int64_t first_step_ = 0;
@@ -283,7 +283,7 @@ private:
     /// Whether any process has sent with a step that it wants to end; all read it with the same report.
     bool sent_end_ = false;
     /// Whether the processes have agreed to end, and whether all have the error that has ended the steps.
-    bool agreed_end_ = false, is_of_all_ = false;
+    bool agreed_end_ = false, is_common_error_ = false;
 };
 
 [[nodiscard, gnu::cold]] inline std::unique_ptr<RunPolicy> make_run_policy(ProcessGroup& processes) {

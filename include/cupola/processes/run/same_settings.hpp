@@ -36,13 +36,14 @@ using Settings = std::span<const std::pair<std::string, std::string>>;
 }
 
 /// The first process whose settings are not those of process 0, and the first of these: its name and its values there.
-struct OtherSetting {
+struct SettingDifference {
     std::size_t process = 0;
     std::string_view name, name_in_first, value, value_in_first;
 };
 
 /// `all` are the processes' joined_settings(), which the result refers to.
-[[nodiscard, gnu::cold]] inline std::optional<OtherSetting> first_other_setting(const std::vector<std::string>& all) {
+[[nodiscard, gnu::cold]] inline std::optional<SettingDifference> first_setting_difference(
+    const std::vector<std::string>& all) {
     const auto next_line = [](std::string_view& rest) {
         const std::string_view line = rest.substr(0, rest.find('\n'));
         rest.remove_prefix(std::min(rest.size(), line.size() + 1));
@@ -59,8 +60,8 @@ struct OtherSetting {
             line_of_first = next_line(first);
             line_of_other = next_line(other);
         }
-        return OtherSetting{p, name_of(line_of_other), name_of(line_of_first), value_of(line_of_other),
-                            value_of(line_of_first)};
+        return SettingDifference{p, name_of(line_of_other), name_of(line_of_first), value_of(line_of_other),
+                                 value_of(line_of_first)};
     }
     return {};
 }
@@ -70,7 +71,7 @@ struct OtherSetting {
 [[gnu::cold]] inline void require_same_settings(ProcessGroup& processes, Settings settings, std::int64_t step = -1) {
     const std::vector<std::string> all =
         gathered_texts(processes, {"the comparison of settings", step}, joined_settings(settings));
-    const std::optional<OtherSetting> other = first_other_setting(all);
+    const std::optional<SettingDifference> other = first_setting_difference(all);
     if (!other) return;
     const int number = processes.number_at_start(static_cast<int>(other->process)),
               first = processes.number_at_start(0);

@@ -55,7 +55,7 @@ struct SentError {
     }
 
     /// Throws an exception of the same kind, with the number of its process.
-    [[noreturn, gnu::cold]] void throw_of(int process) const {
+    [[noreturn, gnu::cold]] void throw_from(int process) const {
         const std::string what = text("process ", process, ": ", message);
         switch (kind) {
             case Kind::argument: throw InvalidArgument(what);

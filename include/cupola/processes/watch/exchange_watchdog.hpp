@@ -54,7 +54,7 @@ public:
           deadline_(deadline_seconds),
           folder_(std::move(folder)),
           missing_(static_cast<std::size_t>(count)),
-          heard_(missing_.size()),
+          last_heartbeat_(missing_.size()),
           ids_(missing_.size()) {
         require(is_finite(deadline_seconds) && deadline_seconds > 0 && deadline_seconds <= 1e9,
                 "the deadline of an exchange must be more than 0 s and at "
@@ -75,17 +75,17 @@ public:
 
     /// The system's numbers of the processes, 0 for those of other machines and PID namespaces: a process that is
     /// missing and does not exist any more is not waited for.
-    void know_ids(const std::vector<std::int64_t>& ids) {
+    void set_process_ids(const std::vector<std::int64_t>& ids) {
         const std::scoped_lock lock(mutex_);
         for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = ids[p];
     }
 
-    /// The process sets `leaves` to 1 before it is ended. `departed()` is the number at the start of another process
+    /// The process sets `exit_flag` to 1 before it is ended. `exited()` is the number at the start of another process
     /// that has ended by itself and is not waited for, or below 0; it is called on the thread of the watchdog.
-    void tell(std::atomic<std::int32_t>* leaves, std::function<int()> departed) {
+    void watch_exits(std::atomic<std::int32_t>* exit_flag, std::function<int()> exited) {
         const std::scoped_lock lock(mutex_);
-        leaves_ = leaves;
-        departed_ = std::move(departed);
+        exit_flag_ = exit_flag;
+        exited_ = std::move(exited);
     }
 
     /// Begins a wait, in which no process is missing yet, or one that continues a wait since the time `since`.
@@ -95,7 +95,7 @@ public:
         since_ = since >= 0 ? since : monotonic_seconds();
         names_missing_ = false;
         std::fill(missing_.begin(), missing_.end(), 0);
-        std::fill(heard_.begin(), heard_.end(), never);
+        std::fill(last_heartbeat_.begin(), last_heartbeat_.end(), never);
         waits_ = true;
     }
     /// Begins a wait for something that needs all processes, and does not say whose part has come. Those that are heard
@@ -106,12 +106,12 @@ public:
         for (std::size_t p = 0; p < missing_.size(); ++p) missing_[p] = static_cast<int>(p) == number_ ? 0 : 1;
         names_missing_ = true;
     }
-    /// A process has told that it is in the same wait. To be told `notes_per_deadline` times in a deadline.
-    void hear(int process) {
+    /// A process has told that it is in the same wait. To be told `heartbeats_per_deadline` times in a deadline.
+    void record_heartbeat(int process) {
         const std::scoped_lock lock(mutex_);
-        heard_[static_cast<std::size_t>(process)] = monotonic_seconds();
+        last_heartbeat_[static_cast<std::size_t>(process)] = monotonic_seconds();
     }
-    static constexpr double notes_per_deadline = 8;
+    static constexpr double heartbeats_per_deadline = 8;
     /// `parts` more parts of a process are missing; -1 once one has come.
     void count_missing(int process, int parts) {
         const std::scoped_lock lock(mutex_);
@@ -202,7 +202,7 @@ private:
     /// With a period, less than the second in which a process promises to be gone.
     static constexpr auto longest_leave = std::chrono::milliseconds(900);
     /// The notes that do not come from a process that is silent.
-    static constexpr double silent_notes = 3, never = -1e300;
+    static constexpr double missed_heartbeats = 3, never = -1e300;
 
     void watch() {
         std::unique_lock lock(mutex_);
@@ -216,7 +216,7 @@ private:
                 if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p]))
                     leave(name_, text("has lost process ", name_of(p), ", which does not exist any more"));
             }
-            if (const int p = departed_ ? departed_() : -1; p >= 0)
+            if (const int p = exited_ ? exited_() : -1; p >= 0)
                 leave(name_, text("has lost process ", p, ", which has ended by itself"));
         }
     }
@@ -229,16 +229,17 @@ private:
     [[nodiscard]] std::string missing() const {
         if (!waits_ || !names_missing_) return "it is not known which are missing";
         std::string list;
-        const double silent_since = monotonic_seconds() - silent_notes / notes_per_deadline * deadline_;
+        const double silent_since = monotonic_seconds() - missed_heartbeats / heartbeats_per_deadline * deadline_;
         for (std::size_t p = 0; p < missing_.size(); ++p) {
-            if (missing_[p] > 0 && heard_[p] < silent_since) list += text(list.empty() ? "" : ", ", name_of(p));
+            if (missing_[p] > 0 && last_heartbeat_[p] < silent_since)
+                list += text(list.empty() ? "" : ", ", name_of(p));
         }
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
 
     [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what,
                                        bool others_are_missing = true) const {
-        if (leaves_ != nullptr) *leaves_ = 1;
+        if (exit_flag_ != nullptr) *exit_flag_ = 1;
         std::string message = text("process ", name_of(number_), ' ', what, ", in ", name.operation);
         if (name.step >= 0) message += text(" of step ", name.step);
         if (others_are_missing) message += "; " + missing();
@@ -260,14 +261,14 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
     bool ends_ = false, waits_ = false, names_missing_ = false, sums_wait_ = false;
-    std::atomic<std::int32_t>* leaves_ = nullptr;
-    std::function<int()> departed_;
+    std::atomic<std::int32_t>* exit_flag_ = nullptr;
+    std::function<int()> exited_;
     ExchangeName name_, sums_name_;
     double since_ = 0, sums_since_ = 0;
     /// The parts of each process that are missing, and its number in the system.
     FixedArray<int> missing_;
     /// The time of each process's last note in this wait, or `never`.
-    FixedArray<double> heard_;
+    FixedArray<double> last_heartbeat_;
     FixedArray<std::int64_t> ids_;
     Thread thread_;
 };

@@ -110,7 +110,7 @@ public:
         for (int rank = 0; rank < beats_->ranks(); ++rank)
             seen_[static_cast<std::size_t>(rank)] = {beats_->count(rank), now};
     }
-    void look(double now) {
+    void update(double now) {
         for (int rank = 0; rank < beats_->ranks(); ++rank) {
             Seen& seen = seen_[static_cast<std::size_t>(rank)];
             const std::uint64_t count = beats_->count(rank);

@@ -44,7 +44,7 @@ using ValueOfVariable = FunctionRef<const char*(const char*)>;
 struct LauncherVariables {
     const char *number, *count, *local;
     /// The variables by which it is recognised: by either of the pair, which has to be complete, or by one of them.
-    enum Sign : std::uint8_t { by_either, by_number, by_count } sign;
+    enum RecognizedBy : std::uint8_t { by_either, by_number, by_count } recognized;
     /// Whether its variables have to agree with those of the launcher that is believed. Not where a launcher is often
     /// used inside its job, with the variables of the process that started the inner one.
     bool compared;
@@ -71,8 +71,8 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
         const bool found = !first.number_variable.empty();
         if (found && (!each.compared || by_torchrun)) continue;
         const char *const number = value_of(each.number), *const count = value_of(each.count);
-        if (number == nullptr && (count == nullptr || each.sign == LauncherVariables::by_number)) continue;
-        if (count == nullptr && each.sign == LauncherVariables::by_count) continue;
+        if (number == nullptr && (count == nullptr || each.recognized == LauncherVariables::by_number)) continue;
+        if (count == nullptr && each.recognized == LauncherVariables::by_count) continue;
         require(number != nullptr, "the environment variable ", each.count, " is \"", count == nullptr ? "" : count,
                 "\", but ", each.number, " is not set: a launcher sets both");
         require(count != nullptr, "the environment variable ", each.number, " is \"", number, "\", but ", each.count,

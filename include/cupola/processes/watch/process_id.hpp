@@ -21,16 +21,18 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 struct ProcessId {
     /// The process's number in the system, and the PID namespace that has such numbers: the inode of /proc/self/ns/pid,
     /// or -1 if that is not known.
-    std::int64_t number = 0, where = -1;
+    std::int64_t number = 0, pid_namespace = -1;
 
     /// Of this process.
     [[nodiscard, gnu::cold]] static ProcessId own() {
         struct stat status {};
         const bool known = stat("/proc/self/ns/pid", &status) == 0;
-        return {.number = getpid(), .where = known ? static_cast<std::int64_t>(status.st_ino) : -1};
+        return {.number = getpid(), .pid_namespace = known ? static_cast<std::int64_t>(status.st_ino) : -1};
     }
     /// Whether the numbers of both are those of the same namespace.
-    [[nodiscard]] bool shares_numbers_with(const ProcessId& other) const { return where != -1 && where == other.where; }
+    [[nodiscard]] bool shares_pid_namespace_with(const ProcessId& other) const {
+        return pid_namespace != -1 && pid_namespace == other.pid_namespace;
+    }
 };
 
 /// Whether the system has a process of this number that has not ended: one whose end its parent has not seen yet, has.

@@ -41,10 +41,10 @@ public:
     /// Makes memory of at least one byte, filled with zeros. Throws OutOfMemory.
     [[gnu::cold]] explicit SharedMemory(std::size_t bytes) {
         bytes = bytes == 0 ? 1 : bytes;
-        int error = is_too_much(bytes) ? ENOMEM : 0;
+        int error = exceeds_memory(bytes) ? ENOMEM : 0;
         if (error == 0) {
             file_ = memfd_create("cupola", MFD_CLOEXEC);
-            error = file_ < 0 || ftruncate(file_, static_cast<off_t>(whole(bytes))) != 0 ? errno : map(bytes);
+            error = file_ < 0 || ftruncate(file_, static_cast<off_t>(size_with_token(bytes))) != 0 ? errno : map(bytes);
         }
         std::uint64_t token = 0;
         if (error == 0 && getrandom(&token, sizeof token, 0) != sizeof token) error = errno;
@@ -60,7 +60,7 @@ public:
     /// Opens what another process has made. Throws DeviceError if that cannot be done, as from another container.
     [[gnu::cold]] explicit SharedMemory(const Address& address) {
         const std::string path = text("/proc/", address.process.number, "/fd/", address.file);
-        const std::string why = opened(path, address);
+        const std::string why = open_error(path, address);
         if (why.empty()) return;
         release();
         throw DeviceError(text("the memory of the process ", address.process.number,
@@ -86,40 +86,40 @@ public:
 
 private:
     /// More than the machine has. The system itself would promise it, and then end processes when it is used.
-    [[nodiscard, gnu::cold]] static bool is_too_much(std::size_t bytes) {
+    [[nodiscard, gnu::cold]] static bool exceeds_memory(std::size_t bytes) {
         const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
         return bytes / static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) >= pages;
     }
     /// With the token.
-    [[nodiscard]] static std::size_t whole(std::size_t bytes) { return bytes + sizeof(std::uint64_t); }
+    [[nodiscard]] static std::size_t size_with_token(std::size_t bytes) { return bytes + sizeof(std::uint64_t); }
     [[nodiscard]] std::uint64_t token() const {
         std::uint64_t token = 0;
         if (data_ != nullptr) std::memcpy(&token, data() + bytes_, sizeof token);
         return token;
     }
     /// Why it cannot be opened; empty if it is.
-    [[nodiscard, gnu::cold]] std::string opened(const std::string& path, const Address& address) {
-        if (!ProcessId::own().shares_numbers_with(address.process))
+    [[nodiscard, gnu::cold]] std::string open_error(const std::string& path, const Address& address) {
+        if (!ProcessId::own().shares_pid_namespace_with(address.process))
             return "the process is in another PID namespace, as that of another container";
         const auto bytes = static_cast<std::size_t>(address.bytes);
         file_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
         struct stat status {};
         if (file_ < 0 || fstat(file_, &status) != 0) return std::generic_category().message(errno);
         // The size first: what is behind the end of a file cannot be read.
-        if (!S_ISREG(status.st_mode) || static_cast<std::size_t>(status.st_size) != whole(bytes))
+        if (!S_ISREG(status.st_mode) || static_cast<std::size_t>(status.st_size) != size_with_token(bytes))
             return "this file is not the memory";
         if (const int error = map(bytes); error != 0) return std::generic_category().message(error);
         return token() == address.token ? "" : "this file is not the memory";
     }
     [[nodiscard, gnu::cold]] int map(std::size_t bytes) {
-        void* const place = mmap(nullptr, whole(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+        void* const place = mmap(nullptr, size_with_token(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
         if (place == MAP_FAILED) return errno;
         data_ = place;
         bytes_ = bytes;
         return 0;
     }
     [[gnu::cold]] void release() {
-        if (data_ != nullptr) munmap(data_, whole(bytes_));
+        if (data_ != nullptr) munmap(data_, size_with_token(bytes_));
         if (file_ >= 0) close(file_);
     }
 

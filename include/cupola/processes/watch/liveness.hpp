@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LifeSigns: what a process can prove about the end of another one of the same machine. A library of communication
+// Liveness: what a process can prove about the end of another one of the same machine. A library of communication
 // reports that it does not reach a process, which may be stopped, or behind a cut connection, and still go on with the
 // training. The system knows whether the process exists; and a process that ends by itself, because of an error or at a
 // deadline, says so before, in memory that all of the machine read. What is left is a process that was killed, alone.
@@ -20,55 +20,58 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The sign of one process. Memory of zeros is that of no process.
-struct LifeSign {
+/// The process of one process. Memory of zeros is that of no process.
+struct ProcessLiveness {
     /// As in ProcessId.
-    std::atomic<std::int64_t> id, where;
+    std::atomic<std::int64_t> id, pid_namespace;
     /// Not 0 once the process is about to end by itself.
-    std::atomic<std::int32_t> leaves;
+    std::atomic<std::int32_t> exits;
 };
-static_assert(std::is_trivially_destructible_v<LifeSign> && std::atomic<std::int64_t>::is_always_lock_free);
+static_assert(std::is_trivially_destructible_v<ProcessLiveness> && std::atomic<std::int64_t>::is_always_lock_free);
 
-class LifeSigns {
+class Liveness {
 public:
-    LifeSigns() = default;
-    /// `signs` is memory of bytes_of(count) bytes, all 0 at first, that the processes of a machine have in common.
-    LifeSigns(std::byte* signs, int count) : signs_(reinterpret_cast<LifeSign*>(signs)), count_(count) {}
-    [[nodiscard]] static std::size_t bytes_of(int count) { return static_cast<std::size_t>(count) * sizeof(LifeSign); }
+    Liveness() = default;
+    /// `memory` has of bytes_of(count) bytes, all 0 at first, that the processes of a machine have in common.
+    Liveness(std::byte* memory, int count) : processes_(reinterpret_cast<ProcessLiveness*>(memory)), count_(count) {}
+    [[nodiscard]] static std::size_t bytes_of(int count) {
+        return static_cast<std::size_t>(count) * sizeof(ProcessLiveness);
+    }
 
     /// Called by process `number` itself.
     [[gnu::cold]] void begin(int number) {
-        LifeSign& mine = of(number);
+        ProcessLiveness& mine = of(number);
         const ProcessId own = ProcessId::own();
-        mine.where = own.where;
-        mine.leaves = 0;
+        mine.pid_namespace = own.pid_namespace;
+        mine.exits = 0;
         mine.id = own.number;
     }
     /// What a process writes 1 to before it ends by itself.
-    [[nodiscard]] std::atomic<std::int32_t>* leaves(int number) const { return &of(number).leaves; }
+    [[nodiscard]] std::atomic<std::int32_t>* exit_flag(int number) const { return &of(number).exits; }
 
     /// Whether a process has said that it ends by itself.
-    [[nodiscard]] bool has_left(int number) const { return of(number).leaves != 0; }
+    [[nodiscard]] bool has_exited(int number) const { return of(number).exits != 0; }
     /// Whether a process is known not to exist any more, and has not ended by itself. Waits up to a second for a
     /// process that is being ended. False for a process of another machine.
     [[nodiscard, gnu::cold]] bool was_killed(int number) const {
-        const LifeSign& sign = of(number);
-        if (sign.id == 0 || !ProcessId::own().shares_numbers_with({sign.id, sign.where})) return false;
+        const ProcessLiveness& process = of(number);
+        if (process.id == 0 || !ProcessId::own().shares_pid_namespace_with({process.id, process.pid_namespace}))
+            return false;
         const double until = monotonic_seconds() + 1;
-        while (process_exists(sign.id)) {
-            if (sign.leaves != 0 || monotonic_seconds() > until) return false;
+        while (process_exists(process.id)) {
+            if (process.exits != 0 || monotonic_seconds() > until) return false;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-        return sign.leaves == 0;
+        return process.exits == 0;
     }
 
 private:
-    [[nodiscard]] LifeSign& of(int number) const {
+    [[nodiscard]] ProcessLiveness& of(int number) const {
         require(number >= 0 && number < count_, "process ", number, " is none of ", count_);
-        return signs_[number];
+        return processes_[number];
     }
 
-    LifeSign* signs_ = nullptr;
+    ProcessLiveness* processes_ = nullptr;
     int count_ = 0;
 };
 

@@ -11,14 +11,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cupola/processes/watch/tcp_meeting.hpp>
+#include <cupola/processes/watch/tcp_rendezvous.hpp>
 
 #include "processes/thread_processes.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
-using impl::MeetingPlace;
-using impl::TcpMeeting;
+using impl::RendezvousOptions;
+using impl::TcpRendezvous;
 
 namespace {
 
@@ -50,7 +50,7 @@ private:
 /// An address that was free a moment ago.
 std::string free_address() { return Listener().address(); }
 
-MeetingPlace place(const std::string& address, int count, int number, double seconds = 20) {
+RendezvousOptions place(const std::string& address, int count, int number, double seconds = 20) {
     return {.address = address, .process = {count, number}, .seconds = seconds};
 }
 
@@ -85,14 +85,14 @@ private:
 };
 
 /// What each of `count` processes takes, or the message of its error.
-std::vector<std::string> met(const std::vector<MeetingPlace>& places, std::string_view bytes) {
+std::vector<std::string> met(const std::vector<RendezvousOptions>& places, std::string_view bytes) {
     std::vector<std::string> taken(places.size());
     const auto errors = on_threads(static_cast<int>(places.size()), [&](int i) {
-        TcpMeeting meeting(places[static_cast<std::size_t>(i)]);
+        TcpRendezvous rendezvous(places[static_cast<std::size_t>(i)]);
         if (places[static_cast<std::size_t>(i)].process.number == 0)
-            meeting.give(bytes);
+            rendezvous.broadcast(bytes);
         else
-            taken[static_cast<std::size_t>(i)] = meeting.take();
+            taken[static_cast<std::size_t>(i)] = rendezvous.receive();
     });
     for (std::size_t i = 0; i < taken.size(); ++i) {
         if (!errors[i].empty()) taken[i] = "error: " + errors[i];
@@ -123,17 +123,17 @@ extern "C" int connect(int socket, const sockaddr* to, socklen_t size) {
 
 TEST_CASE("process 0 gives its bytes to all others, whoever comes first, and beside connections of other programs") {
     const std::string address = free_address(), bytes("\0id\n", 4);
-    std::vector<MeetingPlace> places;
+    std::vector<RendezvousOptions> places;
     for (const int number : {3, 1, 0, 2}) places.push_back(place(address, 4, number));
     CHECK(met(places, bytes) == std::vector<std::string>{bytes, bytes, "", bytes});
 
     // A process that is late, behind one that says nothing, one that stops in the middle and one that speaks HTTP.
     std::string taken;
-    std::thread first([&] { TcpMeeting(place(address, 2, 0)).give(bytes); });
+    std::thread first([&] { TcpRendezvous(place(address, 2, 0)).broadcast(bytes); });
     {
         const Stranger silent(address, ""), half(address, "cupola-mee"), web(address, "GET / HTTP/1.1\r\n\r\n");
         CHECK((silent.connected() && half.connected() && web.connected()));
-        taken = TcpMeeting(place(address, 2, 1)).take();
+        taken = TcpRendezvous(place(address, 2, 1)).receive();
         first.join();
     }
     CHECK(taken == bytes);
@@ -163,7 +163,8 @@ TEST_CASE("a connection to itself is not one to process 0") {
     const std::string address = free_address();
     connects_to_itself = true;
     std::string taken;
-    const std::string error = message_of<DeviceError>([&] { taken = TcpMeeting(place(address, 2, 1, 0.3)).take(); });
+    const std::string error =
+        message_of<DeviceError>([&] { taken = TcpRendezvous(place(address, 2, 1, 0.3)).receive(); });
     connects_to_itself = false;
     CHECK(error == text("process 1 could not connect to process 0 at ", address,
                         " within 0.3 s: Connection refused; check that process 0 was started, and the address"));
@@ -177,7 +178,8 @@ TEST_CASE("a process that is missing is named by process 0, and by those that ha
           std::vector<std::string>{"error: " + message, "error: " + message});
 
     std::string said;
-    std::thread first([&] { said = message_of<DeviceError>([&] { TcpMeeting(place(address, 2, 0, 2)).give("id"); }); });
+    std::thread first(
+        [&] { said = message_of<DeviceError>([&] { TcpRendezvous(place(address, 2, 0, 2)).broadcast("id"); }); });
     {
         const Stranger web(address, "GET / HTTP/1.1\r\n\r\n");
         first.join();
@@ -189,7 +191,7 @@ TEST_CASE("a process that is missing is named by process 0, and by those that ha
 
 TEST_CASE("without process 0 the others end at their deadline") {
     const std::string address = free_address();
-    CHECK(message_of<DeviceError>([&] { static_cast<void>(TcpMeeting(place(address, 2, 1, 0.3)).take()); }) ==
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(TcpRendezvous(place(address, 2, 1, 0.3)).receive()); }) ==
           text("process 1 could not connect to process 0 at ", address,
                " within 0.3 s: Connection refused; check that process 0 was started, and the address"));
 }
@@ -197,18 +199,19 @@ TEST_CASE("without process 0 the others end at their deadline") {
 TEST_CASE("a port in use and an unknown host are reported") {
     const Listener taken;
     taken.listen();
-    CHECK(message_of<DeviceError>([&] { TcpMeeting(place(taken.address(), 2, 0)).give("id"); }) ==
+    CHECK(message_of<DeviceError>([&] { TcpRendezvous(place(taken.address(), 2, 0)).broadcast("id"); }) ==
           text("process 0 cannot wait for the others at ", taken.address(), ": port ",
                taken.address().substr(taken.address().find(':') + 1),
                " is in use: choose another, by address or MASTER_PORT"));
     const std::string nowhere = "no-such-host.invalid:4711";
     CHECK(
-        contains(message_of<DeviceError>([&] { TcpMeeting(place(nowhere, 2, 0)).give("id"); }),
+        contains(message_of<DeviceError>([&] { TcpRendezvous(place(nowhere, 2, 0)).broadcast("id"); }),
                  "process 0 cannot wait for the others at no-such-host.invalid:4711: the host no-such-host.invalid is "
                  "not known: "));
-    CHECK(contains(message_of<DeviceError>([&] { static_cast<void>(TcpMeeting(place(nowhere, 2, 1, 0.2)).take()); }),
-                   "process 1 could not connect to process 0 at no-such-host.invalid:4711 within 0.2 s: the host "
-                   "no-such-host.invalid is not known: "));
+    CHECK(contains(
+        message_of<DeviceError>([&] { static_cast<void>(TcpRendezvous(place(nowhere, 2, 1, 0.2)).receive()); }),
+        "process 1 could not connect to process 0 at no-such-host.invalid:4711 within 0.2 s: the host "
+        "no-such-host.invalid is not known: "));
 }
 
 TEST_CASE("another program at the address is reported: one that speaks, one that stops, one that says nothing") {
@@ -218,7 +221,7 @@ TEST_CASE("another program at the address is reported: one that speaks, one that
         std::string said;
         std::thread process([&] {
             said = message_of<DeviceError>(
-                [&] { static_cast<void>(TcpMeeting(place(other.address(), 2, 1, seconds)).take()); });
+                [&] { static_cast<void>(TcpRendezvous(place(other.address(), 2, 1, seconds)).receive()); });
         });
         const int connection = other.accept();
         char hello[256];
@@ -244,19 +247,19 @@ TEST_CASE("another program at the address is reported: one that speaks, one that
 
 TEST_CASE("a process of another training is refused, and so are two with one number") {
     const std::string address = free_address();
-    const auto refused = [&](MeetingPlace other) {
+    const auto refused = [&](RendezvousOptions other) {
         std::string said;
-        MeetingPlace first = place(address, 2, 0);
+        RendezvousOptions first = place(address, 2, 0);
         first.job = "SLURM_JOB_ID 7";
-        std::thread giver([&] { TcpMeeting(first).give("id"); });
-        said = message_of<DeviceError>([&] { static_cast<void>(TcpMeeting(other).take()); });
-        CHECK(TcpMeeting(place(address, 2, 1)).take() == "id");
+        std::thread giver([&] { TcpRendezvous(first).broadcast("id"); });
+        said = message_of<DeviceError>([&] { static_cast<void>(TcpRendezvous(other).receive()); });
+        CHECK(TcpRendezvous(place(address, 2, 1)).receive() == "id");
         giver.join();
         return said;
     };
     CHECK(refused(place(address, 4, 1)) == text("process 1 of 4 belongs to another training than process 0 at ",
                                                 address, ", which has 2 processes of job SLURM_JOB_ID 7"));
-    MeetingPlace other_job = place(address, 2, 1);
+    RendezvousOptions other_job = place(address, 2, 1);
     other_job.job = "SLURM_JOB_ID 8";
     CHECK(refused(other_job) ==
           text("process 1 of 2 of job SLURM_JOB_ID 8 belongs to another training than process 0 at ", address,
@@ -273,7 +276,7 @@ TEST_CASE("a process of another training is refused, and so are two with one num
 TEST_CASE("an address is a host and a port") {
     for (const char* wrong : {"", "host", "host:", ":80", "host:0", "host:65536", "host:80a", "host:-1"}) {
         CAPTURE(wrong);
-        CHECK(message_of<InvalidArgument>([&] { TcpMeeting meeting(place(wrong, 2, 0)); }) ==
+        CHECK(message_of<InvalidArgument>([&] { TcpRendezvous rendezvous(place(wrong, 2, 0)); }) ==
               text("the address of process 0 must be a host, a colon and a port from 1 to 65535, not \"", wrong, '"'));
     }
 }

@@ -39,7 +39,7 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Where and for whom a process meets the others.
-struct MeetingPlace {
+struct RendezvousOptions {
     /// "host:port", or "[host]:port" for a host with colons.
     std::string address{};
     ProcessNumber process{};
@@ -49,22 +49,22 @@ struct MeetingPlace {
     double seconds = 120;
 };
 
-class TcpMeeting {
+class TcpRendezvous {
 public:
     static constexpr std::size_t max_bytes = 4096;
 
     /// Throws InvalidArgument for an address that is not one.
-    [[gnu::cold]] explicit TcpMeeting(const MeetingPlace& place) : place_(place) {
-        const std::size_t colon = place.address.rfind(':');
+    [[gnu::cold]] explicit TcpRendezvous(const RendezvousOptions& options) : options_(options) {
+        const std::size_t colon = options.address.rfind(':');
         const std::string_view digits =
-            std::string_view(place.address).substr(colon == std::string::npos ? place.address.size() : colon + 1);
+            std::string_view(options.address).substr(colon == std::string::npos ? options.address.size() : colon + 1);
         int port = 0;
         const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-        host_ = place.address.substr(0, std::min(colon, place.address.size()));
+        host_ = options.address.substr(0, std::min(colon, options.address.size()));
         if (host_.size() > 2 && host_.front() == '[' && host_.back() == ']') host_ = host_.substr(1, host_.size() - 2);
         require(!host_.empty() && error == std::errc{} && end == digits.data() + digits.size() && port >= 1 &&
                     port <= 65535,
-                "the address of process 0 must be a host, a colon and a port from 1 to 65535, not \"", place.address,
+                "the address of process 0 must be a host, a colon and a port from 1 to 65535, not \"", options.address,
                 '"');
         port_ = text(port);
         start_ = monotonic_seconds();
@@ -72,52 +72,52 @@ public:
 
     /// On process 0: gives `bytes` to all others, once they are there. Throws DeviceError if the port is in use, or the
     /// host not known, and at the deadline, with the numbers of the processes that are missing.
-    [[gnu::cold]] void give(std::string_view bytes) {
-        require(bytes.size() <= max_bytes, "a meeting exchanges at most ", max_bytes, " bytes, not ", bytes.size());
-        const Socket listener = listening();
-        std::vector<Guest> guests;
-        while (!missing(guests).empty()) {
-            if (left() <= 0) {
-                const std::string message = missing_text(guests);
-                for (const Guest& each : guests) {
+    [[gnu::cold]] void broadcast(std::string_view bytes) {
+        require(bytes.size() <= max_bytes, "a rendezvous exchanges at most ", max_bytes, " bytes, not ", bytes.size());
+        const Socket listener = listen_on_address();
+        std::vector<Client> clients;
+        while (!missing(clients).empty()) {
+            if (seconds_left() <= 0) {
+                const std::string message = missing_text(clients);
+                for (const Client& each : clients) {
                     if (each.number > 0) send_all(each.socket, answer(refused, message));
                 }
                 throw DeviceError(message);
             }
             std::vector<pollfd> watched{{listener.get(), POLLIN, 0}};
-            for (const Guest& each : guests) watched.push_back({each.socket.get(), POLLIN, 0});
-            poll(watched.data(), watched.size(), turn_ms);
-            for (std::size_t i = guests.size(); i-- > 0;) {
-                if (watched[i + 1].revents != 0 && !hear(guests, i))
-                    guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
+            for (const Client& each : clients) watched.push_back({each.socket.get(), POLLIN, 0});
+            poll(watched.data(), watched.size(), poll_ms);
+            for (std::size_t i = clients.size(); i-- > 0;) {
+                if (watched[i + 1].revents != 0 && !read_client(clients, i))
+                    clients.erase(clients.begin() + static_cast<std::ptrdiff_t>(i));
             }
             if (watched[0].revents == 0) continue;
-            Socket guest(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-            if (guest.get() >= 0) guests.push_back({std::move(guest), {}, 0});
+            Socket client(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            if (client.get() >= 0) clients.push_back({std::move(client), {}, 0});
         }
-        for (const Guest& each : guests) {
+        for (const Client& each : clients) {
             if (each.number > 0) send_all(each.socket, answer(accepted, bytes));
         }
     }
 
     /// On the others: what process 0 gives. Throws DeviceError if it cannot be reached until the deadline, if another
     /// program answers at the address, and if process 0 refuses this process or gives up.
-    [[nodiscard, gnu::cold]] std::string take() {
-        const Socket socket = connected();
+    [[nodiscard, gnu::cold]] std::string receive() {
+        const Socket socket = connect_to_first();
         Hello hello{};
-        hello.count = place_.process.count;
-        hello.number = place_.process.number;
-        place_.job.copy(hello.job.data(), hello.job.size() - 1);
+        hello.count = options_.process.count;
+        hello.number = options_.process.number;
+        options_.job.copy(hello.job.data(), hello.job.size() - 1);
         send_all(socket, {reinterpret_cast<const char*>(&hello), sizeof hello});
         std::string received;
-        take_answer(socket, received, "accepts connections, but has not answered");
+        read_answer(socket, received, "accepts connections, but has not answered");
         start_ = monotonic_seconds();  // process 0 may have started later, and waits as long
-        place_.seconds += last_answer_seconds;
-        return take_answer(socket, received, "waits for other processes, and has not given NCCL's id");
+        options_.seconds += last_answer_seconds;
+        return read_answer(socket, received, "waits for other processes, and has not given NCCL's id");
     }
 
 private:
-    static constexpr int turn_ms = 20;
+    static constexpr int poll_ms = 20;
     /// The time in which process 0 says after its deadline who is missing.
     static constexpr double last_answer_seconds = 1;
     static constexpr std::array<char, 16> magic{'c', 'u', 'p', 'o', 'l', 'a', '-', 'm',
@@ -136,13 +136,13 @@ private:
     };
 
     /// A connection to process 0; its number is 0 until it has said a valid one.
-    struct Guest {
+    struct Client {
         Socket socket;
-        std::string heard;
+        std::string received;
         int number = 0;
     };
 
-    [[nodiscard]] double left() const { return place_.seconds - (monotonic_seconds() - start_); }
+    [[nodiscard]] double seconds_left() const { return options_.seconds - (monotonic_seconds() - start_); }
     [[nodiscard]] static std::string error_text(int error) { return std::generic_category().message(error); }
     [[nodiscard]] static std::string answer(std::int32_t verdict, std::string_view bytes) {
         Answer head{};
@@ -205,7 +205,7 @@ private:
     /// Listens on the host's own address or, where that is not one by which other machines reach this one, on all
     /// interfaces: the address is not one of this machine's, or the name is that of the machine itself, which Debian
     /// gives the address 127.0.1.1.
-    [[nodiscard]] Socket listening() {
+    [[nodiscard]] Socket listen_on_address() {
         std::string why;
         int error = 0;
         if (const Addresses list = addresses(why)) {
@@ -237,7 +237,7 @@ private:
             why = error == EADDRINUSE ? text("port ", port_, " is in use: choose another, by address or MASTER_PORT")
                                       : error_text(error);
         }
-        throw DeviceError(text("process 0 cannot wait for the others at ", place_.address, ": ", why));
+        throw DeviceError(text("process 0 cannot wait for the others at ", options_.address, ": ", why));
     }
     [[nodiscard]] static bool listens(const Socket& socket, const sockaddr* at, socklen_t size, int& error) {
         const int on = 1;
@@ -258,9 +258,9 @@ private:
                own_size == other_size && std::memcmp(&own, &other, own_size) == 0;
     }
     /// Retries until the deadline: process 0 may start later, and so may the name of its host.
-    [[nodiscard]] Socket connected() {
+    [[nodiscard]] Socket connect_to_first() {
         std::string why = "there was no time to try";
-        while (left() > 0) {
+        while (seconds_left() > 0) {
             if (const Addresses list = addresses(why)) {
                 for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
                     Socket socket(::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -270,7 +270,7 @@ private:
                         pollfd ready{socket.get(), POLLOUT, 0};
                         socklen_t size = sizeof error;
                         error = ETIMEDOUT;
-                        if (poll(&ready, 1, static_cast<int>(std::clamp(left(), 0.0, 5.0) * 1000)) == 1)
+                        if (poll(&ready, 1, static_cast<int>(std::clamp(seconds_left(), 0.0, 5.0) * 1000)) == 1)
                             getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
                     }
                     if (error == 0 && is_connected_to_itself(socket)) error = ECONNREFUSED;
@@ -278,116 +278,116 @@ private:
                     why = error_text(error);
                 }
             }
-            poll(nullptr, 0, turn_ms);
+            poll(nullptr, 0, poll_ms);
         }
-        throw DeviceError(text("process ", place_.process.number, " could not connect to process 0 at ", place_.address,
-                               " within ", place_.seconds, " s: ", why,
+        throw DeviceError(text("process ", options_.process.number, " could not connect to process 0 at ",
+                               options_.address, " within ", options_.seconds, " s: ", why,
                                "; check that process 0 was started, and the address"));
     }
 
     /// The numbers that have not come.
-    [[nodiscard]] std::vector<int> missing(const std::vector<Guest>& guests) const {
+    [[nodiscard]] std::vector<int> missing(const std::vector<Client>& clients) const {
         std::vector<int> result;
-        for (int number = 1; number < place_.process.count; ++number) {
-            if (std::none_of(guests.begin(), guests.end(), [&](const Guest& each) { return each.number == number; }))
+        for (int number = 1; number < options_.process.count; ++number) {
+            if (std::none_of(clients.begin(), clients.end(), [&](const Client& each) { return each.number == number; }))
                 result.push_back(number);
         }
         return result;
     }
-    [[nodiscard]] std::string missing_text(const std::vector<Guest>& guests) const {
+    [[nodiscard]] std::string missing_text(const std::vector<Client>& clients) const {
         std::string list;
-        const std::vector<int> numbers = missing(guests);
+        const std::vector<int> numbers = missing(clients);
         for (const int number : numbers) list += text(list.empty() ? "" : ", ", number);
         std::string strangers = last_refusal_;
-        for (const Guest& each : guests) {
-            if (each.number == 0) strangers = text("one that sent ", each.heard.size(), " bytes of ", sizeof(Hello));
+        for (const Client& each : clients) {
+            if (each.number == 0) strangers = text("one that sent ", each.received.size(), " bytes of ", sizeof(Hello));
         }
-        return text(numbers.size() == 1 ? "process " : "processes ", list, " of ", place_.process.count,
-                    numbers.size() == 1 ? " has" : " have", " not connected to process 0 at ", place_.address,
-                    " within ", place_.seconds, " s", strangers.empty() ? "" : "; of other connections the last was ",
+        return text(numbers.size() == 1 ? "process " : "processes ", list, " of ", options_.process.count,
+                    numbers.size() == 1 ? " has" : " have", " not connected to process 0 at ", options_.address,
+                    " within ", options_.seconds, " s", strangers.empty() ? "" : "; of other connections the last was ",
                     strangers);
     }
 
-    /// Reads what a guest says. Returns false if it has left, or is refused.
-    [[nodiscard]] bool hear(std::vector<Guest>& guests, std::size_t index) {
-        Guest& guest = guests[index];
+    /// Reads what a client says. Returns false if it has left, or is refused.
+    [[nodiscard]] bool read_client(std::vector<Client>& clients, std::size_t index) {
+        Client& client = clients[index];
         char buffer[sizeof(Hello)];
-        const ssize_t count = recv(guest.socket.get(), buffer, sizeof buffer, 0);
+        const ssize_t count = recv(client.socket.get(), buffer, sizeof buffer, 0);
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
         if (count <= 0) {
-            last_refusal_ = guest.number > 0 ? text("process ", guest.number, ", which has ended")
-                                             : text("one that ended after ", guest.heard.size(), " bytes");
+            last_refusal_ = client.number > 0 ? text("process ", client.number, ", which has ended")
+                                              : text("one that ended after ", client.received.size(), " bytes");
             return false;
         }
-        guest.heard.append(buffer, static_cast<std::size_t>(count));
-        if (!begins_with_magic(guest.heard) || guest.heard.size() > sizeof(Hello)) {
-            last_refusal_ = text("one of another program, which sent \"", shown(guest.heard), '"');
+        client.received.append(buffer, static_cast<std::size_t>(count));
+        if (!begins_with_magic(client.received) || client.received.size() > sizeof(Hello)) {
+            last_refusal_ = text("one of another program, which sent \"", shown(client.received), '"');
             return false;
         }
-        if (guest.number > 0 || guest.heard.size() < sizeof(Hello)) return true;
+        if (client.number > 0 || client.received.size() < sizeof(Hello)) return true;
         Hello hello;
-        std::memcpy(&hello, guest.heard.data(), sizeof hello);
+        std::memcpy(&hello, client.received.data(), sizeof hello);
         hello.job.back() = '\0';
-        const std::string job = hello.job.data(), own = place_.job.substr(0, hello.job.size() - 1);
+        const std::string job = hello.job.data(), own = options_.job.substr(0, hello.job.size() - 1);
         std::string why;
-        if (hello.count != place_.process.count || (!job.empty() && !own.empty() && job != own)) {
+        if (hello.count != options_.process.count || (!job.empty() && !own.empty() && job != own)) {
             why = text("process ", hello.number, " of ", hello.count, job.empty() ? "" : " of job ", job,
-                       " belongs to another training than process 0 at ", place_.address, ", which has ",
-                       place_.process.count, " processes", own.empty() ? "" : " of job ", own);
+                       " belongs to another training than process 0 at ", options_.address, ", which has ",
+                       options_.process.count, " processes", own.empty() ? "" : " of job ", own);
         } else if (hello.number < 1 || hello.number >= hello.count) {
             why = text("process ", hello.number, " is none of the processes 1 to ", hello.count - 1,
-                       " that process 0 at ", place_.address, " waits for");
+                       " that process 0 at ", options_.address, " waits for");
         } else {
-            for (const Guest& each : guests) {
+            for (const Client& each : clients) {
                 if (each.number == hello.number)
-                    why = text("another process ", hello.number, " has connected to process 0 at ", place_.address,
+                    why = text("another process ", hello.number, " has connected to process 0 at ", options_.address,
                                " before: each process needs a number of its own");
             }
         }
-        send_all(guest.socket, answer(why.empty() ? accepted : refused, why));
-        if (why.empty()) guest.number = hello.number;
+        send_all(client.socket, answer(why.empty() ? accepted : refused, why));
+        if (why.empty()) client.number = hello.number;
         if (!why.empty()) last_refusal_ = "refused: " + why;
         return why.empty();
     }
 
     /// Reads from process 0 until `received` has `needed` bytes. `late` says what it has not done at the deadline;
     /// `begun` are the bytes of the same answer before.
-    void receive(const Socket& socket, std::string& received, std::string_view late, std::size_t needed,
-                 std::size_t begun = 0) {
+    void read_bytes(const Socket& socket, std::string& received, std::string_view late, std::size_t needed,
+                    std::size_t begun = 0) {
         while (received.size() < needed) {
-            require<DeviceError>(left() > 0, "process 0 at ", place_.address, ' ', late, " within ", place_.seconds,
-                                 " s");
+            require<DeviceError>(seconds_left() > 0, "process 0 at ", options_.address, ' ', late, " within ",
+                                 options_.seconds, " s");
             pollfd readable{socket.get(), POLLIN, 0};
-            if (poll(&readable, 1, turn_ms) <= 0) continue;
+            if (poll(&readable, 1, poll_ms) <= 0) continue;
             char buffer[512];
             const ssize_t count = recv(socket.get(), buffer, sizeof buffer, 0);
             if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-            require<DeviceError>(count > 0, "the connection to process 0 at ", place_.address, " ended after ",
+            require<DeviceError>(count > 0, "the connection to process 0 at ", options_.address, " ended after ",
                                  begun + received.size(), " bytes of an answer",
                                  count < 0 ? ": " + error_text(errno) : std::string(),
                                  "; process 0 has ended, or another program listens there");
             received.append(buffer, static_cast<std::size_t>(count));
             require<DeviceError>(begun > 0 || begins_with_magic(received),
-                                 "another program than process 0 of this training answers at ", place_.address,
+                                 "another program than process 0 of this training answers at ", options_.address,
                                  ": it sent \"", shown(received), '"');
         }
     }
     /// The next answer of process 0, without what belongs to the one after it.
-    std::string take_answer(const Socket& socket, std::string& received, std::string_view late) {
+    std::string read_answer(const Socket& socket, std::string& received, std::string_view late) {
         Answer head;
-        receive(socket, received, late, sizeof head);
+        read_bytes(socket, received, late, sizeof head);
         std::memcpy(&head, received.data(), sizeof head);
         received.erase(0, sizeof head);
         require<DeviceError>(head.bytes <= max_bytes && (head.verdict == accepted || head.verdict == refused),
-                             "the answer at ", place_.address, " is not one of process 0 of this training");
-        receive(socket, received, late, head.bytes, sizeof head);
+                             "the answer at ", options_.address, " is not one of process 0 of this training");
+        read_bytes(socket, received, late, head.bytes, sizeof head);
         std::string bytes = received.substr(0, head.bytes);
         received.erase(0, head.bytes);
         require<DeviceError>(head.verdict == accepted, bytes);
         return bytes;
     }
 
-    MeetingPlace place_;
+    RendezvousOptions options_;
     std::string host_, port_, last_refusal_;
     double start_ = 0;
 };

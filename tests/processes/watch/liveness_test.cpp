@@ -2,8 +2,8 @@
 //
 // What a process can prove about the end of another one, and the memory that they share; the others are children of the test.
 //
-// Covers: cupola/processes/watch/life_signs.hpp, cupola/processes/watch/process_id.hpp, cupola/processes/watch/shared_memory.hpp
-#include <cupola/processes/watch/life_signs.hpp>
+// Covers: cupola/processes/watch/liveness.hpp, cupola/processes/watch/process_id.hpp, cupola/processes/watch/shared_memory.hpp
+#include <cupola/processes/watch/liveness.hpp>
 #include <cupola/processes/watch/process_id.hpp>
 #include <cupola/processes/watch/shared_memory.hpp>
 
@@ -19,7 +19,7 @@
 
 #include "throws_with.hpp"
 
-using cupola::impl::LifeSigns;
+using cupola::impl::Liveness;
 using cupola::impl::may_go_on;
 using cupola::impl::process_exists;
 using cupola::impl::ProcessId;
@@ -70,34 +70,34 @@ private:
 }  // namespace
 
 TEST_CASE("a process that was killed is told from one that lives, is stopped, has left, or is of another machine") {
-    SharedMemory memory(LifeSigns::bytes_of(5));
-    LifeSigns signs(memory.data(), 5);
-    const auto begins = [&](int number) { return [&signs, number] { signs.begin(number); }; };
+    SharedMemory memory(Liveness::bytes_of(5));
+    Liveness liveness(memory.data(), 5);
+    const auto begins = [&](int number) { return [&liveness, number] { liveness.begin(number); }; };
     Child lives(begins(0)), stopped(begins(1)), killed(begins(2));
     Child leaves([&] {
-        signs.begin(3);
-        *signs.leaves(3) = 1;
+        liveness.begin(3);
+        *liveness.exit_flag(3) = 1;
     });
     kill(stopped.id(), SIGSTOP);
     killed.kill_only();
     leaves.end();
-    CHECK_FALSE(signs.was_killed(0));
-    CHECK_FALSE(signs.was_killed(1));
-    CHECK(signs.was_killed(2));  // its parent has not looked at it
+    CHECK_FALSE(liveness.was_killed(0));
+    CHECK_FALSE(liveness.was_killed(1));
+    CHECK(liveness.was_killed(2));  // its parent has not looked at it
     const pid_t of_killed = killed.id();
     killed.end();
     CHECK_FALSE(process_exists(of_killed));
-    CHECK(signs.was_killed(2));
-    CHECK_FALSE(signs.was_killed(3));
-    CHECK(signs.has_left(3));
-    CHECK_FALSE(signs.has_left(2));
+    CHECK(liveness.was_killed(2));
+    CHECK_FALSE(liveness.was_killed(3));
+    CHECK(liveness.has_exited(3));
+    CHECK_FALSE(liveness.has_exited(2));
     // Process 4 has never begun here.
-    CHECK_FALSE(signs.was_killed(4));
-    CHECK_THROWS_WITH_AS(static_cast<void>(signs.was_killed(5)), "process 5 is none of 5", cupola::InvalidArgument);
+    CHECK_FALSE(liveness.was_killed(4));
+    CHECK_THROWS_WITH_AS(static_cast<void>(liveness.was_killed(5)), "process 5 is none of 5", cupola::InvalidArgument);
     // One that is being ended is waited for.
     Child ends(begins(4));
     kill(ends.id(), SIGKILL);
-    CHECK(signs.was_killed(4));
+    CHECK(liveness.was_killed(4));
 }
 
 TEST_CASE("memory is not opened by a number that names another process or another file") {
@@ -107,9 +107,9 @@ TEST_CASE("memory is not opened by a number that names another process or anothe
     };
     CHECK(SharedMemory(memory.address()).data() != nullptr);
     SharedMemory::Address address = memory.address();
-    address.process.where = address.process.where + 1;
+    address.process.pid_namespace = address.process.pid_namespace + 1;
     CHECK(contains(refused(address), "the process is in another PID namespace, as that of another container"));
-    address.process.where = -1;
+    address.process.pid_namespace = -1;
     CHECK(contains(refused(address), "the process is in another PID namespace"));
     for (const SharedMemory* each : {&other, &larger}) {
         address = memory.address();

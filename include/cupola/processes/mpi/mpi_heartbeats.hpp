@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiNotes: while a process waits in a sum of all, it sends a note to each of the others now and then. A collective
+// MpiHeartbeats: while a process waits in a sum of all, it sends a note to each of the others now and then. A collective
 // call of MPI does not say whose part is missing: it is the part of a process from which no note comes, because it is
 // not in the sum, is stopped, or cannot be reached.
 //
@@ -16,11 +16,11 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-class MpiNotes {
+class MpiHeartbeats {
 public:
-    MpiNotes() = default;
+    MpiHeartbeats() = default;
     /// Notes with this tag, one per `period` seconds of a wait.
-    [[gnu::cold]] MpiNotes(MPI_Comm all, int tag, int number, int count, double period)
+    [[gnu::cold]] MpiHeartbeats(MPI_Comm all, int tag, int number, int count, double period)
         : all_(all),
           tag_(tag),
           number_(number),
@@ -39,17 +39,17 @@ public:
         next_ = monotonic_seconds() + period_;
     }
 
-    /// Called again and again in a wait. `heard(process)` is called for each process that waits in this sum, or has
+    /// Called again and again in a wait. `received(process)` is called for each process that waits in this sum, or has
     /// left it. Errors of MPI are silence.
-    template <class Heard>
-    void exchange(Heard&& heard) {
+    template <class Received>
+    void exchange(Received&& received) {
         const double now = monotonic_seconds();
         if (now < next_) return;
         next_ = now + period_;
         for (std::size_t p = 0; p < receives_.size(); ++p) {
             if (static_cast<int>(p) == number_) continue;
             while (receive(p)) {
-                if (incoming_[p] >= sum_) heard(static_cast<int>(p));
+                if (incoming_[p] >= sum_) received(static_cast<int>(p));
             }
             send(p);
         }
