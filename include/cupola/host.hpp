@@ -3,7 +3,11 @@
 // The CPU backend: the device `Host`, its operations through oneDNN, and averaging on the host.
 #pragma once
 
+#ifdef CUPOLA_SEPARATE_COMPILATION
 #include <cupola/compiled_training.hpp>
+#else
+#include <cupola/host_operations.hpp>
+#endif
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/elementwise_loss.hpp>

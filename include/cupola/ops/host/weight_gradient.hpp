@@ -9,11 +9,14 @@
 #include <cstddef>
 #include <memory>
 
+#include <cupola/core/abi.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/convolution.hpp>
-#include <cupola/ops/host/impl/amx_weight_gradient.hpp>
 #include <cupola/ops/host/impl/narrow_weight_gradient.hpp>
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
+#include <cupola/ops/host/impl/amx_weight_gradient.hpp>
+#endif
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

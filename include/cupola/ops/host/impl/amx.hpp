@@ -12,7 +12,7 @@
 
 #include <cupola/ops/host/impl/avx512.hpp>
 
-#if defined(CUPOLA_HOST_AVX512) && defined(__x86_64__) && defined(__linux__)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512 && defined(__x86_64__) && defined(__linux__)
 #define CUPOLA_HOST_AMX 1
 
 #include <cstdint>

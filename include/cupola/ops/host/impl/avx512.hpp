@@ -7,7 +7,6 @@
 #include <cupola/core/abi.hpp>
 
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
-#define CUPOLA_HOST_AVX512 1
 
 #include <cstdint>
 #include <utility>

@@ -9,10 +9,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
-#include <cupola/ops/host/impl/avx512.hpp>
 #include <cupola/ops/host/impl/element.hpp>
 #include <cupola/ops/local_response_norm.hpp>
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
+#include <cupola/ops/host/impl/avx512.hpp>
+#endif
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -26,7 +29,7 @@ public:
     /// `y` may be `x`.
     template <class T>
     void forward(const T* x, T* y, std::int64_t pixels) const {
-#if defined(CUPOLA_HOST_AVX512)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
         if (shape_.beta == 0.75F && shape_.radius == 4) {
             return shape_.channels == 4 * vector_lanes ? forward_in_registers<4, 4>(x, y, pixels)
                                                        : forward_in_registers<4, 0>(x, y, pixels);
@@ -44,7 +47,7 @@ public:
     /// `dx` may be `dy`.
     template <class T>
     void backward(const T* x, const T* dy, T* dx, std::int64_t pixels, bool mask) const {
-#if defined(CUPOLA_HOST_AVX512)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
         if (shape_.beta == 0.75F && shape_.radius == 4) {
             return shape_.channels == 4 * vector_lanes ? backward_in_registers<4, 4>(x, dy, dx, pixels, mask)
                                                        : backward_in_registers<4, 0>(x, dy, dx, pixels, mask);
@@ -112,7 +115,7 @@ private:
         }
     }
 
-#if defined(CUPOLA_HOST_AVX512)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
     /// The lanes of `now` shifted up by `by`, with the last lanes of `before` shifted in.
     template <int by>
     static __m512 shifted(__m512 now, __m512 before) {

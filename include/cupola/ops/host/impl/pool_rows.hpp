@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cupola/ops/host/impl/avx512.hpp>
+#include <cupola/core/abi.hpp>
 #include <cupola/ops/host/impl/element.hpp>
 #include <cupola/ops/pooling.hpp>
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
+#include <cupola/ops/host/impl/avx512.hpp>
+#endif
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -109,7 +112,7 @@ private:
     template <class T>
     void pixel(const Window<T>& window, T* y, std::uint8_t* places, bool mask) const {
         std::int64_t c = 0;
-#if defined(CUPOLA_HOST_AVX512)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
         for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) maxima<4>(window, c, 0xFFFF, y, places, mask);
         for (; c < channels_; c += vector_lanes) maxima<1>(window, c, first_lanes(channels_ - c), y, places, mask);
 #else
@@ -120,7 +123,7 @@ private:
     template <class T>
     void gather(const ContributingOutputs<T>& outputs, T* dx) const {
         std::int64_t c = 0;
-#if defined(CUPOLA_HOST_AVX512)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
         for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) gathered<4>(outputs, c, 0xFFFF, dx);
         for (; c < channels_; c += vector_lanes) gathered<1>(outputs, c, first_lanes(channels_ - c), dx);
 #else
@@ -179,7 +182,7 @@ private:
         for (std::int64_t k = 0; k < count; ++k) put(dx[c + k], sum[k]);
     }
 
-#if defined(CUPOLA_HOST_AVX512)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
     template <class T>
     [[gnu::cold, gnu::noinline]] static void maxima_with_nan(const Window<T>& window, std::int64_t c,
                                                              std::int64_t count, T* y, std::uint8_t* places,
