@@ -8,6 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 

@@ -9,9 +9,12 @@
 #include <type_traits>
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/augmentation.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/io/fingerprint.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/train/profile.hpp>
 #include <cupola/train/training_run.hpp>
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All of Cupola except its backends and its file readers. Include a backend as well: <cupola/host.hpp>. Readers are
-// included where they are used: <cupola/data/open.hpp>.
+// What most programs need of Cupola. Include a backend as well: <cupola/host.hpp>. Included by name, where they are
+// used, are the readers of files (<cupola/data/open.hpp>), and of the floors below them:
+//
+//   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
+//   <cupola/layers/on_device.hpp>         a layer on another device than its network's
+//   <cupola/metrics.hpp>                  all metrics: also Auc and ConfusionMatrix
+//   <cupola/optim/rate_scaling.hpp>       a learning rate for a larger global batch
+//   <cupola/train/stop_on_signal.hpp>     a program that is asked to end
 #pragma once
 
 #include <cupola/core/abi.hpp>
@@ -9,17 +15,19 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
-#include <cupola/data/augmentation.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>
 #include <cupola/data/prefetch.hpp>
-#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/losses.hpp>
-#include <cupola/metrics.hpp>
-#include <cupola/models/tutorial_augmentation.hpp>
+#include <cupola/metrics/accuracy.hpp>
+#include <cupola/metrics/at.hpp>
+#include <cupola/metrics/binary_accuracy.hpp>
+#include <cupola/metrics/mean_absolute_error.hpp>
+#include <cupola/metrics/r_squared.hpp>
+#include <cupola/metrics/top_k.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/net/named_values.hpp>
@@ -31,7 +39,6 @@
 #include <cupola/optim/epochs.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
-#include <cupola/optim/rate_scaling.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optimizers.hpp>
 #include <cupola/parallel/compressed.hpp>
@@ -45,5 +52,4 @@
 #include <cupola/train/log_every.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/progress.hpp>
-#include <cupola/train/stop_on_signal.hpp>
 #include <cupola/train/stop_when.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only list of all layers: cupola.hpp and predict.hpp include it.
+// The only list of the layers: cupola.hpp and predict.hpp include it. OnDevice, which places layers on another device,
+// is included by its name.
 #pragma once
 
 #include <cupola/layers/avg_pool2d.hpp>
@@ -15,7 +16,6 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/on_device.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include "counting.hpp"
 #include "tutorial.hpp"

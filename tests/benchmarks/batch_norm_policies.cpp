@@ -19,6 +19,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>

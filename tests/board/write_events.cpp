@@ -22,6 +22,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/train/summary_writer.hpp>
 
 using namespace cupola;

@@ -6,6 +6,7 @@
 #include "../test.hpp"
 
 #include <cupola/cuda.hpp>
+#include <cupola/layers/on_device.hpp>
 #include <cupola/ops/cuda/impl/linear_chain.cuh>
 #include <cupola/ops/cuda/linear.hpp>
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>

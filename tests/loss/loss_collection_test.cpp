@@ -4,6 +4,8 @@
 
 #include "../test.hpp"
 
+#include <cupola/models/tutorial_augmentation.hpp>
+
 #include "tutorial.hpp"
 
 using namespace cupola;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/metrics.hpp, cupola/metrics/at.hpp, cupola/parallel/metric_batch.hpp, cupola/train/evaluate.hpp
+#include <cupola/metrics.hpp>
 #include <cupola/metrics/metric.hpp>
 
 #include "../test.hpp"

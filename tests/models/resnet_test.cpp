@@ -7,6 +7,7 @@
 #include "../test.hpp"
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/host.hpp>
 #include <cupola/net/plan.hpp>
 

@@ -4,6 +4,8 @@
 
 #include "../test.hpp"
 
+#include <cupola/data/augmentation.hpp>
+
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 

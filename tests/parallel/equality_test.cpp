@@ -5,6 +5,8 @@
 
 #include "../test.hpp"
 
+#include <cupola/models/tutorial_augmentation.hpp>
+
 #include "../data/labelled.hpp"
 #include "tutorial.hpp"
 

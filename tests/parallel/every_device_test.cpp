@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/layers/on_device.hpp>
 
 #include "delayed_device.hpp"
 #include "policies.hpp"

@@ -6,6 +6,7 @@
 #include "../test.hpp"
 
 #include <sched.h>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include "tutorial.hpp"
 

@@ -7,6 +7,7 @@
 #include "../test.hpp"
 
 #include <cupola/models/resnet.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"

@@ -6,7 +6,9 @@
 
 #include "../test.hpp"
 
+#include <cupola/data/augmentation.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
 

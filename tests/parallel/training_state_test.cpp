@@ -5,6 +5,9 @@
 
 #include "../test.hpp"
 
+#include <cupola/data/augmentation.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
+
 #include "../data/labelled.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"

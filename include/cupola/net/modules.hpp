@@ -8,7 +8,6 @@
 
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
-#include <cupola/layers/on_device.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/tied.hpp>
 
@@ -56,7 +55,9 @@ struct Unnamed<Module> {
     using Type = typename Module::TiedLayer;
 };
 
-/// The layers of an OnDevice, as they are entered in the network's table.
+/// The layers of an OnDevice (layers/on_device.hpp), as they are entered in the network's table.
+template <class Device, class L>
+struct OffloadedLayer;
 template <class Module>
 concept IsOffloaded = requires { typename Module::OffloadDevice; };
 template <class Module>

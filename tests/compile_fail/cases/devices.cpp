@@ -76,23 +76,27 @@ void run(const InMemory& data) {
 // case: offloaded_batch_norm
 // Batch normalisation on a device of its own: replicas could not exchange its statistics.
 // expect: keeps statistics of its batch, so OnDevice cannot place it on another device; its input is 4 x 4 x 3 from layer 1 (ReLU)
+#include <cupola/layers/on_device.hpp>
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, ReLU, OnDevice<Host, BatchNorm2d<>>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, ReLU>, BatchNorm2d<>> {};
 
 // case: offloaded_block
 // A residual block on a device of its own, which places single layers.
 // expect: OnDevice takes a single layer: put it inside the block, not around it
+#include <cupola/layers/on_device.hpp>
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, Residual<Identity, ReLU>>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Residual<Identity, OnDevice<Host, ReLU>>> {};
 
 // case: offloaded_embedding
 // Ids are not copied to another device.
 // expect: reads an input of the network, of int32, and OnDevice cannot place it on another device
+#include <cupola/layers/on_device.hpp>
 /* wrong */ struct Net : Sequential<Input<3>, OnDevice<Host, Embedding<10, 4>>, Flatten, ReLU> {};
 /* right */ struct Net : Sequential<Input<3>, Embedding<10, 4>, Flatten, OnDevice<Host, ReLU>> {};
 
 // case: offloaded_named_value
 // A named value inside a list on a device of its own, which places single layers.
 // expect: OnDevice takes single layers: put Keep and the modules that read a named value outside it
+#include <cupola/layers/on_device.hpp>
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, OnDevice<Host, ReLU, Keep<"skip">, ReLU>, AddFrom<"skip">> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, ReLU, Keep<"skip">, OnDevice<Host, ReLU>, AddFrom<"skip">> {};

@@ -6,6 +6,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/data/cuda_batches.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/nccl.hpp>
 
 using namespace cupola;

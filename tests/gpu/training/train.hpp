@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <cupola/cupola.hpp>
+#include <cupola/layers/on_device.hpp>
 
 #include "training_runs.hpp"
 
