@@ -10,6 +10,7 @@
 #include <variant>
 
 #include <cupola/cupola.hpp>
+#include <cupola/optimizers.hpp>
 
 namespace cifar10 {
 

@@ -15,6 +15,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/load_parameters.hpp>
+#include <cupola/net/frozen.hpp>
 
 using namespace cupola;
 

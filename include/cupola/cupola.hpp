@@ -6,6 +6,8 @@
 //   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
 //   <cupola/metrics.hpp>                  all metrics: also Auc and ConfusionMatrix
+//   <cupola/net/frozen.hpp>               a network of which a part is not trained
+//   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb and Lars
 //   <cupola/optim/rate_scaling.hpp>       a learning rate for a larger global batch
 //   <cupola/train/stop_on_signal.hpp>     a program that is asked to end
 #pragma once
@@ -29,18 +31,20 @@
 #include <cupola/metrics/r_squared.hpp>
 #include <cupola/metrics/top_k.hpp>
 #include <cupola/net/branches.hpp>
-#include <cupola/net/frozen.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/net/tied.hpp>
+#include <cupola/optim/adam.hpp>
+#include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/epochs.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
+#include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/schedule.hpp>
-#include <cupola/optimizers.hpp>
+#include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>

@@ -8,6 +8,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/net/frozen.hpp>
 
 #include "file_support.hpp"
 #include "throws_with.hpp"

@@ -7,6 +7,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/optimizers.hpp>
 
 #include "stepping.hpp"
 #include "throws_with.hpp"

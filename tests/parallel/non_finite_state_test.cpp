@@ -8,6 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/optimizers.hpp>
 
 #include "throws_with.hpp"
 

@@ -9,6 +9,8 @@
 
 #include "../test.hpp"
 
+#include <cupola/net/frozen.hpp>
+
 #include <atomic>
 
 #include "instructions.hpp"

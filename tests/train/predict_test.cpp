@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <unistd.h>
+#include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 
 #include "throws_with.hpp"

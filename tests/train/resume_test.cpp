@@ -10,6 +10,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/optimizers.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 
 #include "io/file_support.hpp"

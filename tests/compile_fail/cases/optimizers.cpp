@@ -18,6 +18,7 @@ struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Linear<3>> {
 // case: frozen_everything
 // Patterns of Frozen that leave nothing to train, and a training with them: one message.
 // expect: Frozen leaves no parameter to train: its patterns match all of the network's
+#include <cupola/net/frozen.hpp>
 struct Net : Sequential<Input<5>, Named<"body", Linear<8>>, ReLU, Named<"head", Linear<3>>> {};
 
 /* wrong */ struct Tuned : Frozen<Net, "body.*", "*.weight", "head.bias"> {};
@@ -28,6 +29,7 @@ struct Net : Sequential<Input<5>, Named<"body", Linear<8>>, ReLU, Named<"head", 
 // case: frozen_pattern_of_nothing
 // A pattern of Frozen that matches no parameter: the message lists the names.
 // expect: Frozen's pattern 'body/*' matches none of the parameters body.weight, body.bias, head.weight, head.bias
+#include <cupola/net/frozen.hpp>
 struct Net : Sequential<Input<4>, Named<"body", Linear<8>>, ReLU, Named<"head", Linear<3>>> {};
 
 /* wrong */ struct Tuned : Frozen<Net, "body/*"> {};
@@ -35,6 +37,7 @@ struct Net : Sequential<Input<4>, Named<"body", Linear<8>>, ReLU, Named<"head", 
 
 // case: frozen_without_pattern
 // expect: Frozen names no parameters; name at least one pattern, as in Frozen<Net, 'body.*'>
+#include <cupola/net/frozen.hpp>
 struct Net : Sequential<Input<6>, Named<"body", Linear<8>>, ReLU, Named<"head", Linear<3>>> {};
 
 /* wrong */ struct Tuned : Frozen<Net, FrozenNorms::batch_statistics> {};
@@ -96,6 +99,7 @@ struct Net : Sequential<Input<4>, Linear<2>> {};
 
 // case: weight_decay_of_a_frozen_layer
 // expect: WeightDecay names the layer body, whose weights are frozen: leave it out, because they cannot decay
+#include <cupola/net/frozen.hpp>
 struct Net : Sequential<Input<7>, Named<"body", Linear<8>>, ReLU, Named<"head", Linear<3>>> {};
 struct Tuned : Frozen<Net, "body.*"> {};
 

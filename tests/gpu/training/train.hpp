@@ -18,6 +18,8 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/layers/on_device.hpp>
+#include <cupola/net/frozen.hpp>
+#include <cupola/optimizers.hpp>
 
 #include "training_runs.hpp"
 
