@@ -6,7 +6,6 @@
 // `fine_tuning FILE` writes the pretrained network to FILE.
 // Prints the report of the load, the network, the loss every 200 steps, and the accuracies.
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <numbers>
 #include <vector>
