@@ -21,7 +21,7 @@
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/io/standard_output.hpp>
-#include <cupola/train/progress_line.hpp>
+#include <cupola/train/progress.hpp>
 #include <cupola/train/stop_on_signal.hpp>
 
 #include "../command_line.hpp"

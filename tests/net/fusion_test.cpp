@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/net/fusion_patterns.hpp, cupola/net/node_info.hpp, cupola/net/impl/fused_node.hpp
+// Covers: cupola/net/node_info.hpp
 #include <cupola/net/fusion.hpp>
 
 #include "../test.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/host/max_pooling.hpp
 //
 // Pooling against plain loops in double, with ties and padding.
 #include "../test.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The contiguous segments of parameters that an optimiser updates in one pass.
-#include <cupola/optim/impl/contiguous_segments.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 #include "../test.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/parallel/step_report.hpp, cupola/train/evaluate.hpp, cupola/train/progress.hpp, cupola/train/run.hpp
+// Covers: cupola/parallel/step_report.hpp, cupola/train/evaluate.hpp, cupola/train/run.hpp
 // Covers: cupola/train/stop_when.hpp
 #include <cupola/train/fit.hpp>
 

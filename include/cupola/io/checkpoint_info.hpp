@@ -17,6 +17,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/json_string.hpp>
+#include <cupola/io/impl/json_text.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -23,6 +23,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/impl/json_string.hpp>
+#include <cupola/io/impl/json_text.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 

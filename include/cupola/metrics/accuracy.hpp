@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <cupola/metrics/impl/class_labels.hpp>
+#include <cupola/metrics/impl/targets.hpp>
 #include <cupola/metrics/metric.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {

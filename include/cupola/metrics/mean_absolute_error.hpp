@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <cupola/metrics/impl/float_targets.hpp>
+#include <cupola/metrics/impl/targets.hpp>
 #include <cupola/metrics/metric.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {

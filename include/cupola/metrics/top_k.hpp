@@ -10,7 +10,7 @@
 #include <optional>
 
 #include <cupola/core/error.hpp>
-#include <cupola/metrics/impl/class_labels.hpp>
+#include <cupola/metrics/impl/targets.hpp>
 #include <cupola/metrics/metric.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace metrics {

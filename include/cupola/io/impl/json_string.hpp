@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strings of JSON: their escapes, there and back, and the UTF-8 that they are written in.
+// Strings of JSON as they are written, and the UTF-8 that they are written in. json_text.hpp reads them.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,6 @@
 #include <cupola/core/error.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
-
-[[nodiscard]] inline int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/// The four hexadecimal digits at `place`, or -1.
-[[nodiscard]] inline std::int32_t four_hex_digits(std::string_view text, std::size_t place) {
-    std::int32_t value = 0;
-    for (std::size_t i = 0; i < 4; ++i) {
-        const int digit = place + i < text.size() ? hex_digit(text[place + i]) : -1;
-        if (digit < 0) return -1;
-        value = value * 16 + digit;
-    }
-    return value;
-}
 
 /// The bytes of the UTF-8 sequence at the beginning of `text`; 0 if there is none.
 [[nodiscard]] inline std::size_t utf8_length(std::string_view text) {
@@ -62,56 +45,6 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     }
     if (!text.empty()) result += "...";
     return result;
-}
-
-/// Writes `point` in UTF-8 to `to`; returns the address after it.
-inline char* put_utf8(char* to, std::uint32_t point) {
-    const auto put = [&](std::uint32_t byte) { *to++ = static_cast<char>(byte); };
-    if (point < 0x80) {
-        put(point);
-    } else if (point < 0x800) {
-        put(0xC0 | point >> 6);
-        put(0x80 | (point & 0x3F));
-    } else if (point < 0x10000) {
-        put(0xE0 | point >> 12);
-        put(0x80 | (point >> 6 & 0x3F));
-        put(0x80 | (point & 0x3F));
-    } else {
-        put(0xF0 | point >> 18);
-        put(0x80 | (point >> 12 & 0x3F));
-        put(0x80 | (point >> 6 & 0x3F));
-        put(0x80 | (point & 0x3F));
-    }
-    return to;
-}
-
-/// Writes the characters that `written` represents over it, at `to`, and returns them: they never take more bytes than
-/// their escapes. `written` has been checked by `JsonText::string`.
-[[nodiscard]] inline std::string_view unescape(char* to, std::string_view written) {
-    if (written.find('\\') == std::string_view::npos) return written;
-    char* end = to;
-    for (std::size_t i = 0; i < written.size(); ++i) {
-        if (written[i] != '\\') {
-            *end++ = written[i];
-            continue;
-        }
-        const char kind = written[++i];
-        if (kind != 'u') {
-            constexpr std::string_view kinds = "bfnrt", characters = "\b\f\n\r\t";
-            const std::size_t known = kinds.find(kind);
-            *end++ = known == std::string_view::npos ? kind : characters[known];
-            continue;
-        }
-        auto point = static_cast<std::uint32_t>(four_hex_digits(written, i + 1));
-        i += 4;
-        if (point >= 0xD800 && point < 0xE000) {
-            const auto low = static_cast<std::uint32_t>(four_hex_digits(written, i + 3));
-            point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
-            i += 6;
-        }
-        end = put_utf8(end, point);
-    }
-    return {to, static_cast<std::size_t>(end - to)};
 }
 
 /// Appends one character of UTF-8 as a JSON string has it.

@@ -7,6 +7,8 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -14,7 +16,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/layers/make_node.hpp>
-#include <cupola/net/impl/fused_node.hpp>
+#include <cupola/net/fusion.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/modules.hpp>
 #include <cupola/net/named_values.hpp>
@@ -23,6 +25,45 @@
 #include <cupola/ops/plan_node.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+// The nodes whose operation is made from two layers (net/fusion.hpp). They are instantiated once per device and element
+// type, in networks that have layers of both kinds.
+
+/// A set of LayerKinds, one bit per kind.
+using LayerKindSet = std::uint32_t;
+[[nodiscard]] constexpr LayerKindSet kind_bit(LayerKind kind) { return LayerKindSet{1} << static_cast<unsigned>(kind); }
+
+template <class Device, class T>
+using FusedNodeMaker = std::unique_ptr<PlanNode<Device, T>> (*)(std::span<const LayerInfo>, const NodeInfo&,
+                                                                const BuildContext<Device, T>&);
+
+template <class Row, class Device, class T>
+[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> make_fused_node(std::span<const LayerInfo> layers,
+                                                                   const NodeInfo& info,
+                                                                   const BuildContext<Device, T>& build) {
+    return node_of<typename Row::template Operation<Device, T>>(build, kind_shape<Row::kinds.first>(layers[info.layer]),
+                                                                kind_shape<Row::kinds.second>(layers[info.layer + 1]));
+}
+
+template <class Row, class Device, class T, LayerKindSet kinds>
+[[nodiscard]] constexpr FusedNodeMaker<Device, T> fused_node_maker() {
+    if constexpr (Row::one_operation) {
+        constexpr LayerKindSet needed = kind_bit(Row::kinds.first) | kind_bit(Row::kinds.second);
+        if constexpr ((kinds & needed) == needed) return &make_fused_node<Row, Device, T>;
+    }
+    return nullptr;
+}
+
+template <class Device, class T, LayerKindSet kinds, class... Rows>
+[[nodiscard]] constexpr std::array<FusedNodeMaker<Device, T>, sizeof...(Rows)> fused_node_makers_of(
+    PatternList<Rows...>) {
+    return {fused_node_maker<Rows, Device, T, kinds>()...};
+}
+
+/// Indexed by the row of `fusion_patterns`, for a network that has layers of `kinds` with operations on the device;
+/// null for rows that such a network cannot use.
+template <class Device, class T, LayerKindSet kinds>
+inline constexpr auto fused_node_makers = fused_node_makers_of<Device, T, kinds>(FusionPatterns{});
 
 /// Calls visitor.template layer<L>() for each layer of a module, in the order of the layers.
 template <class Module, class Visitor>

@@ -10,14 +10,15 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
 #include <cupola/net/impl/kept_values.hpp>
-#include <cupola/net/impl/layer_count.hpp>
 #include <cupola/net/impl/tied_parameters.hpp>
 #include <cupola/net/impl/visit_block.hpp>
 #include <cupola/net/modules.hpp>
@@ -26,6 +27,45 @@
 #include <cupola/net/table.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+[[nodiscard]] consteval std::size_t sum_of(std::initializer_list<std::size_t> counts) {
+    std::size_t sum = 0;
+    for (const std::size_t count : counts) sum += count;
+    return sum;
+}
+
+template <class Module>
+[[nodiscard]] consteval std::size_t layers_of();
+
+template <class... Modules>
+[[nodiscard]] consteval std::size_t layers_of(ModuleList<Modules...>) {
+    return sum_of({layers_of<Modules>()...});
+}
+
+/// The number of layers in a block of branches: the Fork, those of the branches and their beginnings, and the layers
+/// that join the branches, one fewer than there are branches.
+template <class... Branches>
+[[nodiscard]] consteval std::size_t layers_of_block(ModuleList<Branches...>) {
+    constexpr std::size_t count = sizeof...(Branches);
+    const std::size_t starts = []<std::size_t... places>(std::index_sequence<places...>) {
+        return (std::size_t{0} + ... + (has_branch_start<Branches>(places, count) ? 1U : 0U));
+    }(std::make_index_sequence<count>{});
+    return sum_of({layers_of(BranchModulesOf<Branches>{})...}) + starts + (count == 0 ? 1 : count);
+}
+
+/// The number of layers in a module.
+template <class Module>
+[[nodiscard]] consteval std::size_t layers_of() {
+    if constexpr (is_input<Module>) {
+        return 0;
+    } else if constexpr (IsBlock<Module>) {
+        return layers_of_block(typename Module::BlockBranches{});
+    } else if constexpr (IsOffloaded<Module>) {
+        return []<class... Layers>(ModuleList<Layers...>) { return sizeof...(Layers); }(OffloadedModules<Module>{});
+    } else {
+        return 1;
+    }
+}
 
 template <class Prefix, class... Modules, std::size_t layer_count>
 constexpr void visit_all(Walk<layer_count>& walk, ModuleList<Modules...>) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the metrics of classes: rows of logits, one per label.
+// Shared by the metrics: the targets that they are for, and loops over them. Metrics of classes have rows of logits, one
+// row per label; metrics of numbers have a target for each element of the output.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +12,18 @@
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/finite.hpp>
-#include <cupola/metrics/impl/ratio.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
 
-namespace cupola { inline namespace CUPOLA_ABI {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-namespace impl {
+/// a / b; NaN for 0 / 0.
+[[nodiscard]] constexpr double ratio(std::int64_t a, std::int64_t b) {
+    return static_cast<double>(a) / static_cast<double>(b);
+}
 
 /// The error in these targets for a metric that compares class labels with rows of logits; empty if there is none.
 [[nodiscard]] constexpr CompileTimeMessage class_labels_diagnostic(std::string_view metric, const Shape& output,
@@ -54,10 +58,6 @@ void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>&
 /// logits if one of them is NaN.
 [[nodiscard]] std::int64_t rank_of(std::span<const float> logits, std::size_t label);
 
-}  // namespace impl
-
-namespace impl {
-
 inline std::size_t largest_of(std::span<const float> logits) {
     std::size_t largest = 0;
     for (std::size_t c = 0; c < logits.size(); ++c) {
@@ -76,6 +76,30 @@ inline std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
     return rank;
 }
 
-}  // namespace impl
+/// The error in these targets for a metric that needs a float per element of the output; empty if there is none.
+[[nodiscard]] constexpr CompileTimeMessage float_targets_diagnostic(std::string_view metric, const Shape& output,
+                                                                    const ColumnSpec& target) {
+    CompileTimeMessage message;
+    if (target.type != ElementType::float32 || target.shape != output) {
+        message << metric << " compares the output with targets (float32) of its extents; the output is " << output
+                << ", and the loss reads " << to_string(target.type) << " " << target.shape;
+    }
+    return message;
+}
 
-}}  // namespace cupola::CUPOLA_ABI
+/// Throws InvalidArgument unless `target` is 0 or 1.
+template <class T>
+[[nodiscard]] bool target_is_one(T target, std::size_t element) {
+    require(target == T(0) || target == T(1), "a binary metric needs targets of 0 and 1, and element ", element,
+            " of a batch's target is ", target);
+    return target == T(1);
+}
+
+/// Calls visit(output, whether the target is 1) for each element.
+template <class Visit>
+void for_each_binary(const MetricBatch& batch, Visit&& visit) {
+    const std::span<const float> targets = batch.target<float>();
+    for (std::size_t i = 0; i < targets.size(); ++i) visit(batch.outputs[i], target_is_one(targets[i], i));
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

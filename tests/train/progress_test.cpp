@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/train/progress_line.hpp>
+#include <cupola/train/progress.hpp>
 
 #include "../test.hpp"
 
