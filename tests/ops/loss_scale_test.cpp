@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The end of a step under a loss scale that changes, against PyTorch's GradScaler written as a plain loop.
-#include <cupola/ops/loss_scale.hpp>
+#include <cupola/ops/training_step.hpp>
 
 #include "../test.hpp"
 

@@ -5,11 +5,100 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <cupola/core/abi.hpp>
-#include <cupola/ops/loss_scale.hpp>
+#include <cupola/core/finite.hpp>
+#include <cupola/core/loss_scale.hpp>
+#include <cupola/ops/id_check.hpp>
+#include <cupola/ops/loss_report.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
+
+/// The end of a step under a loss scale that changes, on the device: the scale of the next step, from whether the mean
+/// gradient of this one was finite, as PyTorch's _amp_update_scale_. One formula for every device.
+///
+///   not finite:   scale = scale * backoff, good_steps = 0, skipped_steps + 1, and the device is healthy again
+///   finite:       good_steps + 1; at the interval, scale = scale * growth and good_steps = 0
+///
+/// A step fails if it would reduce the scale below its minimum, or if its mean is not finite because of its input: a
+/// target or an id that is not valid, weights that are negative or add up to 0. A failed step changes nothing, and the
+/// device stays not healthy.
+///
+/// If `skips_without_weight`, a step whose weights are all 0 is skipped too, also with a constant scale: skipped_steps +
+/// 1, the scale is unchanged, and the device is healthy again. With a constant scale any other mean that is not finite
+/// is a failure.
+///
+/// All pointers are to the device's memory.
+struct LossScaleUpdate {
+    LossScale rule{};
+    /// Whether a step whose samples all have the weight 0 is skipped.
+    bool skips_without_weight = false;
+    LossScaleState* state = nullptr;
+    /// 0 if the mean gradient of this step, or of one that failed before it, is not finite; and whether a step has
+    /// failed.
+    std::int32_t *healthy = nullptr, *failed = nullptr;
+    /// The divisor of the mean.
+    const float* divisor = nullptr;
+    /// The reports of the device's batches, none of which is of an earlier step.
+    const LossReport* reports = nullptr;
+    std::int64_t report_count = 0;
+    const IdReport* ids = nullptr;
+    std::int64_t id_count = 0;
+    /// Where the gradients of the replicas are not finite (RowsOfMean), cleared if the step is skipped.
+    unsigned long long* not_finite = nullptr;
+    int replicas = 0;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
+        if (*failed != 0) return;
+        if (*healthy != 0) {
+            if (rule.dynamic) count_good();
+            return;
+        }
+        if (skips_without_weight && has_no_weight()) return skip(state->scale, state->good_steps);
+        const double lower = static_cast<double>(state->scale) * rule.backoff;
+        if (!rule.dynamic || !(lower >= rule.minimum) || !valid_input()) {
+            *failed = 1;
+            return;
+        }
+        skip(static_cast<float>(lower), 0);
+    }
+
+private:
+    static constexpr float largest = std::numeric_limits<float>::max();
+
+    CUPOLA_HOST_DEVICE void skip(float scale, std::int32_t good_steps) const {
+        *state = {scale, good_steps, state->skipped_steps + 1};
+        for (int r = 0; r < replicas; ++r) not_finite[r] = 0;
+        *healthy = 1;
+    }
+    CUPOLA_HOST_DEVICE void count_good() const {
+        if (++state->good_steps < rule.interval) return;
+        const double larger = static_cast<double>(state->scale) * rule.growth;
+        if (larger <= static_cast<double>(largest)) state->scale = static_cast<float>(larger);
+        state->good_steps = 0;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_input() const {
+        return impl::is_finite(*divisor) && *divisor > 0 && valid_targets();
+    }
+    /// Also checks the weights of this device's samples: a weight above 0 here and one below 0 elsewhere add up to 0.
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool has_no_weight() const {
+        if (*divisor != 0 || !valid_targets()) return false;
+        for (std::int64_t i = 0; i < report_count; ++i) {
+            if (reports[i].weight > 0 || !impl::is_finite(reports[i].sum)) return false;
+        }
+        return true;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool valid_targets() const {
+        for (std::int64_t i = 0; i < report_count; ++i) {
+            if (reports[i].bad_target >= 0 || reports[i].weight < 0) return false;
+        }
+        for (std::int64_t i = 0; i < id_count; ++i) {
+            if (ids[i].place >= 0) return false;
+        }
+        return true;
+    }
+};
 
 /// The gradient rows of a mean, for the search of the origin of a result that is not finite. Read and written only if
 /// there is such a result.
