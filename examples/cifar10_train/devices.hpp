@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <cupola/cupola.hpp>
+#include <cupola/parallel/compressed.hpp>
 #ifdef __CUDACC__
 #include <cupola/cuda.hpp>
 #include <cupola/data/cuda_batches.hpp>

@@ -15,6 +15,7 @@
 #include <cupola/io/event_file.hpp>
 #include <cupola/io/standard_output.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/optim/epochs.hpp>
 #include <cupola/optim/rate_scaling.hpp>
 #include <cupola/processes/nccl_launch.hpp>
 

@@ -15,6 +15,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/load_parameters.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/net/summary.hpp>
 
 using namespace cupola;
 
@@ -63,10 +64,9 @@ double accuracy_after(T& training, std::int64_t steps, const Images& train, cons
 
 int main(int argc, char** argv) try {
     require(argc == 2, "usage: fine_tuning FILE");
-    const Images few(3, 60, true), test(4, 1000, true);
+    const Images many(1, 4000, false), unseen(2, 1000, false), few(3, 60, true), test(4, 1000, true);
     Training<Pretrained, 8> pretraining({.batch_size = 20, .seed = 1});
-    const double pretrained = accuracy_after<8>(pretraining, 600, {1, 4000, false}, {2, 1000, false});
-    std::printf("pretrained: accuracy = %.3f\n", pretrained);
+    std::printf("pretrained: accuracy = %.3f\n", accuracy_after<8>(pretraining, 600, many, unseen));
     write_checkpoint(argv[1], Pretrained::layers, {.state = pretraining.state()});
 
     Training<Scratch, 2> scratch({.batch_size = 20, .seed = 1});

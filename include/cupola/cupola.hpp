@@ -7,8 +7,11 @@
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
 //   <cupola/metrics.hpp>                  all metrics: also Auc and ConfusionMatrix
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
+//   <cupola/net/summary.hpp>              a network as a table
 //   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb and Lars
+//   <cupola/optim/epochs.hpp>             learning rates with boundaries in epochs
 //   <cupola/optim/rate_scaling.hpp>       a learning rate for a larger global batch
+//   <cupola/parallel/compressed.hpp>      gradients that are averaged in bfloat16
 //   <cupola/train/stop_on_signal.hpp>     a program that is asked to end
 #pragma once
 
@@ -34,18 +37,15 @@
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
-#include <cupola/net/summary.hpp>
 #include <cupola/net/tied.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/clipped.hpp>
-#include <cupola/optim/epochs.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optim/sgd.hpp>
-#include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>

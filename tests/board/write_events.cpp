@@ -23,6 +23,7 @@
 #include <cupola/io/event_file.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
+#include <cupola/net/summary.hpp>
 #include <cupola/train/summary_writer.hpp>
 
 using namespace cupola;

@@ -35,6 +35,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
+#include <cupola/parallel/compressed.hpp>
 
 namespace {
 

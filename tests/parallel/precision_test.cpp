@@ -8,6 +8,7 @@
 
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
+#include <cupola/net/summary.hpp>
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"
