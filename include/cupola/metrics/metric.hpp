@@ -34,7 +34,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/several_outputs.hpp>
-#include <cupola/metrics/impl/metric_target.hpp>
+#include <cupola/metrics/impl/targets.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/step_report.hpp>
