@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/layers/parameters.hpp, cupola/layers/layer_kind.hpp, cupola/layers/make_node.hpp
+// Covers: cupola/layers/parameters.hpp, cupola/layers/layer_kind.hpp
 //
 // The contract of a layer: what satisfies it, that each missing part is found, and what a layer that says nothing is
 // taken to be.
@@ -10,9 +10,9 @@
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/flatten.hpp>
+#include <cupola/layers/layer.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
-#include <cupola/layers/make_node.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
 

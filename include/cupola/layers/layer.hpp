@@ -21,6 +21,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include <cupola/core/element_type.hpp>
@@ -30,6 +31,7 @@
 #include <cupola/layers/layer_kind.hpp>
 #include <cupola/layers/parameters.hpp>
 #include <cupola/ops/operation.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -113,6 +115,21 @@ template <class L, class D, class T>
         return L::operation(build);
     } else {
         return L::operation(build)(build);
+    }
+}
+
+/// Makes the node of layer `L`. Layers with the same operation share the code behind it.
+template <class L, class Device, class T = float>
+[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> make_node(const BuildContext<Device, T>& build) {
+    using Op = OperationOf<L, Device, T>;
+    using Returned = impl::ReturnedBy<L, Device, T>;
+    if constexpr (std::same_as<Returned, Op>) {
+        return impl::node_made_by<Op, Device, T>([](const BuildContext<Device, T>& b) -> Op { return L::operation(b); },
+                                                 build);
+    } else if constexpr (std::same_as<Returned, OperationFactory<Op>>) {
+        return impl::node_of<Op>(build);
+    } else {
+        return impl::node_of<Op>(build, L::operation(build).shape);
     }
 }
 

@@ -16,7 +16,6 @@
 #include <type_traits>
 
 #include <cupola/layers/layer.hpp>
-#include <cupola/layers/make_node.hpp>
 #include <cupola/ops/offloaded.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

@@ -27,7 +27,7 @@
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
-#include <cupola/layers/make_node.hpp>
+#include <cupola/layers/layer.hpp>
 #include <cupola/net/gradient_check.hpp>
 #include <cupola/net/impl/layer_contract.hpp>
 #include <cupola/net/impl/layer_derivatives.hpp>

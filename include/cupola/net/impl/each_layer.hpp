@@ -15,7 +15,7 @@
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
-#include <cupola/layers/make_node.hpp>
+#include <cupola/layers/layer.hpp>
 #include <cupola/net/fusion.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/modules.hpp>
