@@ -13,6 +13,8 @@
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
+#include "../data/labelled.hpp"
+
 using namespace cupola;
 
 namespace {
