@@ -91,7 +91,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
                                                 std::span<const LayerInfo>, const float*, const BatchView&, \
                                                 const RngKey&);                                             \
     TEMPLATE class impl::LocalDevices<Host, T>;                                                             \
-    TEMPLATE class impl::RowsAgreement<ConcatMean, Host, T>;                                                \
+    TEMPLATE class impl::RowsAgreement<Host, T>;                                                            \
     TEMPLATE class impl::Replicas<Host, T>;                                                                 \
     TEMPLATE class impl::TakenBatches<Host, T>;                                                             \
     TEMPLATE class impl::ReplicaLosses<Host, T>;                                                            \
@@ -102,9 +102,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
     TEMPLATE class impl::SharedStatistics<Host, T>;                                                         \
     TEMPLATE class impl::StepProbe<Host, T>;                                                                \
     TEMPLATE class impl::StepFailure<Host, T>;                                                              \
-    TEMPLATE class impl::StepReader<Host, T, impl::RowsAgreement<ConcatMean, Host, T>>;                     \
-    TEMPLATE class impl::StepUpdate<Host, T, impl::RowsAgreement<ConcatMean, Host, T>>;                     \
-    TEMPLATE class impl::StepEngine<Host, T, ConcatMean>;                                                   \
+    TEMPLATE class impl::StepReader<Host, T>;                                                               \
+    TEMPLATE class impl::StepUpdate<Host, T>;                                                               \
+    TEMPLATE class impl::StepEngine<Host, T>;                                                               \
     TEMPLATE class impl::Evaluator<Host, T>;                                                                \
     TEMPLATE class impl::StateTransfer<Host, T>;                                                            \
     TEMPLATE struct ops::MeasurePeakRates<Host, T>;                                                         \

@@ -61,7 +61,7 @@ MUTATIONS = [
         "if (part == 0 || part + 1 < functions_.gradient_accumulation_steps) step.samples.of(step.step, part, replica) = given.size;",
         ["parallel/training_state: accumulated batches of unequal*"]),
     Mutation("marked_by_another_replica", "a step whose last replica has no samples is taken for one whose last backward has marked the buckets",
-        "queue_batch", "if («marks») step.marked = true;", "takes_buckets_",
+        "queue_batch", "if («marks») step.marked = true;", "replicas_.settings().takes_buckets",
         ["parallel/buckets"]),
     Mutation("same_random_numbers", "all replicas have the random numbers of the first",
         "key_of", ".first_sample = «replica * functions_.batch_size»}", "replicas_.placement().first_replica(0) * functions_.batch_size",

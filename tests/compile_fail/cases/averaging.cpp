@@ -22,23 +22,20 @@ struct Mean {
 
 // case: compressed_in_float
 // expect: Compressed moves gradients in BFloat16, not in float
-#include <cupola/parallel/compressed.hpp>
 // case: compressed_parameters
 // expect: Compressed moves gradients, and LocalSgd moves parameters: use it without Compressed
-#include <cupola/parallel/compressed.hpp>
 // case: compressed_twice
 // expect: Compressed cannot wrap Compressed<ConcatMean, bfloat16>, whose gradients are compressed already
 // case: compressed_without_average
 // expect: Middle is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
 // case: nccl_on_host
 // expect: NcclAllReduce needs a device that NCCL supports, and Host is not one: use ConcatMean instead
+#include <cupola/parallel/compressed.hpp>
 struct LocalSgd {
     static constexpr std::string_view name = "LocalSgd";
     [[nodiscard]] std::int64_t every() const { return 4; }
     void agree(HostContext&, const ParameterRows&) const {}
 };
-#include <cupola/parallel/compressed.hpp>
-#include <cupola/parallel/compressed.hpp>
 struct Middle {
     static constexpr std::string_view name = "middle";
     void middle(HostContext&, const GradientRows&, std::span<float>) const {}

@@ -17,8 +17,8 @@
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -31,15 +31,17 @@ template <class Collective, class D, class T>
 class CollectiveProcesses;
 
 template <class A, class D, class T>
-class CollectiveAgreement {
+class CollectiveAgreement final : public StepAgreement<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
+    using StepAgreement<D, T>::replicas_;
     using Collective = typename A::template Collective<D>;
     using Sums = decltype(std::declval<Collective&>().finish(0, std::declval<typename D::Queue&>(),
                                                              std::declval<typename Kernels::Context&>()));
     using Element = std::remove_const_t<typename decltype(Sums::values)::element_type>;
 
 public:
+    /// See AgreementOf.
     [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t elements) {
         constexpr auto per_float = static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
         return {.separate_average = true,
@@ -49,8 +51,8 @@ public:
                 .bucket_elements = Collective::bucket_elements(policy)};
     }
 
-    CollectiveAgreement(const A& policy, Replicas<D, T>& replicas)
-        : replicas_(replicas),
+    [[gnu::cold]] CollectiveAgreement(const A& policy, Replicas<D, T>& replicas)
+        : StepAgreement<D, T>(replicas),
           sums_(static_cast<std::size_t>(replicas.placement().device_count())),
           rows_(sums_.size()) {
         std::vector<int> first, ordinals;
@@ -87,21 +89,20 @@ public:
     }
 
     /// Null in a training of one process, and where the collective has no gather().
-    [[nodiscard]] ProcessGroup* processes() const { return processes_.get(); }
+    [[nodiscard]] ProcessGroup* processes() override { return processes_.get(); }
+    [[nodiscard]] Peers& peers() override { return *peers_; }
 
-    /// The other processes of the training.
-    [[nodiscard]] Peers& peers() { return *peers_; }
-
-    [[nodiscard]] bool healthy() const { return collective_->healthy(); }
-    void begin(std::int64_t, const SampleCounts&, std::span<const float>) {}
-    void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
-    void end(int device) { collective_->end(device, *replicas_.at(device).queue); }
-    void wait(int device, std::int64_t step, bool finished) {
+    [[nodiscard]] bool healthy() const override { return collective_->healthy(); }
+    void break_off(int device, std::int64_t step, const std::string& why) override {
+        collective_->break_off(device, step, why);
+    }
+    void end(int device) override { collective_->end(device, *replicas_.at(device).queue); }
+    void wait(int device, std::int64_t step, bool finished) override {
         collective_->wait(device, *replicas_.at(device).queue, step, finished);
     }
 
     /// Where the backward pass has not marked the buckets, they are complete now.
-    bool agree(Step& step) {
+    bool agree(Step& step) override {
         const int device = step.device;
         auto& state = step.state;
         if (!replicas_.arrive_and_wait(device)) return false;
@@ -129,7 +130,7 @@ public:
         return replicas_.arrive_and_wait(device);
     }
 
-    void reduce(int device) {
+    void reduce(int device) override {
         const Sums& sums = sums_[static_cast<std::size_t>(device)];
         auto& state = replicas_.at(device);
         auto& context = state.context();
@@ -148,18 +149,28 @@ public:
                                          scale_on_device(replicas_, device));
     }
 
-    [[nodiscard]] UpdateGradient gradient(int device, int) {
+    [[nodiscard]] UpdateGradient gradient(int device, int) override {
         return {replicas_.gradients().average(device), sums_[static_cast<std::size_t>(device)].divisor};
     }
-    void after(Step&) {}
 
 private:
-    Replicas<D, T>& replicas_;
     std::unique_ptr<Collective> collective_;
     std::shared_ptr<ProcessGroup> processes_;
     std::shared_ptr<Peers> peers_;
     std::vector<Sums> sums_;
     std::vector<RowsOfSum> rows_;
+};
+
+template <class A, class D, class T>
+    requires AveragesBuckets<A, D>
+struct AgreementOf<A, D, T> {
+    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t elements) {
+        return CollectiveAgreement<A, D, T>::traits(policy, elements);
+    }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
+        return std::make_unique<CollectiveAgreement<A, D, T>>(policy, replicas);
+    }
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

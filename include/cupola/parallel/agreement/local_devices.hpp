@@ -16,7 +16,7 @@
 #include <cupola/device/wait_until.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/loss_report.hpp>
-#include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -48,8 +48,7 @@ public:
     void end(int device);
 
     /// Queues what the policy of the rows does with each row of the device before they are averaged.
-    template <class A>
-    void prepare_rows(const A& policy, Step& step);
+    void prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step);
 
     /// Where the loss has weights, makes the divisor that of the step, in two parts. Before the device's barrier, once
     /// its work is complete, the first reads the weight of the device's samples; the second adds all devices' weights.
@@ -85,18 +84,15 @@ void LocalDevices<D, T>::wait(int device, std::int64_t step, bool finished) {
 }
 
 template <class D, class T>
-template <class A>
-void LocalDevices<D, T>::prepare_rows([[maybe_unused]] const A& policy, [[maybe_unused]] Step& step) {
-    if constexpr (PreparesRows<A, typename D::Kernels>) {
-        if (replicas_.gradients().in_place()) return;
-        const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
-        const int device = step.device;
-        for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
-             ++r) {
-            if (step.samples.of_replica(step.step, r) == 0) continue;
-            const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
-            step.state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
-        }
+void LocalDevices<D, T>::prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step) {
+    if (!policy.prepares() || replicas_.gradients().in_place()) return;
+    const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
+    const int device = step.device;
+    for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
+         ++r) {
+        if (step.samples.of_replica(step.step, r) == 0) continue;
+        const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
+        step.state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
     }
 }
 

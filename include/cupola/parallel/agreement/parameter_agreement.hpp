@@ -6,14 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -22,29 +21,25 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class A, class D, class T>
-class ParameterAgreement {
+class ParameterAgreement final : public StepAgreement<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
+    using StepAgreement<D, T>::replicas_;
 
 public:
-    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {.own_parameters = true}; }
-
-    ParameterAgreement(const A& policy, Replicas<D, T>& replicas)
-        : policy_(policy), replicas_(replicas), local_(replicas) {
+    [[gnu::cold]] ParameterAgreement(const A& policy, Replicas<D, T>& replicas)
+        : StepAgreement<D, T>(replicas), policy_(policy), local_(replicas) {
         require(policy.every() >= 1, A::name, " must act on the parameters every 1 or more steps, not every ",
                 policy.every());
         for (int r = 0; r < replicas.placement().replicas(); ++r) rows_.push_back(replicas.parameters(r));
     }
 
-    [[nodiscard]] bool healthy() const { return true; }
-    [[nodiscard]] Peers& peers() { return none_; }
-    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
-    void break_off(int, std::int64_t, const std::string&) {}
-    void end(int device) { local_.end(device); }
-    void begin(std::int64_t, const SampleCounts&, std::span<const float>) {}
+    [[nodiscard]] Peers& peers() override { return none_; }
+    void wait(int device, std::int64_t step, bool finished) override { local_.wait(device, step, finished); }
+    void end(int device) override { local_.end(device); }
 
     /// No replica is updated unless the gradients of all replicas are finite, as with the other kinds.
-    bool agree(Step& step) {
+    bool agree(Step& step) override {
         const int device = step.device;
         step.state.attempt([&] { queue_means(step, local_.finite(device)); });
         if (!replicas_.arrive_and_wait(device)) return false;
@@ -57,13 +52,12 @@ public:
         }
         return true;
     }
-    void reduce(int) {}
-    [[nodiscard]] UpdateGradient gradient(int device, int replica) {
+    [[nodiscard]] UpdateGradient gradient(int device, int replica) override {
         return {replicas_.gradients().row(replica), &replicas_.at(device).status()->divisor};
     }
 
     /// Called on every device's thread after its update is queued.
-    void after(Step& step) {
+    void after(Step& step) override {
         if ((step.step + 1) % policy_.every() != 0) return;
         step.state.attempt([&] { local_.wait_for_queue(step); });
         if (!replicas_.arrive_and_wait(step.device)) return;
@@ -113,10 +107,19 @@ private:
     }
 
     A policy_;
-    Replicas<D, T>& replicas_;
     LocalDevices<D, T> local_;
     Peers none_;
     std::vector<float*> rows_;
+};
+
+template <class A, class D, class T>
+    requires MovesParameters<A, D>
+struct AgreementOf<A, D, T> {
+    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {.own_parameters = true}; }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
+        return std::make_unique<ParameterAgreement<A, D, T>>(policy, replicas);
+    }
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowsAgreement: agreement by a function of the gradient rows: each device averages its slice of the columns.
+// RowsAgreement: agreement by a function of the gradient rows: each device averages its slice of the columns. The
+// function is called without its type, so the agreement too is compiled once.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <string>
+#include <utility>
 
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/rows_policy.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -20,38 +23,30 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-template <class A, class D, class T>
-class RowsAgreement {
+template <class D, class T>
+class RowsAgreement final : public StepAgreement<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
+    using StepAgreement<D, T>::replicas_;
 
 public:
-    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
-
-    RowsAgreement(const A& policy, Replicas<D, T>& replicas)
-        : policy_(policy),
-          replicas_(replicas),
+    [[gnu::cold]] RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas)
+        : StepAgreement<D, T>(replicas),
+          policy_(std::move(policy)),
           local_(replicas),
           rows_(static_cast<std::size_t>(replicas.placement().device_count() * D::max_steps_in_flight)) {
         for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
     }
 
-    [[nodiscard]] bool healthy() const { return true; }
-    [[nodiscard]] Peers& peers() { return none_; }
-    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
-    void break_off(int, std::int64_t, const std::string&) {}
-    void end(int device) { local_.end(device); }
-    void begin(std::int64_t, const SampleCounts&, std::span<const float>) {}
-    void after(Step&) {}
+    [[nodiscard]] Peers& peers() override { return none_; }
+    void wait(int device, std::int64_t step, bool finished) override { local_.wait(device, step, finished); }
+    void end(int device) override { local_.end(device); }
 
     /// Averages after the rows of the device's replicas are queued. Returns false if another device has failed, so that
     /// this one leaves the step too.
-    bool agree(Step& step);
+    bool agree(Step& step) override;
     /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
-    void reduce(int device);
-    [[nodiscard]] UpdateGradient gradient(int device, int) {
-        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
-    }
+    void reduce(int device) override;
 
 private:
     static void require_samples(const Step& step) {
@@ -68,8 +63,7 @@ private:
     /// Copies a slice of the average from the device that made it.
     void copy_slice(int to, int from, std::int64_t begin, std::int64_t end);
 
-    A policy_;
-    Replicas<D, T>& replicas_;
+    std::unique_ptr<const RowsPolicy<Kernels>> policy_;
     LocalDevices<D, T> local_;
     Peers none_;
     /// Per device and step in flight.
@@ -77,12 +71,22 @@ private:
 };
 
 template <class A, class D, class T>
-bool RowsAgreement<A, D, T>::agree(Step& step) {
+    requires AveragesRows<A, typename D::Kernels>
+struct AgreementOf<A, D, T> {
+    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
+        return std::make_unique<RowsAgreement<D, T>>(rows_policy<typename D::Kernels>(policy), replicas);
+    }
+};
+
+template <class D, class T>
+bool RowsAgreement<D, T>::agree(Step& step) {
     if (replicas_.placement().device_count() == 1) return agree_alone(step);
     const int device = step.device;
     // Other devices read the rows and slices, so each is waited for on the device that made it.
     step.state.attempt([&] {
-        local_.prepare_rows(policy_, step);
+        local_.prepare_rows(*policy_, step);
         local_.wait_for_queue(step);
         local_.read_weight(device);
     });
@@ -116,11 +120,11 @@ bool RowsAgreement<A, D, T>::agree(Step& step) {
     return replicas_.arrive_and_wait(device);  // reduce() changes values that the others have read by then
 }
 
-template <class A, class D, class T>
-bool RowsAgreement<A, D, T>::agree_alone(Step& step) {
+template <class D, class T>
+bool RowsAgreement<D, T>::agree_alone(Step& step) {
     step.state.attempt([&] {
         require_samples(step);
-        if constexpr (PreparesRows<A, Kernels>) local_.prepare_rows(policy_, step);
+        local_.prepare_rows(*policy_, step);
         // Other work between the passes and the update would keep a queue from repeating both together.
         if (replicas_.settings().weighted) {
             const double scale =
@@ -132,16 +136,16 @@ bool RowsAgreement<A, D, T>::agree_alone(Step& step) {
     return step.state.error == nullptr;
 }
 
-template <class A, class D, class T>
-void RowsAgreement<A, D, T>::reduce(int device) {
+template <class D, class T>
+void RowsAgreement<D, T>::reduce(int device) {
     if (D::host_memory && replicas_.placement().device_count() > 1) return;  // each device has reduced its slice
     auto& state = replicas_.at(device);
     const Stopwatch watch(state.worker.times(), StepPart::averaging);
     mean(device, replicas_.gradients().average_span(device), &state.status()->healthy, 0);
 }
 
-template <class A, class D, class T>
-void RowsAgreement<A, D, T>::mean(int device, std::span<float> part, std::int32_t* finite, std::int64_t begin) {
+template <class D, class T>
+void RowsAgreement<D, T>::mean(int device, std::span<float> part, std::int32_t* finite, std::int64_t begin) {
     auto& state = replicas_.at(device);
     // Behind a barrier, after which they are written again, the device reads the rows of all devices in its memory.
     const ReplicaPlacement& placement = replicas_.placement();
@@ -153,8 +157,8 @@ void RowsAgreement<A, D, T>::mean(int device, std::span<float> part, std::int32_
                                      scale_on_device(replicas_, device));
 }
 
-template <class A, class D, class T>
-void RowsAgreement<A, D, T>::average(Step& step, std::int64_t begin, std::int64_t end) {
+template <class D, class T>
+void RowsAgreement<D, T>::average(Step& step, std::int64_t begin, std::int64_t end) {
     if (replicas_.gradients().in_place()) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     // Valid until the step that replaces this one is queued.
@@ -168,11 +172,11 @@ void RowsAgreement<A, D, T>::average(Step& step, std::int64_t begin, std::int64_
     const GradientRows given{
         .rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin};
     step.state.queue->queue(
-        [this, device = step.device, given, mean] { policy_.average(replicas_.context(device), given, mean); });
+        [this, device = step.device, given, mean] { policy_->average(replicas_.context(device), given, mean); });
 }
 
-template <class A, class D, class T>
-void RowsAgreement<A, D, T>::copy_slice(int to, int from, std::int64_t begin, std::int64_t end) {
+template <class D, class T>
+void RowsAgreement<D, T>::copy_slice(int to, int from, std::int64_t begin, std::int64_t end) {
     Kernels::copy_between(replicas_.context(to), replicas_.gradients().average(to) + begin,
                           replicas_.gradients().average(from) + begin,
                           static_cast<std::size_t>(end - begin) * sizeof(float));

@@ -16,6 +16,9 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/peak_rates.hpp>
 #include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/collective_agreement.hpp>
+#include <cupola/parallel/agreement/parameter_agreement.hpp>
+#include <cupola/parallel/agreement/rows_agreement.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/functions_of.hpp>
@@ -53,7 +56,8 @@ class TrainingParts {
     using Kernels = typename D::Kernels;
     using T = typename Net::Precision::Activation;
     using Averaging = decltype(Options::averaging);
-    using Engine = StepEngine<D, T, Averaging>;
+    using Agreement = AgreementOf<Averaging, D, T>;
+    using Engine = StepEngine<D, T>;
     template <class, class, class, class, class, class>
     friend struct cupola::DataParallel;
 
@@ -66,7 +70,8 @@ public:
           functions_(options, Net::layers),
           replicas_(network_info<Net, Kernels>(),
                     settings_of(options, functions_, regularized_.size(), required_, processes_.get()), options.device),
-          engine_(functions_, options.averaging, replicas_, regularized_),
+          agreement_(Agreement::make(options.averaging, replicas_)),
+          engine_(functions_, *agreement_, replicas_, regularized_, Averaging::name),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
           transfer_(
@@ -75,7 +80,7 @@ public:
               options.moving_average.on()) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Averaging>) {
             // Its processes find each other when it is made.
-            if (ProcessGroup* const group = engine_.agreement().processes()) {
+            if (ProcessGroup* const group = agreement_->processes()) {
                 require_same_training<Net, Loss, D>(*group, options);
                 run_policy_ = make_run_policy(*group);
             }
@@ -135,7 +140,7 @@ private:
             require_divisible(options.replicas, options.devices, process.count, survivors);
         }
         options.moving_average.check();
-        const AgreementTraits traits = Engine::traits(options.averaging, Net::trained_elements);
+        const AgreementTraits traits = Agreement::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
         return {.replicas = options.replicas,
                 .devices = options.devices,
@@ -148,6 +153,7 @@ private:
                 .synchronized = synchronized,
                 .separate_average = traits.separate_average,
                 .own_parameters = traits.own_parameters,
+                .takes_buckets = traits.takes_buckets,
                 .sums = traits.sums,
                 .bucket_elements = traits.bucket_elements,
                 .regularized = regularized,
@@ -196,6 +202,7 @@ private:
     Activity activity_;
     StepFunctionsOf<D, Options, T> functions_;
     Replicas<D, T> replicas_;
+    std::unique_ptr<StepAgreement<D, T>> agreement_;
     Engine engine_;
     Evaluator<D, T> evaluator_;
     StateTransfer<D, T> transfer_;

@@ -10,11 +10,11 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
-#include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -31,14 +31,11 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// `A` is the policy by which the replicas agree. Nothing here depends on the types of the network, the loss and the
-/// optimiser.
-template <class D, class T, class A>
+/// Nothing here depends on the types of the network, the loss, the optimiser and the policies.
+template <class D, class T>
 class StepEngine {
     using State = DeviceState<D, T>;
     using Step = DeviceStep<D, T>;
-    using Agreement = typename AgreementOf<A, D, T>::Type;
-    static_assert(impl::Agreement<Agreement, A, D, T>);
     using Passes = ReplicaPasses<D, T>;
 
 public:
@@ -49,20 +46,16 @@ public:
     /// does not call it itself, so that only programs that inspect a step compile it.
     using Probe = FunctionRef<void(StepEngine&)>;
 
-    /// What the memory of a training depends on, before it is allocated. `elements` are those of a gradient.
-    [[nodiscard]] static AgreementTraits traits(const A& averaging, std::int64_t elements) {
-        return Agreement::traits(averaging, elements);
-    }
-
-    [[gnu::cold]] StepEngine(const StepFunctions<D>& functions, const A& averaging, Replicas<D, T>& replicas,
-                             std::span<const RegularizedParameter> regularized)
+    /// All must outlive the object; `policy` is the name of the one by which the replicas agree.
+    [[gnu::cold]] StepEngine(const StepFunctions<D>& functions, StepAgreement<D, T>& agreement,
+                             Replicas<D, T>& replicas, std::span<const RegularizedParameter> regularized,
+                             std::string_view policy)
         : functions_(functions),
           replicas_(replicas),
-          traits_(Agreement::traits(averaging, replicas.network().trained_elements)),
-          agreement_(averaging, replicas),
+          agreement_(agreement),
           counts_(replicas.placement().replicas(), functions.gradient_accumulation_steps, D::max_steps_in_flight),
-          passes_(functions, replicas, agreement_.peers(), counts_, traits_.takes_buckets),
-          reader_(functions, replicas, agreement_, counts_, passes_.batches(), regularized, A::name),
+          passes_(functions, replicas, agreement_.peers(), counts_),
+          reader_(functions, replicas, agreement_, counts_, passes_.batches(), regularized, policy),
           inspection_(replicas),
           update_(functions, replicas, agreement_, regularized) {}
 
@@ -71,7 +64,6 @@ public:
 
     /// The number of the step that is queued next.
     [[nodiscard]] std::int64_t step() const { return reader_.next(); }
-    [[nodiscard]] const Agreement& agreement() const { return agreement_; }
 
     /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for and
     /// for a learning rate that is negative or not finite, and the error of an earlier step.
@@ -95,7 +87,7 @@ public:
 
     /// The factor that makes a replica's row its gradient of the last step.
     [[nodiscard]] double factor_of_row(int replica) {
-        const bool incomplete = traits_.takes_buckets && step() > 0;
+        const bool incomplete = replicas_.settings().takes_buckets && step() > 0;
         return reader_.factor_of_row(replica, incomplete ? passes_.completion(step() - 1, replica) : 1.0);
     }
 
@@ -174,24 +166,23 @@ private:
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
-    AgreementTraits traits_;
-    Agreement agreement_;
+    StepAgreement<D, T>& agreement_;
     SampleCounts counts_;
     Passes passes_;
-    StepReader<D, T, Agreement> reader_;
+    StepReader<D, T> reader_;
     StepProbe<D, T> inspection_;
-    StepUpdate<D, T, Agreement> update_;
+    StepUpdate<D, T> update_;
     StepTrace trace_{};
     /// Of the step that is being queued.
     BatchSource batches_{};
     Probe probe_{};
 };
 
-template <class D, class T, class A>
-StepEngine<D, T, A>::~StepEngine() = default;
+template <class D, class T>
+StepEngine<D, T>::~StepEngine() = default;
 
-template <class D, class T, class A>
-void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
+template <class D, class T>
+void StepEngine<D, T>::queue(BatchSource batches, Probe probe) {
     reader_.reserve_slot();
     const std::int64_t step = reader_.next();
     // Before anything of the step is queued: an error in its update would leave the devices with different parameters.
@@ -214,8 +205,8 @@ void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
     if (probe) inspection_.rethrow();
 }
 
-template <class D, class T, class A>
-void StepEngine<D, T, A>::queue_on(int device) {
+template <class D, class T>
+void StepEngine<D, T>::queue_on(int device) {
     State& state = replicas_.at(device);
     [[maybe_unused]] const auto team = state.context().team();
     state.error = nullptr;
@@ -229,30 +220,30 @@ void StepEngine<D, T, A>::queue_on(int device) {
     if (state.error) std::rethrow_exception(state.error);
 }
 
-template <class D, class T, class A>
-bool StepEngine<D, T, A>::slot(Step& step) {
+template <class D, class T>
+bool StepEngine<D, T>::slot(Step& step) {
     step.state.attempt([&] { reader_.wait_for(step.device, step.step - (D::max_steps_in_flight - 1)); });
     note(step, "slot");
     return true;
 }
 
-template <class D, class T, class A>
-bool StepEngine<D, T, A>::constants(Step& step) {
+template <class D, class T>
+bool StepEngine<D, T>::constants(Step& step) {
     update_.set_constants(step.device, step.step);
     agreement_.peers().queue_flags(step.device);
     return true;
 }
 
-template <class D, class T, class A>
-bool StepEngine<D, T, A>::agree(Step& step) {
+template <class D, class T>
+bool StepEngine<D, T>::agree(Step& step) {
     note(step, "agree");
     if (!agreement_.agree(step)) return false;
     step.state.updating = true;  // from here on an error leaves the devices with different parameters
     return true;
 }
 
-template <class D, class T, class A>
-bool StepEngine<D, T, A>::update(Step& step) {
+template <class D, class T>
+bool StepEngine<D, T>::update(Step& step) {
     note(step, "reduce");
     if (probe_) {
         update_.queue_around(step.device, step.step, [&] {
@@ -269,23 +260,23 @@ bool StepEngine<D, T, A>::update(Step& step) {
     return true;
 }
 
-template <class D, class T, class A>
-bool StepEngine<D, T, A>::check(Step& step) {
+template <class D, class T>
+bool StepEngine<D, T>::check(Step& step) {
     if (!reader_.checks_after(step.step)) return true;
     note(step, "hash");
     step.state.queue->queue([this, device = step.device] { queue_check(replicas_, device); });
     return true;
 }
 
-template <class D, class T, class A>
-bool StepEngine<D, T, A>::land(Step& step) {
+template <class D, class T>
+bool StepEngine<D, T>::land(Step& step) {
     note(step, "land");
     step.state.queue->land(step.step);
     return true;
 }
 
-template <class D, class T, class A>
-void StepEngine<D, T, A>::show(Inspector inspector) {
+template <class D, class T>
+void StepEngine<D, T>::show(Inspector inspector) {
     const std::int64_t step = reader_.next();
     replicas_.at(0).queue->mark();
     agreement_.wait(0, step, false);

@@ -38,10 +38,10 @@ public:
     [[gnu::cold]] ~ReplicaPasses();
     using BatchSource = typename Batches::BatchSource;
 
-    /// With `takes_buckets` the device's last backward of a step marks each bucket of the gradient in the queue, and
-    /// the rows are not completed.
+    /// Where the agreement takes buckets, the device's last backward of a step marks each of them in the queue, and the
+    /// rows are not completed.
     [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
-                                SampleCounts& counts, bool takes_buckets);
+                                SampleCounts& counts);
 
     /// From now on the replicas of all devices run in step, for statistics that are synchronised. A program that does
     /// not call this does not compile how they do.
@@ -80,7 +80,6 @@ private:
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
     const SampleCounts& counts_;
-    bool takes_buckets_;
     StepTrace trace_{};
     Batches batches_;
     ReplicaLosses<D, T> losses_;
@@ -95,11 +94,10 @@ ReplicaPasses<D, T>::~ReplicaPasses() = default;
 
 template <class D, class T>
 ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
-                                   SampleCounts& counts, bool takes_buckets)
+                                   SampleCounts& counts)
     : functions_(functions),
       replicas_(replicas),
       counts_(counts),
-      takes_buckets_(takes_buckets),
       batches_(functions, replicas),
       losses_(functions, replicas),
       synchronized_(replicas, peers, batches_, losses_, trace_),
@@ -120,7 +118,7 @@ bool ReplicaPasses<D, T>::queue(Step& step, BatchSource source) {
             batches_.for_each_replica(step, [&](int replica) { queue_batch(step, replica, part, source); });
         }
     }
-    if (!takes_buckets_) complete(step);
+    if (!replicas_.settings().takes_buckets) complete(step);
     return true;
 }
 
@@ -151,7 +149,7 @@ void ReplicaPasses<D, T>::queue_batch(Step& step, int replica, int part, BatchSo
     note(step.device, "forward");
     note(step.device, "loss");
     note(step.device, "backward");
-    const bool marks = takes_buckets_ && pass.last;
+    const bool marks = replicas_.settings().takes_buckets && pass.last;
     if (marks) step.marked = true;
     const auto work = [this, pass, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
                        device = step.device, replica] { run(device, replica, pass, batch, key, marks); };

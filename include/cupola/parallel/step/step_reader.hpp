@@ -21,6 +21,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -34,16 +35,16 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// `Agreement` models the concept of that name. Members are called by the thread that uses the training, except
+/// Members are called by the thread that uses the training, except
 /// wait_for().
-template <class D, class T, class Agreement>
+template <class D, class T>
 class StepReader {
     using State = DeviceState<D, T>;
 
 public:
     /// All must outlive the object; `policy` is the name of the one by which the replicas agree.
-    [[gnu::cold]] StepReader(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Agreement& agreement,
-                             SampleCounts& counts, TakenBatches<D, T>& batches,
+    [[gnu::cold]] StepReader(const StepFunctions<D>& functions, Replicas<D, T>& replicas,
+                             StepAgreement<D, T>& agreement, SampleCounts& counts, TakenBatches<D, T>& batches,
                              std::span<const RegularizedParameter> regularized, std::string_view policy)
         : functions_(functions),
           replicas_(replicas),
@@ -116,7 +117,7 @@ private:
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
-    Agreement& agreement_;
+    StepAgreement<D, T>& agreement_;
     SampleCounts& counts_;
     StepReports<D, T> reports_;
     SharedStatistics<D, T> statistics_;
@@ -130,16 +131,16 @@ private:
     double scale_of_rows_ = 1;
 };
 
-template <class D, class T, class Agreement>
-const StepReport* StepReader<D, T, Agreement>::poll(std::int64_t max_in_flight) {
+template <class D, class T>
+const StepReport* StepReader<D, T>::poll(std::int64_t max_in_flight) {
     if (next_ - reported_ <= max_in_flight) return nullptr;
     while (checked_ <= reported_) check_step();
     agreement_.peers().read_flags(reported_);
     return &reports_.of(reported_++);
 }
 
-template <class D, class T, class Agreement>
-const StepReport& StepReader<D, T, Agreement>::last_report() {
+template <class D, class T>
+const StepReport& StepReader<D, T>::last_report() {
     const ReadTogetherScope scope(agreement_.peers());
     synchronize();
     reported_ = next_;
@@ -147,9 +148,8 @@ const StepReport& StepReader<D, T, Agreement>::last_report() {
     return reports_.of(next_ - 1);
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::restart(std::int64_t step, std::span<const float> running,
-                                          const LossScaleState& loss_scale) {
+template <class D, class T>
+void StepReader<D, T>::restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {
     next_ = step;
     loss_scale_ = loss_scale;
     scale_of_rows_ = static_cast<double>(loss_scale.scale);
@@ -158,8 +158,8 @@ void StepReader<D, T, Agreement>::restart(std::int64_t step, std::span<const flo
     for (State& state : replicas_.devices()) state.updating = false;
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::drain() {
+template <class D, class T>
+void StepReader<D, T>::drain() {
     replicas_.threads().run([&](int device) {
         try {
             for (std::int64_t s = checked_; s < next_; ++s) wait_for(device, s);
@@ -172,8 +172,8 @@ void StepReader<D, T, Agreement>::drain() {
     });
 }
 
-template <class D, class T, class Agreement>
-bool StepReader<D, T, Agreement>::healthy() const {
+template <class D, class T>
+bool StepReader<D, T>::healthy() const {
     if (lost_) return false;
     for (const State& state : std::as_const(replicas_).devices()) {
         if (state.updating) return false;
@@ -181,8 +181,8 @@ bool StepReader<D, T, Agreement>::healthy() const {
     return agreement_.healthy();
 }
 
-template <class D, class T, class Agreement>
-double StepReader<D, T, Agreement>::factor_of_row(int replica, double completion) {
+template <class D, class T>
+double StepReader<D, T>::factor_of_row(int replica, double completion) {
     const auto& gradients = replicas_.gradients();
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
     const bool divided = replicas_.settings().own_parameters ||
@@ -196,14 +196,14 @@ double StepReader<D, T, Agreement>::factor_of_row(int replica, double completion
     return factor;
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::check_step() {
+template <class D, class T>
+void StepReader<D, T>::check_step() {
     naming_steps(next_, [&] { read_step(checked_); });
     ++checked_;
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::lose(std::int64_t end, const DeviceLost& error) {
+template <class D, class T>
+void StepReader<D, T>::lose(std::int64_t end, const DeviceLost& error) {
     // A step that is queued while earlier ones run is not the one that failed if it could not be queued.
     const std::string steps =
         end - checked_ > 1 ? text("one of the steps ", checked_, " to ", end - 1) : text("step ", checked_);
@@ -212,8 +212,8 @@ void StepReader<D, T, Agreement>::lose(std::int64_t end, const DeviceLost& error
                           "; this process cannot use it again: start another one, from the last checkpoint"));
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::read_step(std::int64_t step) {
+template <class D, class T>
+void StepReader<D, T>::read_step(std::int64_t step) {
     bool there = true;
     for (State& state : replicas_.devices()) there = there && state.queue->finished(step);
     // A collective that failed ends the queued work too; its wait throws the error.
@@ -234,8 +234,8 @@ void StepReader<D, T, Agreement>::read_step(std::int64_t step) {
     }
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::roll_back(std::int64_t step) {
+template <class D, class T>
+void StepReader<D, T>::roll_back(std::int64_t step) {
     replicas_.threads().run([&](int device) {
         for (std::int64_t s = step; s < next_; ++s) wait_for(device, s);
     });
@@ -252,8 +252,8 @@ void StepReader<D, T, Agreement>::roll_back(std::int64_t step) {
     std::rethrow_exception(error);
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::clear_rows() {
+template <class D, class T>
+void StepReader<D, T>::clear_rows() {
     const FixedArray<float> zeros(replicas_.elements());
     replicas_.threads().run([&](int device) {
         const ReplicaPlacement& placement = replicas_.placement();
@@ -262,8 +262,8 @@ void StepReader<D, T, Agreement>::clear_rows() {
     });
 }
 
-template <class D, class T, class Agreement>
-void StepReader<D, T, Agreement>::forget_steps() {
+template <class D, class T>
+void StepReader<D, T>::forget_steps() {
     reported_ = checked_ = next_;
     agreement_.peers().forget();
     replicas_.threads().run([&](int device) {

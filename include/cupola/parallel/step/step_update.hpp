@@ -19,6 +19,7 @@
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -27,15 +28,15 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Members with a `device` parameter are called by that device's thread.
-template <class D, class T, class Agreement>
+template <class D, class T>
 class StepUpdate {
     using Kernels = typename D::Kernels;
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
 
 public:
-    [[gnu::cold]] StepUpdate(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Agreement& agreement,
-                             std::span<const RegularizedParameter> regularized)
+    [[gnu::cold]] StepUpdate(const StepFunctions<D>& functions, Replicas<D, T>& replicas,
+                             StepAgreement<D, T>& agreement, std::span<const RegularizedParameter> regularized)
         : functions_(functions),
           replicas_(replicas),
           agreement_(agreement),
@@ -111,7 +112,7 @@ private:
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
-    Agreement& agreement_;
+    StepAgreement<D, T>& agreement_;
     std::span<const RegularizedParameter> regularized_;
     FixedArray<Segment> segments_;
     /// The recordings of each device; their addresses stay.
@@ -120,8 +121,8 @@ private:
     int in_flight_ = 0;
 };
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
+template <class D, class T>
+void StepUpdate<D, T>::queue(int device, std::int64_t step) {
     Queue& queue = begin(device);
     NetworkPlan* const packed = packed_plan(device);
     queue.queue(recording_of(device, packed), functions_.repeats_update, [this, device, step, packed] {
@@ -138,15 +139,15 @@ void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
     if (packed != nullptr) replicas_.at(device).worker.plans().set_packed(replicas_.at(device).worker.parameters());
 }
 
-template <class D, class T, class Agreement>
-auto StepUpdate<D, T, Agreement>::packed_plan(int device) -> NetworkPlan* {
+template <class D, class T>
+auto StepUpdate<D, T>::packed_plan(int device) -> NetworkPlan* {
     // A policy for parameters may change them after the update.
     if (!repeats_work<D> || !functions_.repeats_update || replicas_.settings().own_parameters) return nullptr;
     return replicas_.at(device).worker.plans().last_packing();
 }
 
-template <class D, class T, class Agreement>
-auto StepUpdate<D, T, Agreement>::recording_of(int device, const NetworkPlan* plan) -> typename Queue::Recording& {
+template <class D, class T>
+auto StepUpdate<D, T>::recording_of(int device, const NetworkPlan* plan) -> typename Queue::Recording& {
     std::deque<Recorded>& recordings = recordings_[static_cast<std::size_t>(device)];
     for (Recorded& each : recordings) {
         if (each.plan == plan) return each.recording;
@@ -155,8 +156,8 @@ auto StepUpdate<D, T, Agreement>::recording_of(int device, const NetworkPlan* pl
     return recordings.back().recording;
 }
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
+template <class D, class T>
+void StepUpdate<D, T>::set_constants(int device, std::int64_t step) {
     if (!functions_.repeats_update) return;
     Queue& queue = *replicas_.at(device).queue;
     const ConstantsVersions versions{
@@ -168,30 +169,30 @@ void StepUpdate<D, T, Agreement>::set_constants(int device, std::int64_t step) {
     });
 }
 
-template <class D, class T, class Agreement>
-auto StepUpdate<D, T, Agreement>::begin(int device) -> Queue& {
+template <class D, class T>
+auto StepUpdate<D, T>::begin(int device) -> Queue& {
     State& state = replicas_.at(device);
     state.worker.plans().parameters_changed();
     return *state.queue;
 }
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
+template <class D, class T>
+void StepUpdate<D, T>::apply(int device, std::int64_t step) {
     Queue& queue = *replicas_.at(device).queue;
     std::byte* const block = queue.status();
     queue.update(&step_status(block)->healthy, [&] { update_copies(device, number_of_update(device, step)); });
 }
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::update_loss_scale(int device) {
+template <class D, class T>
+void StepUpdate<D, T>::update_loss_scale(int device) {
     if (!replicas_.settings().may_skip()) return;
     const float* const divisor = agreement_.gradient(device, replicas_.placement().first_replica(device)).divisor;
     ops::TrainingStep<Kernels>::update_loss_scale(replicas_.context(device),
                                                   loss_scale_update(replicas_, device, divisor));
 }
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::reduce(int device) {
+template <class D, class T>
+void StepUpdate<D, T>::reduce(int device) {
     State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
     agreement_.reduce(device);
@@ -204,8 +205,8 @@ void StepUpdate<D, T, Agreement>::reduce(int device) {
     }
 }
 
-template <class D, class T, class Agreement>
-auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t number) -> Update<Kernels> {
+template <class D, class T>
+auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t number) -> Update<Kernels> {
     auto& worker = replicas_.at(device).worker;
     return {.context = worker.context(),
             .parameters = worker.parameters(copy),
@@ -216,16 +217,16 @@ auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t n
             .step = number};
 }
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::write_constants_of(int device, std::int64_t number, ConstantsWriter& to) {
+template <class D, class T>
+void StepUpdate<D, T>::write_constants_of(int device, std::int64_t number, ConstantsWriter& to) {
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
         functions_.write_constants(update_of(device, copy, number), to);
         if (functions_.moving_average.on()) to.write(functions_.moving_average.constants(number + 1));
     }
 }
 
-template <class D, class T, class Agreement>
-void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t number) {
+template <class D, class T>
+void StepUpdate<D, T>::update_copies(int device, std::int64_t number) {
     auto& worker = replicas_.at(device).worker;
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
         {

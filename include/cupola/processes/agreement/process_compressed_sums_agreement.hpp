@@ -14,8 +14,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include <cupola/core/fixed_array.hpp>
@@ -24,9 +24,8 @@
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -40,32 +39,24 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-template <class A, class D, class T>
-class ProcessCompressedSumsAgreement {
+/// `Element` is the type of the sums.
+template <class D, class T, class Element>
+class ProcessCompressedSumsAgreement final : public StepAgreement<D, T> {
     using Step = DeviceStep<D, T>;
     using ColumnRange = ReplicaPlacement::ColumnRange;
-    using Element = MessageElement<A>;
     using Kernels = typename D::Kernels;
+    using StepAgreement<D, T>::replicas_;
 
 public:
-    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
+    [[gnu::cold]] explicit ProcessCompressedSumsAgreement(Replicas<D, T>& replicas);
 
-    [[gnu::cold]] ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas);
+    [[nodiscard]] Peers& peers() override { return records_.peers(); }
+    void wait(int device, std::int64_t step, bool finished) override { local_.wait(device, step, finished); }
+    void end(int device) override { local_.end(device); }
 
-    [[nodiscard]] bool healthy() const { return true; }
-    [[nodiscard]] Peers& peers() { return records_.peers(); }
-    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
-    void break_off(int, std::int64_t, const std::string&) {}
-    void end(int device) { local_.end(device); }
-
-    void begin(std::int64_t, const SampleCounts&, std::span<const float> running) { records_.begin(running); }
-    bool agree(Step& step);
-    /// Each device has reduced its part of the average before the vote.
-    void reduce(int) {}
-    [[nodiscard]] UpdateGradient gradient(int device, int) {
-        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
-    }
-    void after(Step&) {}
+    void begin(std::int64_t, const SampleCounts&, std::span<const float> running) override { records_.begin(running); }
+    /// Each device reduces its part of the average before the vote.
+    bool agree(Step& step) override;
 
 private:
     /// The sum of the rows of this process, in the columns of the device, rounded.
@@ -75,7 +66,6 @@ private:
     bool exchange(Step& step, std::string_view name, const MessageList<Element>& outgoing,
                   const MessageList<Element>& incoming);
 
-    Replicas<D, T>& replicas_;
     Processes& processes_;
     LocalDevices<D, T> local_;
     StepRecords<D, T> records_;
@@ -93,12 +83,15 @@ private:
 template <class A, class D, class T>
     requires(SpansProcesses<A> && sums_of_processes<A> && !std::same_as<MessageElement<A>, float>)
 struct AgreementOf<A, D, T> {
-    using Type = ProcessCompressedSumsAgreement<A, D, T>;
+    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A&, Replicas<D, T>& replicas) {
+        return std::make_unique<ProcessCompressedSumsAgreement<D, T, MessageElement<A>>>(replicas);
+    }
 };
 
-template <class A, class D, class T>
-ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&, Replicas<D, T>& replicas)
-    : replicas_(replicas),
+template <class D, class T, class Element>
+ProcessCompressedSumsAgreement<D, T, Element>::ProcessCompressedSumsAgreement(Replicas<D, T>& replicas)
+    : StepAgreement<D, T>(replicas),
       processes_(*replicas.settings().processes),
       local_(replicas),
       records_(replicas, local_),
@@ -123,8 +116,8 @@ ProcessCompressedSumsAgreement<A, D, T>::ProcessCompressedSumsAgreement(const A&
     }
 }
 
-template <class A, class D, class T>
-bool ProcessCompressedSumsAgreement<A, D, T>::agree(Step& step) {
+template <class D, class T, class Element>
+bool ProcessCompressedSumsAgreement<D, T, Element>::agree(Step& step) {
     if (!records_.exchange(step)) return false;
     const bool alone = replicas_.gradients().in_place();
     step.state.attempt([&] {
@@ -150,17 +143,17 @@ bool ProcessCompressedSumsAgreement<A, D, T>::agree(Step& step) {
     return vote_.vote(step);
 }
 
-template <class A, class D, class T>
-bool ProcessCompressedSumsAgreement<A, D, T>::exchange(Step& step, std::string_view name,
-                                                       const MessageList<Element>& outgoing,
-                                                       const MessageList<Element>& incoming) {
+template <class D, class T, class Element>
+bool ProcessCompressedSumsAgreement<D, T, Element>::exchange(Step& step, std::string_view name,
+                                                             const MessageList<Element>& outgoing,
+                                                             const MessageList<Element>& incoming) {
     return average_in_all_processes(step, [&] {
         if (processes_.count() > 1) processes_.exchange({name, step.step}, outgoing.messages(), incoming.messages());
     });
 }
 
-template <class A, class D, class T>
-void ProcessCompressedSumsAgreement<A, D, T>::add_rows(Step& step) {
+template <class D, class T, class Element>
+void ProcessCompressedSumsAgreement<D, T, Element>::add_rows(Step& step) {
     const int device = step.device;
     const auto [begin, end] = part_of_all_columns(replicas_, device);
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
@@ -182,8 +175,8 @@ void ProcessCompressedSumsAgreement<A, D, T>::add_rows(Step& step) {
     ops::Convert<Kernels>::run(replicas_.context(device), from, sums_.data() + begin, end - begin);
 }
 
-template <class A, class D, class T>
-void ProcessCompressedSumsAgreement<A, D, T>::add_sums(Step& step) {
+template <class D, class T, class Element>
+void ProcessCompressedSumsAgreement<D, T, Element>::add_sums(Step& step) {
     const int device = step.device;
     const auto [begin, end] = replicas_.gradients().columns_of(device);
     if (begin == end) return;

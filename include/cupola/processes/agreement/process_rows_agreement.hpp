@@ -12,16 +12,17 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/rows_policy.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -36,30 +37,24 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-template <class A, class D, class T>
-class ProcessRowsAgreement {
+/// `Element` is the type that rows and averages have in messages.
+template <class D, class T, class Element>
+class ProcessRowsAgreement final : public StepAgreement<D, T> {
     using Step = DeviceStep<D, T>;
+    using Policy = RowsPolicy<typename D::Kernels>;
     using ColumnRange = ReplicaPlacement::ColumnRange;
+    using StepAgreement<D, T>::replicas_;
 
 public:
-    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {.averages_rows_of_all = true}; }
+    [[gnu::cold]] ProcessRowsAgreement(std::unique_ptr<const Policy> policy, Replicas<D, T>& replicas);
 
-    [[gnu::cold]] ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas);
+    [[nodiscard]] Peers& peers() override { return records_.peers(); }
+    void wait(int device, std::int64_t step, bool finished) override { local_.wait(device, step, finished); }
+    void end(int device) override { local_.end(device); }
 
-    [[nodiscard]] bool healthy() const { return true; }
-    [[nodiscard]] Peers& peers() { return records_.peers(); }
-    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
-    void break_off(int, std::int64_t, const std::string&) {}
-    void end(int device) { local_.end(device); }
-
-    void begin(std::int64_t, const SampleCounts&, std::span<const float> running) { records_.begin(running); }
-    bool agree(Step& step);
-    /// Each device has reduced its part of the average before the vote.
-    void reduce(int) {}
-    [[nodiscard]] UpdateGradient gradient(int device, int) {
-        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
-    }
-    void after(Step&) {}
+    void begin(std::int64_t, const SampleCounts&, std::span<const float> running) override { records_.begin(running); }
+    /// Each device reduces its part of the average before the vote.
+    bool agree(Step& step) override;
 
 private:
     void average(Step& step);
@@ -72,8 +67,7 @@ private:
     bool exchange(Step& step, std::string_view name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming);
 
-    A policy_;
-    Replicas<D, T>& replicas_;
+    std::unique_ptr<const Policy> policy_;
     Processes& processes_;
     LocalDevices<D, T> local_;
     StepRecords<D, T> records_;
@@ -81,7 +75,7 @@ private:
     /// The columns that this process averages.
     ColumnRange slice_;
     /// Empty where all rows are in common memory.
-    SliceMessages<D, T, MessageElement<A>> messages_;
+    SliceMessages<D, T, Element> messages_;
     /// Per device.
     FixedArray<WeightedRows> rows_;
 };
@@ -89,13 +83,19 @@ private:
 template <class A, class D, class T>
     requires(SpansProcesses<A> && !sums_of_processes<A>)
 struct AgreementOf<A, D, T> {
-    using Type = ProcessRowsAgreement<A, D, T>;
+    [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {.averages_rows_of_all = true}; }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
+        return std::make_unique<ProcessRowsAgreement<D, T, MessageElement<A>>>(
+            rows_policy<typename D::Kernels, typename A::Rows>(policy.rows), replicas);
+    }
 };
 
-template <class A, class D, class T>
-ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, Replicas<D, T>& replicas)
-    : policy_(policy),
-      replicas_(replicas),
+template <class D, class T, class Element>
+ProcessRowsAgreement<D, T, Element>::ProcessRowsAgreement(std::unique_ptr<const Policy> policy,
+                                                          Replicas<D, T>& replicas)
+    : StepAgreement<D, T>(replicas),
+      policy_(std::move(policy)),
       processes_(*replicas.settings().processes),
       local_(replicas),
       records_(replicas, local_),
@@ -108,10 +108,10 @@ ProcessRowsAgreement<A, D, T>::ProcessRowsAgreement(const A& policy, Replicas<D,
     if (!in_common) messages_ = {replicas, slice_, processes_};
 }
 
-template <class A, class D, class T>
-bool ProcessRowsAgreement<A, D, T>::agree(Step& step) {
+template <class D, class T, class Element>
+bool ProcessRowsAgreement<D, T, Element>::agree(Step& step) {
     auto& state = step.state;
-    state.attempt([&] { local_.prepare_rows(policy_.rows, step); });
+    state.attempt([&] { local_.prepare_rows(*policy_, step); });
     if (!records_.exchange(step)) return false;
     if (messages_.any()) {
         state.attempt([&] {
@@ -129,7 +129,7 @@ bool ProcessRowsAgreement<A, D, T>::agree(Step& step) {
     if (!vote_.vote(step)) return false;
     if (!messages_.any()) return true;
     if (!exchange(step, "the slices of the average", messages_.average_out(), messages_.average_in())) return false;
-    if constexpr (!std::same_as<MessageElement<A>, float>) {
+    if constexpr (!std::same_as<Element, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
             const float divisor = state.status()->divisor;
@@ -141,15 +141,15 @@ bool ProcessRowsAgreement<A, D, T>::agree(Step& step) {
     return true;
 }
 
-template <class A, class D, class T>
-bool ProcessRowsAgreement<A, D, T>::exchange(Step& step, std::string_view name,
-                                             std::span<const ProcessMessage> outgoing,
-                                             std::span<const ProcessMessage> incoming) {
+template <class D, class T, class Element>
+bool ProcessRowsAgreement<D, T, Element>::exchange(Step& step, std::string_view name,
+                                                   std::span<const ProcessMessage> outgoing,
+                                                   std::span<const ProcessMessage> incoming) {
     return average_in_all_processes(step, [&] { processes_.exchange({name, step.step}, outgoing, incoming); });
 }
 
-template <class A, class D, class T>
-void ProcessRowsAgreement<A, D, T>::average(Step& step) {
+template <class D, class T, class Element>
+void ProcessRowsAgreement<D, T, Element>::average(Step& step) {
     const auto [begin, end] = replicas_.gradients().columns_of(step.device);
     if (replicas_.gradients().in_place() || begin == end) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
@@ -159,7 +159,7 @@ void ProcessRowsAgreement<A, D, T>::average(Step& step) {
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
         rows.add(row_from(r, begin), step.samples.of_replica(step.step, r));
     const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
-    policy_.rows.average(
+    policy_->average(
         step.state.context(),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
         replicas_.gradients().average_span(step.device).subspan(first, count));

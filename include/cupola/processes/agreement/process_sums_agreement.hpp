@@ -14,18 +14,17 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/plan_arguments.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/agreement_of.hpp>
-#include <cupola/parallel/agreement/agreement_traits.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -39,35 +38,22 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-template <class A, class D, class T>
-class ProcessSumsAgreement {
+template <class D, class T>
+class ProcessSumsAgreement final : public StepAgreement<D, T> {
     using Step = DeviceStep<D, T>;
     using ColumnRange = ReplicaPlacement::ColumnRange;
+    using StepAgreement<D, T>::replicas_;
 
 public:
-    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t) {
-        AgreementTraits traits{.separate_average = true, .takes_buckets = true};
-        if constexpr (requires { policy.bucket_bytes; })
-            traits.bucket_elements = policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
-        return traits;
-    }
+    [[gnu::cold]] explicit ProcessSumsAgreement(Replicas<D, T>& replicas);
 
-    [[gnu::cold]] ProcessSumsAgreement(const A&, Replicas<D, T>& replicas);
+    [[nodiscard]] Peers& peers() override { return records_.peers(); }
+    void wait(int device, std::int64_t step, bool finished) override { local_.wait(device, step, finished); }
+    void end(int device) override { local_.end(device); }
 
-    [[nodiscard]] bool healthy() const { return true; }
-    [[nodiscard]] Peers& peers() { return records_.peers(); }
-    void wait(int device, std::int64_t step, bool finished) { local_.wait(device, step, finished); }
-    void break_off(int, std::int64_t, const std::string&) {}
-    void end(int device) { local_.end(device); }
-
-    void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running);
-    bool agree(Step& step);
-    /// Each device has reduced its part of the average before the vote.
-    void reduce(int) {}
-    [[nodiscard]] UpdateGradient gradient(int device, int) {
-        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
-    }
-    void after(Step&) {}
+    void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running) override;
+    /// Each device reduces its part of the average before the vote.
+    bool agree(Step& step) override;
 
 private:
     /// A bucket is complete in the rows of a device. On its thread, which adds the rows of all devices if it is the
@@ -100,7 +86,6 @@ private:
         bool added = false;
     };
 
-    Replicas<D, T>& replicas_;
     Processes& processes_;
     LocalDevices<D, T> local_;
     StepRecords<D, T> records_;
@@ -123,12 +108,20 @@ private:
 template <class A, class D, class T>
     requires(SpansProcesses<A> && sums_of_processes<A> && std::same_as<MessageElement<A>, float>)
 struct AgreementOf<A, D, T> {
-    using Type = ProcessSumsAgreement<A, D, T>;
+    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t) {
+        AgreementTraits traits{.separate_average = true, .takes_buckets = true};
+        if constexpr (requires { policy.bucket_bytes; })
+            traits.bucket_elements = policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
+        return traits;
+    }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A&, Replicas<D, T>& replicas) {
+        return std::make_unique<ProcessSumsAgreement<D, T>>(replicas);
+    }
 };
 
-template <class A, class D, class T>
-ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, Replicas<D, T>& replicas)
-    : replicas_(replicas),
+template <class D, class T>
+ProcessSumsAgreement<D, T>::ProcessSumsAgreement(Replicas<D, T>& replicas)
+    : StepAgreement<D, T>(replicas),
       processes_(*replicas.settings().processes),
       local_(replicas),
       records_(replicas, local_),
@@ -146,9 +139,8 @@ ProcessSumsAgreement<A, D, T>::ProcessSumsAgreement(const A&, Replicas<D, T>& re
     }
 }
 
-template <class A, class D, class T>
-void ProcessSumsAgreement<A, D, T>::begin(std::int64_t step, const SampleCounts& samples,
-                                          std::span<const float> running) {
+template <class D, class T>
+void ProcessSumsAgreement<D, T>::begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running) {
     records_.begin(running);
     samples_ = &samples;
     step_ = step;
@@ -157,8 +149,8 @@ void ProcessSumsAgreement<A, D, T>::begin(std::int64_t step, const SampleCounts&
     std::fill(given_.begin(), given_.end(), std::size_t{0});
 }
 
-template <class A, class D, class T>
-void ProcessSumsAgreement<A, D, T>::give(int device, std::size_t bucket) {
+template <class D, class T>
+void ProcessSumsAgreement<D, T>::give(int device, std::size_t bucket) {
     {
         const std::scoped_lock lock(mutex_);
         given_[static_cast<std::size_t>(device)] = bucket + 1;
@@ -171,13 +163,13 @@ void ProcessSumsAgreement<A, D, T>::give(int device, std::size_t bucket) {
         processes_.begin_sum({"the sums of the gradients", step_}, sum_of(next_));
 }
 
-template <class A, class D, class T>
-void ProcessSumsAgreement<A, D, T>::give_rest(int device) {
+template <class D, class T>
+void ProcessSumsAgreement<D, T>::give_rest(int device) {
     for (std::size_t k = given_[static_cast<std::size_t>(device)]; k < buckets_.size(); ++k) give(device, k);
 }
 
-template <class A, class D, class T>
-void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
+template <class D, class T>
+void ProcessSumsAgreement<D, T>::add_rows(int device, std::size_t bucket) {
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
     rows.collect(replicas_, replicas_.placement().first_replica(0),
@@ -187,8 +179,8 @@ void ProcessSumsAgreement<A, D, T>::add_rows(int device, std::size_t bucket) {
                                                          rows.gradients().weights, sum_of(bucket));
 }
 
-template <class A, class D, class T>
-bool ProcessSumsAgreement<A, D, T>::agree(Step& step) {
+template <class D, class T>
+bool ProcessSumsAgreement<D, T>::agree(Step& step) {
     step.state.attempt_always([&] { give_rest(step.device); });
     static_cast<void>(records_.exchange(step));
     if (!average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepAgreement: what a step needs of the way in which the replicas agree, without the type of the policy. The step
+// engine and its parts know nothing else of it, so they are compiled once for all policies. AgreementOf: which one a
+// policy has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/replicas/sample_counts.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// What the memory of a training depends on, before it is allocated. The members have the meaning of those of
+/// ReplicaSettings.
+struct AgreementTraits {
+    bool own_parameters = false, separate_average = false, averages_rows_of_all = false, takes_buckets = false;
+    std::int64_t sums = 0, bucket_elements = 0;
+};
+
+/// The gradient that an optimiser updates parameters with, and the divisor that made it the mean; both in the device's
+/// memory.
+struct UpdateGradient {
+    const float* values = nullptr;
+    const float* divisor = nullptr;
+};
+
+/// Members with a DeviceStep or a `device` are called on that device's thread, a few times per step.
+template <class D, class T>
+class StepAgreement {
+public:
+    using Step = DeviceStep<D, T>;
+
+    StepAgreement(const StepAgreement&) = delete;
+    StepAgreement& operator=(const StepAgreement&) = delete;
+    virtual ~StepAgreement() = default;
+
+    /// The other processes; and those of a collective that compare more than the gradient, null for any other policy.
+    [[nodiscard]] virtual Peers& peers() = 0;
+    [[nodiscard]] virtual ProcessGroup* processes() { return nullptr; }
+    /// Before a step is queued, on one thread; `running` are the running statistics that it is computed with.
+    virtual void begin(std::int64_t /*step*/, const SampleCounts&, std::span<const float> /*running*/) {}
+    /// Queues the averaging behind the passes; called also if the device has an error, because others wait for it.
+    /// False if every device leaves the step.
+    virtual bool agree(Step& step) = 0;
+    /// The beginning of the work that updates the parameters: divides by the loss scale, and records whether the
+    /// average is finite, unless agree() has done so.
+    virtual void reduce(int /*device*/) {}
+    /// What a replica's parameters are updated with.
+    [[nodiscard]] virtual UpdateGradient gradient(int device, int /*replica*/) {
+        return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
+    }
+    /// Behind the update; called also if the device has an error.
+    virtual void after(Step&) {}
+    /// Returns when the step has finished, or the mark of the queue is reached.
+    virtual void wait(int device, std::int64_t step, bool finished) = 0;
+    /// Ends the waits of all devices.
+    virtual void break_off(int /*device*/, std::int64_t /*step*/, const std::string& /*why*/) {}
+    /// Returns when no queued work runs any more, whether it succeeded or not.
+    virtual void end(int device) = 0;
+    /// False once no step can succeed any more.
+    [[nodiscard]] virtual bool healthy() const { return true; }
+
+protected:
+    /// `replicas` must outlive the object.
+    explicit StepAgreement(Replicas<D, T>& replicas) : replicas_(replicas) {}
+
+    Replicas<D, T>& replicas_;
+};
+
+/// Beside each kind of agreement for the policies that it is of; a training creates its own by it. The members are
+/// static:
+///   AgreementTraits traits(policy, elements)                          `elements` are those of a gradient
+///   std::unique_ptr<StepAgreement<D, T>> make(policy, replicas)
+/// Agreements between processes are in processes/agreement/, so that only programs with such a policy compile them.
+template <class A, class D, class T>
+struct AgreementOf;
+
+}}}  // namespace cupola::CUPOLA_ABI::impl
