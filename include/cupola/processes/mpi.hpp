@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training of several processes by MPI: `mpirun -n 4 program` (cupola::mpi).
+// Training over several processes with MPI: `mpirun -n 4 program` (cupola::mpi).
 //
 //   int main() {
 //       const MpiEnvironment mpi;
 //       DataParallel<Net, Loss, Sgd, MpiConcatMean, Host> training({.replicas = 4, .averaging = {.folder = "run1"}});
 //
-// `replicas` are those of all processes, whose number must divide it: process p of P has the replicas [p R / P, (p + 1)
-// R / P).
+// `replicas` counts the replicas of all processes and must be a multiple of the number of processes: process p of P has
+// the replicas [p R / P, (p + 1) R / P).
 //
-//   MpiConcatMean   the mean of all rows in the replicas' order: the bits of one process with R replicas, for any P. On one
-//                   machine the rows are in memory that all processes share, and each averages its slice of the columns; else
-//                   the slices of rows and average are exchanged, 2 (P - 1) / P times the size of the gradient
-//   MpiAllReduce    the sum of the processes' weighted sums by MPI_Iallreduce, in parts while the backward passes run. The order of
-//                   additions, and so the last bits, depend on P and on the size of the parts
+//   MpiConcatMean   the mean of all rows in the order of the replicas: the bits of one process with R replicas, for any
+//                   P. On one machine the rows are in memory that all processes share, and each process averages its
+//                   slice of the columns; otherwise the slices of the rows and of the average are exchanged, which
+//                   moves 2 (P - 1) / P times the size of the gradient
+//   MpiAllReduce    the sum of the processes' weighted sums by MPI_Iallreduce, in buckets, during the backward pass.
+//                   The order of the additions, and so the last bits, depend on P and on the size of the buckets
 //
-// docs/how-to/processes.md has the launchers, and what happens when a process fails; processes/mpi_environment.hpp has
-// how the others go on after one was killed.
+// docs/how-to/processes.md describes the launchers and what happens when a process fails; processes/mpi_environment.hpp
+// describes how the other processes continue after one was killed.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-// First: says what is missing where MPI is.
+// Included first: it reports an error that says what to install if MPI is missing.
 #include <cupola/processes/mpi/mpi_calls.hpp>
 
 #include <cupola/core/error.hpp>
@@ -60,7 +61,7 @@ namespace impl {
 
 class MpiProcesses final : public Processes {
 public:
-    /// See MpiConcatMean for the arguments; `adds`: whether begin_sum() is called.
+    /// The arguments are those of MpiConcatMean; `adds`: whether begin_sum() is called.
     [[gnu::cold]] MpiProcesses(double deadline_seconds, const std::string& folder, bool shares_memory,
                                const MpiEnvironment* environment, bool adds = false)
         : Processes(asked(MPI_Comm_size, environment), asked(MPI_Comm_rank, environment),
@@ -70,16 +71,17 @@ public:
           watchdog_(number(), count(), deadline_seconds, folder, numbers_at_start()) {
         constexpr ExchangeName start{"the start of the processes"};
         if (environment != nullptr && environment->survives()) {
-            // Nothing here waits for all processes, of which one may be killed at any time.
+            // No collective call here, because a process may be killed at any time.
             environment_ = environment;
             all_ = environment->communicator();
             visible_ = environment->visible();
             environment->watch_exits(watchdog_);
-            static_cast<void>(gathered(*this, start, std::int32_t{0}));  // process 0 may make the folder before
+            static_cast<void>(gathered(*this, start, std::int32_t{0}));  // process 0 may first create the folder
             require_files(start);
             return;
         }
-        // First that all have come here: a collective call that waits does not say for whom.
+        // First waits by messages until all processes are here: a collective call that blocks does not report which is
+        // missing.
         all_ = MPI_COMM_WORLD;
         static_cast<void>(gathered(*this, start, std::int32_t{0}));
         watchdog_.begin(start);
@@ -99,7 +101,7 @@ public:
         require_files(start);
     }
     ~MpiProcesses() override {
-        // This waits for the other processes, which do not come here if an error ends the training.
+        // This waits for the other processes, which do not get here if an error ends the training.
         if (environment_ != nullptr || failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0)
             return;
         watchdog_.begin({"the end of the training"});
@@ -133,9 +135,9 @@ public:
                         "MPI_Isend");
                     return;
                 }
-                // MPI ends this process if a send fails whose request it has freed, as it does once the request is
-                // complete, even with an error. One that can be started again is freed here, after it has been
-                // received.
+                // MPI ends this process if a send fails whose request MPI has already freed, which it does when the
+                // request completes, even with an error. A persistent request is freed here, after its completion was
+                // seen.
                 check(MPI_Ssend_init(data, bytes, MPI_BYTE, each.process, tag, all_, &request), "MPI_Ssend_init");
                 check(MPI_Start(&request), "MPI_Start");
             });
@@ -210,7 +212,7 @@ public:
 
     std::vector<std::byte*> share(std::size_t bytes) override {
         if (!shares_memory_ || static_cast<int>(visible_.size()) != count()) return {};
-        // A process that fails tells the others, which would wait for it.
+        // A process that fails reports that to the others, which would otherwise wait for it.
         struct Part {
             SharedMemory::Address address;
             std::int64_t failed = 0;
@@ -237,7 +239,7 @@ public:
         SharedMemory& mine = parts_[static_cast<std::size_t>(number())];
         const std::vector<Part> made = all_made([&] {
             mine = SharedMemory(bytes);
-            std::memset(mine.data(), 0, bytes);  // by the process that writes there most
+            std::memset(mine.data(), 0, bytes);  // first touched by the process that writes it most
         });
         static_cast<void>(all_made([&] {
             for (std::size_t p = 0; p < parts_.size(); ++p) {
@@ -255,7 +257,7 @@ public:
     }
 
 private:
-    /// The start uses the first with the program's own communicator.
+    /// The start uses the first one on the program's own communicator.
     static constexpr int tag = 32001, heartbeat_tag = 32002;
 
     [[nodiscard]] static int asked(int (*question)(MPI_Comm, int*), const MpiEnvironment* environment) {
@@ -266,12 +268,12 @@ private:
                   "MPI_Comm_size or MPI_Comm_rank");
         return answer;
     }
-    /// Throws DataError, on all processes, if one of them cannot write its file.
+    /// Throws DataError on all processes if one of them cannot write its file.
     [[gnu::cold]] void require_files(const ExchangeName& name) {
         for (const std::string& problem : gathered_texts(*this, name, watchdog_.problem()))
             require<DataError>(problem.empty(), problem);
     }
-    /// While this process waits in a sum: it tells the others, and hears those that wait too.
+    /// Called while this process waits in a sum: sends heartbeats to the other processes and receives theirs.
     void exchange_heartbeats() {
         const std::scoped_lock lock(mpi_mutex());
         heartbeats_.exchange([&](int process) { watchdog_.record_heartbeat(process); });
@@ -284,8 +286,8 @@ private:
         if (status != MPI_SUCCESS) [[unlikely]]
             fail(status, call);
     }
-    /// The status of a call for several requests, or that of one of `count` complete ones that has failed: a loss if
-    /// there is one, else the first.
+    /// The status of a call for several requests or, if it is MPI_ERR_IN_STATUS, of one of the `count` completed
+    /// requests: a process loss if there is one, otherwise the first error.
     [[nodiscard]] int first_error(int status, int count) const {
         if (status != MPI_ERR_IN_STATUS) [[likely]]
             return status;
@@ -300,7 +302,8 @@ private:
         failed_ = true;
         const bool lost = MpiFaultTolerance::is_loss(status);
         if (lost && environment_ != nullptr) {
-            // All others leave their waits too. The memory of the requests that are pending is about to be freed.
+            // Revoking ends the waits of all other processes too. Pending requests are completed because their memory
+            // is about to be freed.
             environment_->functions().revoke(all_);
             done_.resize(requests_.size());
             statuses_.resize(requests_.size());
@@ -318,7 +321,7 @@ private:
             since);
     }
 
-    /// MPI counts bytes as int.
+    /// MPI takes the number of bytes as an int.
     template <class Post>
     void for_each_piece(const ProcessMessage& message, Post&& post) {
         constexpr std::size_t most = std::size_t{1} << 30;
@@ -328,7 +331,7 @@ private:
         }
     }
 
-    /// The processes near this one see whether it exists.
+    /// Gives the watchdog the PIDs of the processes in the same PID namespace, so that it can check whether they exist.
     [[gnu::cold]] void exchange_process_ids() {
         std::vector<std::int64_t> ids =
             gathered(*this, {"the start of the processes"}, static_cast<std::int64_t>(getpid()));
@@ -339,20 +342,20 @@ private:
     }
 
     bool shares_memory_, failed_ = false;
-    /// Null if the processes end when one is lost.
+    /// Null if all processes end when one is lost.
     const MpiEnvironment* environment_ = nullptr;
     MPI_Comm all_ = MPI_COMM_NULL;
-    /// The processes of this machine and this PID namespace: those that find each other by the system's numbers.
+    /// The processes of the same machine and PID namespace, whose PIDs are valid in this process.
     std::vector<int> visible_;
     std::vector<SharedMemory> parts_;
     ExchangeName name_, sum_name_;
     std::vector<MPI_Request> requests_;
     std::vector<MPI_Status> statuses_;
-    /// The other process of each request, and the requests of a look that are complete.
+    /// The other process of each request; the indices of the requests that the last poll completed.
     std::vector<int> peers_, done_;
     MpiHeartbeats heartbeats_;
     ExchangeWatchdog watchdog_;
-    /// Null unless the policy adds.
+    /// Null unless the policy sums.
     std::unique_ptr<MpiSums> sums_;
 };
 
@@ -363,17 +366,17 @@ struct MpiConcatMean {
     using Rows = ConcatMean;
     static constexpr Rows rows{};
 
-    /// How long a process may wait for the others: in a step, and for all work that only one of them does between two
-    /// steps, such as a checkpoint. Then it ends, with the exit status 75.
+    /// The maximum time in seconds that a process waits for the others: in a step, and for work that only one of them
+    /// does between two steps, such as a checkpoint. After it the process ends with exit status 75.
     double deadline_seconds = 60;
-    /// The folder for the file `process-<number>.fault`, in which a process that ends so writes what it has waited for,
-    /// and for whom; it must exist, and each process must be able to write it. Empty for standard error alone, which a
-    /// launcher may lose.
+    /// The folder for the file `process-<number>.fault`, in which a process that ends at this deadline writes what it
+    /// waited for and which processes were missing. The folder must exist, and each process must be able to write it.
+    /// If empty, the message is written to standard error only, which a launcher may lose.
     std::string folder{};
-    /// False: rows are exchanged in messages also where the processes could share memory.
+    /// False: rows are exchanged in messages even if the processes could share memory.
     bool shares_memory = true;
-    /// The environment that calls the program again when a process was killed; null, or one without `survives`, for all
-    /// processes of the job, which end then. One training at a time.
+    /// The environment that runs the program again after a process was killed. If it is null, or has no `survives`, the
+    /// training uses all processes of the job and ends when one is lost. One training at a time.
     const MpiEnvironment* environment = nullptr;
 
     [[nodiscard]] std::shared_ptr<Processes> join() const {
@@ -390,11 +393,11 @@ struct MpiAllReduce {
     /// As in MpiConcatMean.
     double deadline_seconds = 60;
     std::string folder{};
-    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at
+    /// The minimum size in bytes of a bucket of the gradient that is summed during the backward pass; 0 for one sum at
     /// its end.
     std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
-    /// All processes of the job: such a training ends when one is lost. Throws InvalidArgument for a negative size.
+    /// Uses all processes of the job; the training ends when one is lost. Throws InvalidArgument for a negative size.
     [[nodiscard]] std::shared_ptr<Processes> join() const {
         require(bucket_bytes >= 0, "MpiAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
         return std::make_shared<impl::MpiProcesses>(deadline_seconds, folder, false, nullptr, true);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiEnvironment: initialises MPI, and finalises it at the end (cupola::mpi). Made once, in main(), before a training;
-// the trainings must end before it.
+// MpiEnvironment: initialises MPI, and finalises it at the end (cupola::mpi). Create one in main(), before any
+// training; all trainings must end before it is destroyed.
 //
-// With `.survives` a training goes on after one of its processes was killed, if it resumes from a checkpoint:
+// With `.survives` a training that resumes from a checkpoint continues after one of its processes was killed:
 //
 //   MpiEnvironment mpi({.survives = true, .folder = "run1"});       mpirun --with-ft ulfm -n 4 program
 //   return mpi.survive([&] {
 //       TrainingRun run({.folder = "run1", .resume = Resume::if_there, .writes = mpi.number() == 0});
-//       DataParallel<Net, Loss, Sgd, MpiConcatMean, Host> training({.replicas = 4, .averaging = {.environment = &mpi}});
+//       DataParallel<Net, Loss, Sgd, MpiConcatMean, Host> training({.replicas = 4,
+//                                                                   .averaging = {.environment = &mpi}});
 //       ...
 //       return run.train(training, batches, test);
 //   });
 //
-// docs/how-to/processes.md has the promise.
+// docs/how-to/processes.md states what is guaranteed.
 #pragma once
 
 #include <algorithm>
@@ -42,27 +43,31 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MpiOptions {
-    /// Whether the processes that are left go on after others were killed. Needs Open MPI 5.0 and
+    /// Whether the surviving processes continue after others were killed. Needs Open MPI 5.0 and
     /// `mpirun --with-ft ulfm`.
     bool survives = false;
-    /// As in MpiConcatMean, for the agreement of the processes that are left.
+    /// As in MpiConcatMean, for the agreement of the surviving processes.
     double deadline_seconds = 60;
     std::string folder{};
 };
 
 class MpiEnvironment {
 public:
-    /// Throws DeviceError if MPI does not allow calls from several threads in turn, and if this process is alone while
-    /// its launcher says that it has started several: each of those would train alone; also for `survives` without
-    /// MPI's fault tolerance, and after MPI was finalised in this process. Throws InvalidArgument for a deadline that
-    /// is not more than 0. From then on the process ignores SIGPIPE, unless the program handles it.
+    /// Throws DeviceError
+    /// - if MPI does not support calls from several threads in turn (MPI_THREAD_SERIALIZED);
+    /// - if MPI reports one process although the launcher set more, each of which would then train alone;
+    /// - for `survives` without MPI's fault tolerance;
+    /// - if MPI was already finalised in this process.
+    ///
+    /// Throws InvalidArgument for a deadline that is not greater than 0. From then on the process ignores SIGPIPE,
+    /// unless the program has a handler for it.
     [[gnu::cold]] explicit MpiEnvironment(const MpiOptions& options = {}) {  // misspelt? MpiOptions{...} names it
         require<DeviceError>(
             impl::mpi_flag(MPI_Finalized) == 0,
             "MPI was finalised in this process, by an earlier MpiEnvironment or by the program, and cannot "
             "be initialised again: make one MpiEnvironment in main(), for all trainings");
         ignore_broken_pipes();
-        // With fault tolerance, a process that is killed while MPI starts does not end the wait of the others.
+        // With fault tolerance, the others wait forever if a process is killed while MPI starts.
         std::unique_ptr<impl::ExchangeWatchdog> start;
         if (options.survives) {
             const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -74,8 +79,8 @@ public:
         if (impl::mpi_flag(MPI_Initialized) != 0) {
             impl::check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
         } else {
-            // By default Open MPI sends the whole sum in place to one process and back, in twice the time that halves
-            // take.
+            // By default Open MPI sends the whole in-place sum to one process and back, which takes twice as long as
+            // Rabenseifner's algorithm (reduce-scatter, then all-gather).
             setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner", 0);
             impl::check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
             finalizes_ = true;
@@ -103,44 +108,45 @@ public:
     }
     MpiEnvironment(const MpiEnvironment&) = delete;
     MpiEnvironment& operator=(const MpiEnvironment&) = delete;
-    /// Finalises nothing while an exception passes: MPI would wait there for the other processes, and a process that
-    /// ends without it ends the job.
+    /// Does not finalise MPI during stack unwinding: MPI_Finalize would wait for the other processes, whereas a process
+    /// that ends without it ends the job.
     ~MpiEnvironment() {
         if (survives() && std::uncaught_exceptions() > 0) *exit_flag() = 1;
         flag_set_at_exit() = nullptr;
         if (!finalizes_ || std::uncaught_exceptions() > 0 || impl::mpi_flag(MPI_Finalized) != 0) return;
-        // After a loss the end of MPI may wait for the processes that do not exist any more (seen with Open MPI
-        // 5.0.11). All of them have ended the run, and mpirun does not need it.
+        // After a loss MPI_Finalize may wait for the lost processes (observed with Open MPI 5.0.11). All survivors have
+        // ended the run, and mpirun does not need the call.
         if (!lost_.empty()) return;
-        // With fault tolerance, a process that is killed here does not end the wait of the others.
+        // With fault tolerance, the others wait forever if a process is killed here.
         if (watchdog_ != nullptr) watchdog_->begin({"the end of MPI"});
         MPI_Finalize();
         if (watchdog_ != nullptr) watchdog_->end();
     }
 
-    /// The processes of the job that are left, and the number of this one among them.
+    /// The number of surviving processes of the job, and the number of this one among them.
     [[nodiscard]] int count() const { return count_; }
     [[nodiscard]] int number() const { return number_; }
-    /// The processes that are left on this machine.
+    /// The number of surviving processes on this machine.
     [[nodiscard]] int count_on_machine() const {
         return static_cast<int>(
             std::count_if(on_machine_.begin(), on_machine_.end(), [&](int p) { return is_survivor(p); }));
     }
 
-    /// Whether a training can go on without a process that was killed.
+    /// Whether a training can continue after a process was killed.
     [[nodiscard]] bool survives() const { return functions_.shrink != nullptr; }
-    /// The processes that the job was started with, and the numbers that those which were killed had then, in that
-    /// order.
+    /// The number of processes that the job was started with; and the killed processes, by their numbers at the start,
+    /// in the order in which they were lost.
     [[nodiscard]] int started() const { return started_; }
     [[nodiscard]] std::span<const int> lost() const { return lost_; }
 
-    /// Calls `run()` and returns its result, an int, once all processes have ended it. If some are killed before, it is
-    /// called again on all that are left, as often as that happens: `run` makes a training whose policy has this
-    /// environment, and resumes it from a checkpoint. Only after a process was ended by a signal, such as that of kill
-    /// -9: ends this process, with a message and the status 75, if the processes that are left are not more than half
-    /// of those before, or half with process 0, and if a process that is not reached may still exist or has ended by
-    /// itself, by an exception, a deadline or exit(). Rethrows any other exception of `run`. Without `survives`, it
-    /// calls `run` once.
+    /// Calls `run()`, which returns an int, and returns its result once all processes have ended it. If processes are
+    /// killed before, `run` is called again on all survivors, as often as that happens: it makes a training whose
+    /// policy has this environment, and resumes it from a checkpoint.
+    ///
+    /// It is called again only if every lost process was ended by a signal, such as SIGKILL. Ends this process with a
+    /// message and exit status 75 if the survivors are not more than half of the previous processes, or half including
+    /// process 0; and if an unreachable process may still exist or has exited by itself, by an exception, a deadline or
+    /// exit(). Rethrows any other exception of `run`. Without `survives` it calls `run` once.
     template <class Run>
     int survive(Run&& run) {
         for (;;) {
@@ -161,8 +167,8 @@ public:
         }
     }
 
-    /// For policies: the processes that are left, their functions, and what they are known by on this machine, to those
-    /// that find each other by the system's numbers. All numbers are those of the communicator.
+    /// For policies: the communicator of the surviving processes, the functions of MPI's fault tolerance, and the
+    /// processes in the same PID namespace of this machine. All process numbers are those of the communicator.
     [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
     [[nodiscard]] const impl::MpiFaultTolerance& functions() const { return functions_; }
     [[nodiscard]] std::vector<int> visible() const {
@@ -172,14 +178,14 @@ public:
         }
         return numbers;
     }
-    /// Tells a watchdog of the processes of this machine that end by themselves.
+    /// Makes a watchdog set this process's exit flag, and check those of the other processes on this machine.
     [[gnu::cold]] void watch_exits(impl::ExchangeWatchdog& watchdog) const {
         watchdog.watch_exits(exit_flag(), [this] { return exited_process(); });
     }
 
 private:
-    /// Open MPI writes to the connection of a process that was killed before it looks whether it is closed: SIGPIPE
-    /// would end this process without a message. A program's own handling of the signal stays.
+    /// Open MPI writes to the connection of a killed process before it checks whether it is closed: SIGPIPE would end
+    /// this process without a message. A handler of the program is kept.
     [[gnu::cold]] static void ignore_broken_pipes() {
         struct sigaction action = {};
         if (sigaction(SIGPIPE, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) != 0 ||
@@ -188,16 +194,16 @@ private:
         action.sa_handler = SIG_IGN;
         sigaction(SIGPIPE, &action, nullptr);
     }
-    /// What exit() sets to 1 while there is an environment that survives.
+    /// The exit flag that exit() sets to 1 while an environment with `survives` exists.
     [[nodiscard]] static std::atomic<std::int32_t>*& flag_set_at_exit() {
         static constinit std::atomic<std::int32_t>* flag = nullptr;
         return flag;
     }
-    /// Of this process.
+    /// The flag of this process.
     [[nodiscard]] std::atomic<std::int32_t>* exit_flag() const {
         return liveness_.exit_flag(numbers_[static_cast<std::size_t>(number_)]);
     }
-    /// A process that is not lost, and has ended by itself; below 0 if there is none.
+    /// The number at the start of a process that is not lost and has exited by itself; negative if there is none.
     [[nodiscard]] int exited_process() const {
         for (const int p : visible_) {
             if (is_survivor(p) && liveness_.has_exited(p)) return p;
@@ -217,7 +223,7 @@ private:
         visible_ = impl::translated_ranks(visible, MPI_COMM_WORLD);
         impl::check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
         impl::check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-        // The first process makes the memory of the signs, and has it until all have opened it.
+        // The first process creates the shared memory and keeps it until all others have opened it.
         impl::SharedMemory::Address address;
         if (visible_.front() == number_) {
             memory_ = impl::SharedMemory(impl::Liveness::bytes_of(count_));
@@ -237,8 +243,8 @@ private:
         watch_exits(*watchdog_);
     }
 
-    /// Called by all processes, at the end of `run`: whether it has ended without a loss on all of them. `since` is the
-    /// time from which on a process that has learnt of a loss waits, below 0 if this process has not.
+    /// Called by all processes at the end of `run`. Returns whether it has ended on all of them without a loss. `since`
+    /// is the time at which a process that has noticed a loss began to wait, negative if this process has noticed none.
     [[gnu::cold]] bool all_have_ended(double since) {
         watchdog_->begin({"the end of the run"}, since);
         int ended = since < 0 ? 1 : 0;
@@ -248,8 +254,9 @@ private:
         const int status = functions_.agree(communicator_, &ended);
         const bool all = status == MPI_SUCCESS && ended != 0;
         if (all) {
-            // A process that left now would be lost to those that have not heard of this agreement yet. One that comes
-            // to the next has heard of it, and whether another one is lost there does not matter any more.
+            // A process that exited now would count as lost for those that have not received the result of this
+            // agreement. A process that takes part in the next agreement has received it, and a loss during that one no
+            // longer matters.
             int received = 1;
             static_cast<void>(functions_.agree(communicator_, &received));
         }
@@ -258,7 +265,7 @@ private:
         return all;
     }
 
-    /// Makes the communicator that of the processes that are left, or ends this process.
+    /// Replaces the communicator by one of the surviving processes, or ends this process.
     [[gnu::cold]] void shrink_to_survivors(double since) {
         watchdog_->begin({"the agreement of the processes that are left"}, since);
         for (;;) {
@@ -266,7 +273,7 @@ private:
             MPI_Comm left = MPI_COMM_NULL;
             impl::check_mpi(functions_.shrink(communicator_, &left), "MPIX_Comm_shrink");
             impl::check_mpi(MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-            // All numbers below are those of the start.
+            // All process numbers below are those at the start.
             std::vector<int> numbers, lost;
             for (const int p : impl::translated_ranks(left, communicator_))
                 numbers.push_back(numbers_[static_cast<std::size_t>(p)]);
@@ -280,12 +287,12 @@ private:
                                  "half with process ",
                                  numbers_.front(), ", go on"));
             std::vector<int> unproven;
-            if (!agree_on_killed(left, lost, unproven)) continue;  // one more was lost: all of them agree again
+            if (!agree_on_killed(left, lost, unproven)) continue;  // another one was lost: agree again
             if (!unproven.empty())
                 end_process(text("it is not known that ", list_of(unproven), " of ", count_,
                                  " were killed: they may still exist, or have ended by themselves"));
             watchdog_->end();
-            communicator_ = left;  // the former one is not freed, for which all would be needed
+            communicator_ = left;  // the previous one is not freed, which would need all processes
             count_ = static_cast<int>(numbers.size());
             const int mine = numbers_[static_cast<std::size_t>(number_)];
             number_ = static_cast<int>(std::find(numbers.begin(), numbers.end(), mine) - numbers.begin());
@@ -294,13 +301,13 @@ private:
             return;
         }
     }
-    /// Finds those of the lost processes of which no process that is left knows that they were killed; the same on all
-    /// of them. Returns false if one more was lost meanwhile.
+    /// Finds the lost processes of which no survivor knows that they were killed; the result is the same on all
+    /// survivors. Returns false if another process was lost meanwhile.
     [[gnu::cold]] bool agree_on_killed(MPI_Comm left, std::span<const int> lost, std::vector<int>& unproven) const {
         constexpr std::size_t bits = 30;
         for (std::size_t begin = 0; begin < lost.size(); begin += bits) {
             const auto part = lost.subspan(begin, std::min(bits, lost.size() - begin));
-            // A bit that is set on all of them: none knows of it.
+            // The agreement is a bitwise AND: a bit that remains set means that no process knows of the kill.
             int unknown = (1 << part.size()) - 1;
             for (std::size_t i = 0; i < part.size(); ++i) {
                 if (is_visible(part[i]) && liveness_.was_killed(part[i])) unknown &= ~(1 << i);
@@ -325,8 +332,8 @@ private:
     int started_ = 1, count_ = 1, number_ = 0;
     impl::MpiFaultTolerance functions_;
     MPI_Comm communicator_ = MPI_COMM_WORLD;
-    /// The numbers at the start: of the processes that are left, of those of this machine, of those among them that
-    /// find each other by the system's numbers (no containers are between them), and of the lost ones.
+    /// Numbers at the start: of the survivors; of the processes of this machine; of those in the same PID namespace,
+    /// which are not separated by containers; and of the lost processes.
     std::vector<int> numbers_, on_machine_, visible_, lost_;
     impl::SharedMemory memory_;
     impl::Liveness liveness_;

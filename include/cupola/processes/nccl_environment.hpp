@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclEnvironment: lets a training by NcclAllReduce go on with fewer replicas after one of its processes was lost. Made
-// once per process, before the training; all processes are on one machine: the start of the training is a DeviceError
-// if they do not find each other there.
+// NcclEnvironment: lets a training with NcclAllReduce continue with fewer replicas after one of its processes was lost.
+// Create one per process, before the training. All processes must be on one machine; the start of the training throws
+// DeviceError if they do not find each other there.
 //
 //   NcclEnvironment nccl({.name = "run1"});
 //   return nccl.survive([&] {
@@ -15,11 +15,11 @@
 //       return 0;
 //   });
 //
-// Nobody takes over the replicas of a lost process: the weights by samples count those that live, and the next step is
-// the one after the last state that all of the processes have kept, usually the step that failed. Where each process
-// keeps the state after each step, that is its copy to the host: keep it less often if that takes too long.
+// No process takes over the replicas of a lost one: the weights by samples count the remaining replicas. Training
+// continues after the last state that all survivors have kept, usually with the step that failed. keep() after each
+// step costs a copy of the state to the host per step: call it less often if that takes too long.
 //
-// The communicators of those that are left are made from the former ones by ncclCommShrink (NCCL 2.27).
+// The communicators of the survivors are made from the previous ones by ncclCommShrink (NCCL 2.27).
 #pragma once
 
 #include <algorithm>
@@ -53,9 +53,9 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct NcclEnvironmentOptions {
-    /// The same for all processes of the training, and for no other training of this machine: at most 64 bytes.
+    /// The same in all processes of the training and in no other training on this machine: at most 64 bytes.
     std::string name{};
-    /// As in NcclAllReduce: with 0 processes those that the launcher's environment variables say.
+    /// As in NcclAllReduce: with `processes` = 0, both are taken from the launcher's environment variables.
     int processes = 0, process = 0;
 };
 
@@ -63,7 +63,7 @@ class NcclEnvironment {
 public:
     static constexpr int max_processes = 256;
 
-    /// Throws InvalidArgument for numbers that are not those of a process and for a name that is empty or too long, and
+    /// Throws InvalidArgument if `process` is not one of `processes` and for a name that is empty or too long, and
     /// DeviceError if another process has the same name and number.
     [[gnu::cold]] explicit NcclEnvironment(NcclEnvironmentOptions options) : options_(std::move(options)) {
         if (options_.processes == 0) {
@@ -91,26 +91,26 @@ public:
     NcclEnvironment& operator=(const NcclEnvironment&) = delete;
     ~NcclEnvironment() { end_communicators(); }
 
-    /// The processes that are left, and the number of this one among them.
+    /// The number of surviving processes, and the number of this one among them.
     [[nodiscard]] int count() const { return static_cast<int>(numbers_.size()); }
     [[nodiscard]] int number() const {
         return static_cast<int>(std::find(numbers_.begin(), numbers_.end(), options_.process) - numbers_.begin());
     }
-    /// The number of processes at the start, and the numbers that those which were lost had then.
+    /// The number of processes at the start; and the lost processes, by their numbers at the start.
     [[nodiscard]] int started() const { return options_.processes; }
     [[nodiscard]] std::span<const int> lost() const { return lost_; }
 
-    /// Keeps a state between two steps, the last but one too.
+    /// Stores the state after a step; the one before it is kept too.
     void keep(TrainingState state) {
         if (kept_[1]) kept_[0] = std::move(kept_[1]);
         kept_[1] = std::move(state);
     }
-    /// The state from which the training goes on; null at the start.
+    /// The state from which the training continues; null at the start.
     [[nodiscard]] const TrainingState* kept() const { return kept_[1] ? &*kept_[1] : nullptr; }
 
-    /// Calls `run()` and returns its result. If processes are lost, it is called again on those that are left, as often
-    /// as that happens. A training that does not go on ends as without an NcclEnvironment: if no more than half of the
-    /// processes are left, or half without the first, or if one has not answered that still exists.
+    /// Calls `run()` and returns its result. If processes are lost, calls it again on the survivors, as often as that
+    /// happens. A training that cannot continue ends as it does without an NcclEnvironment: if the survivors are not
+    /// more than half of the processes, or half including the first; or if a process that still exists does not answer.
     template <class Run>
     int survive(Run&& run) {
         for (;;) {
@@ -129,16 +129,16 @@ public:
         }
     }
 
-    /// For NcclAllReduce: the processes, by their numbers before, that are left and go on. Empty, and `why`, if this
-    /// process cannot go on, also when nobody is lost. Waits up to `seconds` for the others, and calls `on_wait`
+    /// For NcclAllReduce: the surviving processes, by their previous numbers. Empty, with the reason in `why`, if this
+    /// process cannot continue or no process is lost. Waits up to `seconds` for the others and calls `on_wait`
     /// meanwhile.
     [[nodiscard, gnu::cold]] std::vector<int> agree(double seconds, const std::function<void()>& on_wait,
                                                     std::string& why);
-    /// For NcclAllReduce: whether another process has begun to agree(), because it has noticed a loss. False while a
-    /// thread of this process agrees.
+    /// For NcclAllReduce: whether another process has called agree(), because it has noticed a loss. False while a
+    /// thread of this process is in agree().
     [[nodiscard, gnu::cold]] bool agreement_requested();
-    /// For NcclAllReduce, before the start of the communicators: waits up to `seconds` for the others' environments,
-    /// and throws DeviceError if one of them cannot be found.
+    /// For NcclAllReduce, before the communicators start: waits up to `seconds` for the environments of the other
+    /// processes, and throws DeviceError if one of them cannot be found.
     [[gnu::cold]] void require_all_found(double seconds) const {
         const double deadline = monotonic_seconds() + seconds;
         for (int p = 0; p < count(); ++p) {
@@ -154,8 +154,8 @@ public:
                                  "machine, in one network namespace; or it has ended");
         }
     }
-    /// The communicators of those that are left, one per device; `end` ends those that nobody takes, within a time of
-    /// its own.
+    /// Stores the communicators of the survivors, one per device, and makes `left` the processes. `end` destroys
+    /// communicators that are never taken, within its own time limit.
     void store_communicators(std::vector<void*> communicators, std::function<void(const std::vector<void*>&)> end,
                              const std::vector<int>& left) {
         end_communicators();
@@ -171,9 +171,9 @@ public:
         }
         numbers_ = std::move(numbers);
     }
-    /// Empty if there was no loss.
+    /// The stored communicators; empty if there was no loss.
     [[nodiscard]] std::vector<void*> take_communicators() { return std::exchange(communicators_, {}); }
-    /// The file of heartbeats of those that are left.
+    /// The path of the survivors' heartbeat file.
     [[nodiscard]] std::string heartbeats() const {
         return text("/dev/shm/cupola-nccl-", getuid(), '-', std::hash<std::string>()(options_.name), '-', count());
     }
@@ -195,7 +195,8 @@ private:
         std::int64_t step = -1;
     };
 
-    /// Its name ends with the process that has it, however that ends.
+    /// The address of a process's socket. It is in the abstract namespace: it disappears with the process, however that
+    /// ends.
     [[nodiscard]] sockaddr_un address_of(int started_as, socklen_t& size) const {
         sockaddr_un at{};
         at.sun_family = AF_UNIX;
@@ -204,7 +205,7 @@ private:
         size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
         return at;
     }
-    /// Connects to a process. `exists` is false if it does not exist any more.
+    /// Connects to a process. Sets `exists` to false if it no longer exists.
     [[nodiscard]] Socket connected(int started_as, bool& exists) const {
         Socket made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
         socklen_t size = 0;
@@ -216,7 +217,8 @@ private:
     void end_communicators() {
         if (const std::vector<void*> made = take_communicators(); !made.empty()) end_(made);
     }
-    /// The state after `step` steps is the one to go on from. Empty, and `why`, if it is not kept; otherwise `left`.
+    /// Makes the state after `step` steps the one to continue from. Returns `left`, or an empty list and `why` if that
+    /// state was not kept.
     [[nodiscard]] std::vector<int> roll_back_to(std::int64_t step, std::vector<int> left, std::string& why) {
         if (step < 0) {
             kept_ = {};
@@ -229,7 +231,7 @@ private:
         kept_[0].reset();
         return left;
     }
-    /// Hears those that have come; those before the last loss do not count.
+    /// Accepts connections and reads the requests of other processes; those sent before the last loss are dropped.
     void accept_requests() {
         for (;;) {
             Socket socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -249,12 +251,12 @@ private:
 
     NcclEnvironmentOptions options_;
     Socket listener_;
-    /// Those that are left, by their numbers at the start.
+    /// The surviving and the lost processes, by their numbers at the start.
     std::vector<int> numbers_, lost_;
     std::array<std::optional<TrainingState>, 2> kept_{};
     std::vector<void*> communicators_;
     std::function<void(const std::vector<void*>&)> end_;
-    /// Held while a thread hears those that have come.
+    /// Guards requests_; held while a thread accepts requests.
     std::mutex requests_mutex_;
     std::vector<Request> requests_;
 };
@@ -272,7 +274,8 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
     const int mine = number();
     const std::int64_t step = kept_[1] ? kept_[1]->step : -1;
     const Hello hello{.number = mine, .count = count(), .step = step};
-    // Those that wait in a sum learn of it, and come too. The first of those that are left answers.
+    // The request also reaches the processes that wait in a sum, which then call agree() too. The first survivor
+    // decides and answers the others.
     std::vector<Socket> called(static_cast<std::size_t>(count()));
     const auto call = [&](int p) {
         bool exists = true;
@@ -308,7 +311,7 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
             }
             Decision decision;
             if (recv(first.get(), &decision, sizeof decision, 0) != sizeof decision) {
-                first = Socket();  // it has ended, or goes on without this process
+                first = Socket();  // it has ended, or continues without this process
                 continue;
             }
             return roll_back_to(decision.step, {decision.numbers.begin(), decision.numbers.begin() + decision.count},
@@ -332,7 +335,7 @@ inline std::vector<int> NcclEnvironment::agree(double seconds, const std::functi
         }
         if (decision.count == count()) {
             why = "no process is lost";
-            return {};  // the others see that it ends
+            return {};  // the others see the connection close
         }
         for (const Request& each : requests_) {
             if (each.number >= 0) (void)!send(each.socket.get(), &decision, sizeof decision, MSG_NOSIGNAL);

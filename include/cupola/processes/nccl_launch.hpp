@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The members of NcclAllReduce that find the processes of a training by the launcher's environment variables or by an
-// NcclEnvironment, and check its numbers. They need no NCCL; <cupola/nccl.hpp> includes this header.
+// The members of NcclAllReduce that determine the processes of a training, from the launcher's environment variables or
+// from an NcclEnvironment, and check the policy's numbers. They do not need NCCL; <cupola/nccl.hpp> includes this
+// header.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +76,7 @@ inline void NcclLaunch::check(const NcclAllReduce& policy, int devices) {
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", policy.start_seconds}, std::pair{"step_seconds", policy.step_seconds},
           std::pair{"heartbeat_seconds", policy.heartbeat_seconds}, std::pair{"abort_seconds", policy.abort_seconds}}) {
-        // An infinite wait is not offered.
+        // Infinite waits are not supported.
         require(is_finite(seconds) && seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what,
                 " must be more than 0 s and at most 1e9 s, not ", seconds, " s");
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an engine that joins several processes to one training. The training has R replicas in all, whatever
-// the number P of its processes: process p has the replicas [p R / P, (p + 1) R / P). With an engine that only moves
-// bytes, as `exchange` does, P processes have the bits of one process with R replicas.
+// The interface of a communication engine that connects the processes of one training. The training has R replicas in
+// total, independent of the number P of processes: process p has the replicas [p R / P, (p + 1) R / P). With an engine
+// that only moves bytes, as `exchange` does, P processes produce the bits of one process with R replicas.
 //
-// <cupola/mpi.hpp> has such an engine by MPI.
+// <cupola/mpi.hpp> has an engine that uses MPI.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Bytes for a process, or from it.
+/// Bytes to be sent to a process, or received from it.
 struct ProcessMessage {
     int process = 0;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
 };
 
-/// The processes of one training, seen from one of them: each tells the others what they compare.
+/// The processes of one training, as seen by one of them. They exchange the values that they compare.
 class ProcessGroup {
 public:
     ProcessGroup(const ProcessGroup&) = delete;
@@ -36,43 +36,46 @@ public:
     [[nodiscard]] int count() const { return count_; }
     /// The number of this process, from 0.
     [[nodiscard]] int number() const { return number_; }
-    /// The processes that were killed before this training was made, in that order, by their numbers at the job's
-    /// start.
+    /// The processes that were killed before this training was made, by their numbers at the start of the job, in the
+    /// order in which they were lost.
     [[nodiscard]] std::span<const int> lost() const { return lost_; }
-    /// The number that a process had at the job's start, for messages and names of files: it does not change with a
-    /// loss.
+    /// The number that a process had at the start of the job. It does not change when processes are lost, so messages
+    /// and file names use it.
     [[nodiscard]] int number_at_start(int process) const {
         return numbers_at_start_[static_cast<std::size_t>(process)];
     }
-    /// Whether these are left of more processes: their number need not divide that of the replicas.
+    /// Whether processes were lost: the number of replicas then need not be a multiple of the number of processes.
     [[nodiscard]] bool are_survivors() const { return !lost_.empty(); }
 
-    /// Each process receives a block of `bytes` bytes of every process: `blocks` has room for all of them, in the
-    /// processes' order, and contains that of this process before. Called by one thread at a time, on all processes in
-    /// the same order. Throws DeviceError where the engine fails.
+    /// All-gather: each process receives a block of `bytes` bytes from every process. `blocks` has room for all blocks,
+    /// in the order of the processes, and contains this process's own block at the call. Called by one thread at a
+    /// time, in the same order on all processes. Throws DeviceError if the engine fails.
     virtual void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) = 0;
 
-    // Of a collective, all calls of which, those of the steps too, come in the same order on all processes.
+    // The following members are for a collective, whose calls, including those of the steps, are made in the same order
+    // on all processes.
 
-    /// Whether gather() is such a call. A process whose step fails then cannot tell the others by a gather: they are in
-    /// that step. What it wants after a step travels with the next ones instead.
+    /// Whether gather() is a call of a collective. A process whose step fails then cannot inform the others by a
+    /// gather, because they are in that step. What a process requests after a step is sent with the following steps
+    /// instead.
     [[nodiscard]] virtual bool is_collective() const { return false; }
-    /// From now on each step that is queued carries these bits; 0 at first.
+    /// The flags that this process sends with each step that is queued from now on; 0 at first.
     virtual void set_step_flags(int) {}
-    /// The bits that any process has set in the step whose report was read last; the same on each.
+    /// The bitwise OR of the flags that all processes sent with the step whose report was read last; the same on each
+    /// process.
     [[nodiscard]] virtual int step_flags_of_all() const { return 0; }
-    /// With true, all processes read reports after they have queued the same steps, until it is called with false: then
-    /// each reads them when it wants.
+    /// With true, until it is called with false, all processes read reports after they have queued the same steps. With
+    /// false, each process reads them at any time.
     virtual void read_together(bool) {}
-    /// Compares what would be compared when the next steps are queued. All processes have read all reports.
+    /// Makes the comparisons that are due when the next steps are queued. All processes have read all reports.
     virtual void compare_remaining() {}
 
 protected:
-    /// Throws InvalidArgument if `number` is none of `count`.
+    /// Throws InvalidArgument unless 0 <= number < count.
     ProcessGroup(int count, int number, std::vector<int> lost = {})
         : count_(count), number_(number), lost_(std::move(lost)) {
         require(count >= 1 && number >= 0 && number < count, "process ", number, " is none of ", count);
-        // Those that are left keep their order.
+        // The survivors keep their order.
         for (int p = 0; static_cast<int>(numbers_at_start_.size()) < count; ++p) {
             if (std::find(lost_.begin(), lost_.end(), p) == lost_.end()) numbers_at_start_.push_back(p);
         }
@@ -86,7 +89,7 @@ private:
 
 namespace impl {
 
-/// During its lifetime all processes read reports after they have queued the same steps; `of` may be null.
+/// While it exists, all processes read reports after they have queued the same steps; `of` may be null.
 template <class Of>
 class ReadsReportsTogether {
 public:
@@ -104,31 +107,32 @@ private:
 
 }  // namespace impl
 
-/// An engine that also moves gradients. The members are called by one thread at a time, on each process in the same
-/// order and with the same steps; begin_sum() is called on the threads of devices, so its place among calls of other
-/// members may differ, but not that among its own. They throw DeviceError where the engine fails, and ProcessLost where
-/// the processes that are left can go on, with the replicas of the others. An engine ends the process, or throws, when
-/// another process has not responded at a deadline.
+/// An engine that also moves gradients. Its members are called by one thread at a time, in the same order and for the
+/// same steps on each process. begin_sum() is called on the threads of the devices: its order relative to other members
+/// may differ between processes, but not the order of the begin_sum() calls. The members throw DeviceError if the
+/// engine fails, and ProcessLost if the survivors can continue without the replicas of the lost processes. If another
+/// process does not respond before the deadline, an engine ends the process or throws.
 class Processes : public ProcessGroup {
 public:
-    /// Sends and receives, and returns when all of it is complete. To and from a process there are at most one message
-    /// each, of the size that the other one expects; none to the own process.
+    /// Sends and receives the messages, and returns when all of them are complete. There is at most one message to and
+    /// one from each other process, of the size that the other process expects, and none to the own process.
     virtual void exchange(const ExchangeName& name, std::span<const ProcessMessage> outgoing,
                           std::span<const ProcessMessage> incoming) = 0;
-    /// Adds the values of all processes in an order of the engine's, and gives each the same sums.
+    /// All-reduce: adds the values of all processes, in an order that the engine chooses, and gives each process the
+    /// same sums.
     virtual void sum(const ExchangeName& name, std::span<float> values) = 0;
-    /// Begins such a sum, and returns without waiting for other processes, so that the caller computes meanwhile. The
-    /// values belong to the engine until finish_sums(), which also throws the errors. An engine may leave the work to
-    /// finish_sums(), as this one does.
+    /// Begins such a sum, and returns without waiting for other processes, so that the caller can compute meanwhile.
+    /// The engine owns the values until finish_sums(), which also throws the errors. An engine may do all the work in
+    /// finish_sums(), as this default does.
     virtual void begin_sum(const ExchangeName& name, std::span<float> values) { begun_.push_back({name, values}); }
-    /// Returns when all sums that were begun are complete.
+    /// Returns when all sums are complete that begin_sum() has begun.
     virtual void finish_sums() {
         for (const BegunSum& each : begun_) sum(each.name, each.values);
         begun_.clear();
     }
-    /// Zero-filled memory of at least `bytes` bytes for each process, which all processes read and write, aligned to a
-    /// cache line: the address of each process's part, in their order. Empty if the processes have no memory in common.
-    /// It is called at most once, and lives as long as the object.
+    /// Allocates at least `bytes` bytes of zero-filled memory per process, aligned to a cache line, which all processes
+    /// read and write. Returns the address of each process's part, in the order of the processes; empty if the
+    /// processes cannot share memory. Called at most once; the memory lives as long as the object.
     virtual std::vector<std::byte*> share(std::size_t bytes) = 0;
 
     void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {

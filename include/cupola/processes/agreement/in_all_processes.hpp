@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exchanges of all processes inside a step, which one device makes while the others wait.
+// Exchanges between all processes inside a step, made by one device of each process while its other devices wait.
 #pragma once
 
 #include <cupola/core/function_ref.hpp>
@@ -9,8 +9,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Runs `exchange` on the first device, also after an error of this process, because the other processes wait for it.
-/// Called on every device's thread. Returns false if a process has failed.
+/// Runs `exchange` on the first device, even after an error of this process, because the other processes wait for it.
+/// Called on the thread of every device. Returns false if a process has failed.
 template <class D, class T>
 bool in_all_processes(DeviceStep<D, T>& step, FunctionRef<void()> exchange) {
     static_cast<void>(step.replicas.arrive_and_wait(step.device));
@@ -18,7 +18,7 @@ bool in_all_processes(DeviceStep<D, T>& step, FunctionRef<void()> exchange) {
     return step.replicas.arrive_and_wait(step.device);
 }
 
-/// The same, with the time of the exchange as a part of the averaging.
+/// The same; the time of the exchange counts as averaging.
 template <class D, class T>
 bool average_in_all_processes(DeviceStep<D, T>& step, FunctionRef<void()> exchange) {
     return in_all_processes(step, [&] {

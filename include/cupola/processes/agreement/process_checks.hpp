@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks across the processes of a training between its steps, by gathers of any engine.
+// The cross-process checks between the steps of a training, made by gathers of any engine.
 #pragma once
 
 #include <algorithm>

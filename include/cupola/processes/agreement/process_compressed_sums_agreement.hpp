@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessCompressedSumsAgreement: agreement between processes by sums of 16 bits: each process adds its rows, weighted
-// by their samples, and rounds the sum; one process per slice of the columns adds those of all, in float and in the
-// order of the processes, and rounds the result.
+// ProcessCompressedSumsAgreement: agreement between processes by sums in 16 bits. Each process adds its rows, weighted
+// by their samples, and rounds the sum. One process per slice of the columns adds the sums of all processes, in float
+// and in the order of the processes, and rounds the result.
 //
 //   records of all | weighted sum of the own rows | slices of the sums | total of the own slice | slices of the totals
 //   | vote
 //
-// A reduction by MPI, whose types have none of 16 bits, would call a function of the program for each pair of sums: it
-// would round P - 1 times, in an order of MPI's, and with its usual algorithms move as many bytes.
+// MPI has no 16-bit floating-point type. A reduction by MPI would call a user-defined operation for each pair of sums:
+// it would round P - 1 times, in an order that MPI chooses, and its usual algorithms would move as many bytes.
 #pragma once
 
 #include <concepts>
@@ -59,9 +59,9 @@ public:
     bool agree(Step& step) override;
 
 private:
-    /// The sum of the rows of this process, in the columns of the device, rounded.
+    /// Computes the sum of this process's rows in the device's columns, and rounds it.
     void add_rows(Step& step);
-    /// The total of all processes in the device's columns of the slice, rounded, in place of this process's sum.
+    /// Replaces this process's sum, in the device's columns of the slice, by the rounded total of all processes.
     void add_sums(Step& step);
     bool exchange(Step& step, std::string_view name, const MessageList<Element>& outgoing,
                   const MessageList<Element>& incoming);
@@ -72,7 +72,8 @@ private:
     StepVote<D, T> vote_;
     /// The columns that this process adds.
     ColumnRange slice_;
-    /// The sums of this process, and then the totals; and the slice of each other process's sums, in their order.
+    /// The sums of this process, later the totals; and the slice of the other processes' sums, in the order of the
+    /// processes.
     FixedArray<Element> sums_, received_;
     MessageList<Element> sums_out_, sums_in_, totals_out_, totals_in_;
     /// Per device.
@@ -184,7 +185,7 @@ void ProcessCompressedSumsAgreement<D, T, Element>::add_sums(Step& step) {
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     float* const total = replicas_.gradients().average(device) + begin;
     const std::int64_t width = slice_.end - slice_.begin;
-    std::int64_t next = begin - slice_.begin;  // in what was received, which is empty without other processes
+    std::int64_t next = begin - slice_.begin;  // index into received_, which is empty in one process
     for (int p = 0; p < processes_.count(); ++p) {
         const Element* from = sums_.data() + begin;
         if (p != processes_.number()) {

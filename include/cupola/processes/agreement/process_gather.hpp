@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessGather: each process receives a block of every process.
+// ProcessGather: an all-gather of blocks of one size.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Blocks of equal size, one per process, that each process receives from all. Made once; a gather allocates nothing.
+/// The blocks of an all-gather, one per process. Allocated once; run() allocates nothing.
 class ProcessGather {
 public:
     ProcessGather() = default;
@@ -36,7 +36,7 @@ private:
     FixedArray<std::byte> blocks_;
 };
 
-/// The value of each process, in their order.
+/// The value of each process, in the order of the processes.
 template <class V>
 [[nodiscard]] std::vector<V> gathered(ProcessGroup& processes, const ExchangeName& name, const V& value) {
     ProcessGather gather(processes, sizeof(V));
@@ -48,7 +48,7 @@ template <class V>
     return all;
 }
 
-/// The text of each process, in their order.
+/// The text of each process, in the order of the processes.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> gathered_texts(ProcessGroup& processes,
                                                                         const ExchangeName& name,
                                                                         std::string_view text) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessPeers: the other processes of a training whose policy spans processes. In each step they exchange records of
-// their replicas, and, where the replicas share statistics, the sums of these.
+// ProcessPeers: the other processes of a training whose policy spans processes. In each step they exchange the records
+// of their replicas and, with synchronised batch normalisation, the sums of the statistics.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class ProcessPeers final : public Peers {
 public:
-    /// `processes` and `placement` must outlive the object; the others are as in StatusLayout.
+    /// `processes` and `placement` must outlive the object; the other arguments are those of StatusLayout.
     [[gnu::cold]] ProcessPeers(Processes& processes, const ReplicaPlacement& placement, int parts, std::size_t losses,
                                std::int64_t buffers)
         : processes_(processes), placement_(placement), records_(processes, placement, parts, losses, buffers) {}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessRowsAgreement: agreement between processes by the gradient rows: the policy's function of the rows averages in
-// slices of the columns, in the order of the replicas of all processes, with the bits of one process.
+// ProcessRowsAgreement: agreement between processes by the gradient rows. Each process averages one slice of the
+// columns with the policy's function, over the rows of all processes in the order of the replicas: the bits of one
+// process.
 //
 //   records of all | (slices of the rows) | mean of the own slice | vote | (slices of the mean)
 //
-// Where the processes have memory in common, all rows and the average are in it, and what is in brackets is left out.
-// Rows that the policy prepares are ready before the records are exchanged.
+// If the processes share memory, all rows and the average are in it, and the exchanges in parentheses are omitted. Rows
+// that the policy prepares are ready before the records are exchanged.
 #pragma once
 
 #include <concepts>
@@ -59,7 +60,7 @@ public:
 private:
     void average(Step& step);
 
-    /// A replica's gradient from column `begin` of this process's slice on.
+    /// A replica's gradient, from column `begin` of this process's slice.
     [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
         if (const float* const row = replicas_.gradients().row(replica)) return row + begin;
         return messages_.row(replica, begin);
@@ -74,7 +75,7 @@ private:
     StepVote<D, T> vote_;
     /// The columns that this process averages.
     ColumnRange slice_;
-    /// Empty where all rows are in common memory.
+    /// Empty if all rows are in shared memory.
     SliceMessages<D, T, Element> messages_;
     /// Per device.
     FixedArray<WeightedRows> rows_;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessSumsAgreement: agreement between processes by sums: each adds its rows, weighted by their samples, and the
-// engine adds the sums of all, bucket by bucket while the backward passes run.
+// ProcessSumsAgreement: agreement between processes by sums. Each process adds its rows, weighted by their samples, and
+// the engine adds the sums of all processes, bucket by bucket, during the backward passes.
 //
 //   (bucket complete on all devices | weighted sum of the own rows | the engine begins) x buckets | records of all |
 //   the engine has finished | division by the samples of all | vote
 //
-// On each process the buckets are given in one order. A process that has failed, or has no samples, gives all of them
-// too, so that the others do not wait for it; they learn of its error from its records.
+// Every process gives the buckets in the same order. A process that has failed, or has no samples, gives all of them
+// too, so that the others do not wait for it; its records contain its error.
 #pragma once
 
 #include <algorithm>
@@ -56,20 +56,20 @@ public:
     bool agree(Step& step) override;
 
 private:
-    /// A bucket is complete in the rows of a device. On its thread, which adds the rows of all devices if it is the
-    /// last.
+    /// Called on a device's thread when a bucket is complete in its rows; the last device to call it adds the rows of
+    /// all devices.
     void give(int device, std::size_t bucket);
     /// Gives the buckets that the device's passes have not given.
     void give_rest(int device);
     void add_rows(int device, std::size_t bucket);
-    /// The part of the average that a bucket is.
+    /// The elements of the average that belong to a bucket.
     [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
         return replicas_.gradients().average_span(0).subspan(
             static_cast<std::size_t>(buckets_[bucket].begin),
             static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
     }
 
-    /// The devices of a process divide all columns of its rows.
+    /// The columns of a device: the devices of a process divide all columns of its rows.
     [[nodiscard]] ColumnRange columns_of(int device) const {
         return ReplicaPlacement(replicas_.placement().device_count(), replicas_.placement().device_count(), false)
             .columns_of(device, replicas_.network().trained_elements);
@@ -80,7 +80,7 @@ private:
         int device = 0;
         void operator()(std::size_t bucket) const { agreement->give(device, bucket); }
     };
-    /// What devices have given in this step.
+    /// The progress of a bucket in this step.
     struct Progress {
         int devices = 0;
         bool added = false;
@@ -98,10 +98,10 @@ private:
     const SampleCounts* samples_ = nullptr;
     std::int64_t step_ = 0;
 
-    /// Guards what follows, and the order of begin_sum().
+    /// Guards the following members, and the order of the begin_sum() calls.
     std::mutex mutex_;
     FixedArray<Progress> progress_;
-    /// The bucket whose sum the engine begins next.
+    /// The next bucket whose sum is begun.
     std::size_t next_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaRecords: what a process tells the others of its replicas in each step: the hash of the parameters that they
-// compute with; the samples, the losses and the batch statistics of each batch; or why it has left the step. With the
-// records of all, each process makes the same report, the same weights and the same running statistics.
+// ReplicaRecords: the data that a process sends about its replicas in each step: the hash of their parameters; the
+// samples, the losses and the batch statistics of each batch; or the error because of which it left the step. From the
+// records of all processes each one computes the same report, the same weights and the same running statistics.
 #pragma once
 
 #include <algorithm>
@@ -25,15 +25,15 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The beginning of each block that processes exchange within a step.
+/// The header of each block that processes exchange within a step.
 struct StepBlockHeader {
     std::int64_t step = 0;
-    /// Whether the process has left the step, and its error's message.
+    /// 1 if the process has left the step; and the message of its error.
     std::int32_t failed = 0;
     char message[500] = {};
 };
 
-/// Writes the beginning of this process's block; `error` is null if it has not failed.
+/// Writes the header of this process's block; `error` is null if it has not failed.
 inline void write_block_header(std::byte* block, std::int64_t step, const std::exception_ptr& error) {
     StepBlockHeader header{.step = step, .failed = error ? 1 : 0};
     if (error) {
@@ -50,7 +50,7 @@ inline void write_block_header(std::byte* block, std::int64_t step, const std::e
     std::memcpy(block, &header, sizeof header);
 }
 
-/// Throws DeviceError if another process has left the step, and InvalidArgument if one makes another step.
+/// Throws DeviceError if another process has left the step, and InvalidArgument if one is in another step.
 inline void require_all_in_step(const ProcessGather& gather, const Processes& processes, std::int64_t step) {
     for (int p = 0; p < processes.count(); ++p) {
         StepBlockHeader header;
@@ -64,16 +64,16 @@ inline void require_all_in_step(const ProcessGather& gather, const Processes& pr
     }
 }
 
-/// The hashes of the parameters and of the running statistics that a process computes a step with.
+/// The hashes of the parameters and of the running statistics with which a process computes a step.
 struct ProcessHashes {
     std::uint64_t parameters = 0, statistics = 0;
-    /// A device whose parameters differ from those of the process's first, or -1.
+    /// A device whose parameters differ from those of the first device of the process, or -1.
     std::int64_t other_device = -1;
 };
 
 class ReplicaRecords {
 public:
-    /// `parts`, `losses` and `buffers` are as in StatusLayout.
+    /// `parts`, `losses` and `buffers` are those of StatusLayout.
     [[gnu::cold]] ReplicaRecords(Processes& processes, const ReplicaPlacement& placement, int parts, std::size_t losses,
                                  std::int64_t buffers)
         : placement_(placement),
@@ -87,7 +87,7 @@ public:
 
     [[nodiscard]] ProcessGather& gather() { return gather_; }
 
-    /// Writes the record of a replica's batch, one of this process.
+    /// Writes the record of a batch of one of this process's replicas.
     void write(int replica, int part, std::int64_t samples, const BatchResult& result) {
         std::byte* const record = gather_.mine() + place(placement_.process_of(replica), replica, part);
         std::memcpy(record, &samples, sizeof samples);
@@ -108,7 +108,7 @@ public:
         return hashes;
     }
 
-    // What another process wrote. `replica` is one of all processes.
+    // The records that another process wrote. `replica` counts over all processes.
 
     [[nodiscard]] std::int64_t samples(int replica, int part) const {
         std::int64_t samples = 0;
@@ -144,8 +144,8 @@ private:
 
 static_assert(sizeof(StepBlockHeader) % 8 == 0 && sizeof(LossReport) % 8 == 0 && sizeof(IdReport) % 8 == 0);
 
-/// Throws ReplicasDiffer, which names the processes that differ from the majority, unless all have the same hashes.
-/// Without a majority the message has the hash of each.
+/// Throws ReplicasDiffer unless all processes have the same hashes. The message names the processes that differ from
+/// the majority; without a majority it contains the hash of each process.
 [[gnu::cold]] inline void require_same_hashes(const std::vector<ProcessHashes>& all, const Processes& processes,
                                               std::int64_t step) {
     const auto name_of = [&](std::size_t p) { return processes.number_at_start(static_cast<int>(p)); };

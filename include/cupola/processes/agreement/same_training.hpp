@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the processes of a training compare before it begins.
+// The settings that the processes of a training compare before it begins.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The settings that have to be the same on all processes, as names and texts; the devices' numbers may differ.
+/// Throws InvalidArgument unless all processes have the same settings, compared as names and texts. The numbers of the
+/// devices may differ.
 template <class Net, class Loss, class D, class Options>
 void require_same_training(ProcessGroup& processes, const Options& options) {
     std::vector<std::pair<std::string, std::string>> settings;
@@ -46,7 +47,7 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
         if constexpr (requires { policy.max_groups; }) add("max_groups", text(policy.max_groups));
     };
     add_policy(options.averaging);
-    if constexpr (requires { options.averaging.policy; }) add_policy(options.averaging.policy);  // that of Compressed
+    if constexpr (requires { options.averaging.policy; }) add_policy(options.averaging.policy);  // Compressed's policy
     add("statistics policy", std::string(decltype(options.statistics)::name));
     if constexpr (requires { options.statistics.description(); })
         add("statistics policy", std::string(options.statistics.description()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SliceMessages: the slices of the gradient rows and of their average that processes without common memory exchange. In
-// messages the values are of a type `Element`; where that is not float, rows and averages are exact in it.
+// SliceMessages: the slices of the gradient rows and of their average that processes without shared memory exchange.
+// Messages contain values of type `Element`, in which rows and averages are exact.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct QuotientFormula {
     CUPOLA_HOST_DEVICE void operator()(float& to, float from) const { to = from / by; }
 };
 
-/// Messages to and from the other processes, `count` elements each, in the order of the calls.
+/// A list of messages to or from other processes, in the order of the calls of add().
 template <class Element>
 class MessageList {
 public:
@@ -41,7 +41,7 @@ private:
     std::vector<ProcessMessage> list_;
 };
 
-/// The columns that one of the devices of a process has, where they divide all columns.
+/// A device's part when the devices of a process divide all columns.
 template <class D, class T>
 [[nodiscard]] ReplicaPlacement::ColumnRange part_of_all_columns(const Replicas<D, T>& replicas, int device) {
     return ReplicaPlacement(replicas.placement().device_count(), replicas.placement().device_count(), false)
@@ -58,24 +58,24 @@ class SliceMessages {
     static constexpr bool packs = !std::same_as<Element, float>;
 
 public:
-    /// Of a training whose processes have memory in common.
+    /// Empty, for a training whose processes share memory.
     SliceMessages() = default;
     /// `slice` are the columns that this process averages.
     [[gnu::cold]] SliceMessages(Replicas<D, T>& replicas, ColumnRange slice, const Processes& processes);
 
-    /// Whether there are any.
+    /// Whether there are messages.
     [[nodiscard]] bool any() const { return !received_.empty(); }
     [[nodiscard]] std::span<const ProcessMessage> rows_out() const { return rows_out_.messages(); }
     [[nodiscard]] std::span<const ProcessMessage> rows_in() const { return rows_in_.messages(); }
     [[nodiscard]] std::span<const ProcessMessage> average_out() const { return average_out_.messages(); }
     [[nodiscard]] std::span<const ProcessMessage> average_in() const { return average_in_.messages(); }
 
-    /// The gradient of a replica of another process, from column `begin` of the slice on.
+    /// The gradient of a replica of another process, from column `begin` of the slice.
     [[nodiscard]] const float* row(int replica, std::int64_t begin) const {
         return received_.data() + place(replica, begin);
     }
 
-    /// Converts the rows of the device's replicas, for the messages.
+    /// Converts the rows of the device's replicas to the type of the messages.
     void pack_rows(Replicas<D, T>& replicas, int device) {
         if constexpr (packs) {
             for (int r = replicas.placement().first_replica(device); r < replicas.placement().first_replica(device + 1);
@@ -84,7 +84,7 @@ public:
                                            packed_row(replicas, r), elements_);
         }
     }
-    /// Converts the received rows back, in columns of the slice.
+    /// Converts the received rows back, in the given columns of the slice.
     void unpack_rows(Replicas<D, T>& replicas, int device, ColumnRange columns) {
         if constexpr (packs) {
             for (int r = 0; r < replicas.placement().replicas(); ++r) {
@@ -95,13 +95,13 @@ public:
             }
         }
     }
-    /// Converts the average, before it is divided, in columns of the slice.
+    /// Converts the average, before it is divided, in the given columns of the slice.
     void pack_average(Replicas<D, T>& replicas, int device, ColumnRange columns) {
         if constexpr (packs)
             ops::Convert<Kernels>::run(replicas.context(device), replicas.gradients().average(device) + columns.begin,
                                        packed_average_.data() + columns.begin, columns.end - columns.begin);
     }
-    /// Converts the device's part of the received average back, and divides it.
+    /// Converts the device's part of the received average back and divides it.
     void unpack_average(Replicas<D, T>& replicas, int device, float divisor) {
         if constexpr (packs) {
             const auto [begin, end] = part_of_all_columns(replicas, device);
@@ -120,7 +120,7 @@ private:
     [[nodiscard]] std::int64_t place(int replica, std::int64_t column) const {
         return static_cast<std::int64_t>(replica) * (slice_.end - slice_.begin) + column - slice_.begin;
     }
-    /// Where the row of a replica of this process is in the type of the messages.
+    /// The row of a replica of this process in the type of the messages.
     [[nodiscard]] Element* packed_row(Replicas<D, T>& replicas, int replica) {
         if constexpr (packs)
             return packed_rows_.data() +
@@ -133,7 +133,7 @@ private:
     ColumnRange slice_{0, 0};
     /// The slices of the rows of other processes.
     FixedArray<float> received_;
-    /// The same in messages that are not of floats; empty otherwise.
+    /// The buffers of messages whose type is not float; empty otherwise.
     FixedArray<Element> packed_rows_, packed_received_, packed_average_;
     MessageList<Element> rows_out_, rows_in_, average_out_, average_in_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepRecords: in each step every process tells the others what it knows of its replicas: their samples and results,
-// and the hash of the parameters that they compute with. This does not depend on how the gradients are averaged.
+// StepRecords: in each step every process sends the others the records of its replicas: their samples and results, and
+// the hash of their parameters. This is independent of how the gradients are averaged.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class StepRecords {
     using Step = DeviceStep<D, T>;
 
 public:
-    /// The replicas are divided between processes; they and `local` must outlive the object.
+    /// The replicas, which are divided between processes, and `local` must outlive the object.
     [[gnu::cold]] StepRecords(Replicas<D, T>& replicas, LocalDevices<D, T>& local)
         : replicas_(replicas),
           local_(local),
@@ -43,20 +43,19 @@ public:
           results_(replicas, peers_),
           hashes_(static_cast<std::size_t>(replicas.placement().device_count())) {}
 
-    /// The other processes, with the results of their records.
+    /// The other processes, with the results from their records.
     [[nodiscard]] ProcessPeers& peers() { return peers_; }
 
-    /// Before a step is queued: the running statistics that it is computed with, which are compared beside the
+    /// Called before a step is queued, with the running statistics that it uses, which are compared like the
     /// parameters.
     void begin(std::span<const float> running) { running_ = running; }
 
-    /// Once the work of the device is complete, exchanges the samples and results of all replicas. Throws on the first
-    /// device ReplicasDiffer if the processes have different parameters or running statistics. Returns false if a
-    /// process has failed.
+    /// Waits for the device's work, then exchanges the samples and results of all replicas. Throws ReplicasDiffer, on
+    /// the first device, if the processes have different parameters or running statistics. Returns false if a process
+    /// has failed.
     bool exchange(Step& step);
 
-    /// Throws InvalidArgument for a step without samples. Where the loss has weights, makes the divisor that of the
-    /// step.
+    /// Throws InvalidArgument for a step without samples. If the loss has weights, writes the divisor of the step.
     void queue_divisor(Step& step);
 
 private:
@@ -68,7 +67,7 @@ private:
     Processes& processes_;
     ProcessPeers peers_;
     BatchResults<D, T> results_;
-    /// Per device: the hash of its parameters.
+    /// Per device, the hash of its parameters.
     FixedArray<std::uint64_t> hashes_;
     std::span<const float> running_{};
 };
@@ -143,7 +142,7 @@ void StepRecords<D, T>::queue_divisor(Step& step) {
             if (step.samples.of(step.step, part, r) > 0) weight += results_.of(step.step, r, part).report->weight;
         }
     }
-    // As weigh() of a single device computes it.
+    // The same computation as weigh() of a single device.
     const double scale = replicas_.settings().constant_loss_scale() / static_cast<double>(samples);
     step.state.queue->write(&step.state.status()->divisor, static_cast<float>(scale * weight));
 }

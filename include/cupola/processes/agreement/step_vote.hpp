@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepVote: all processes vote on whether a step counts: whether each part of the result that all update with is
-// finite.
+// StepVote: the processes vote on whether a step counts: it does if every part of the average is finite.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +29,10 @@ class StepVote {
     using Step = DeviceStep<D, T>;
 
 public:
-    /// A replica's gradient from a column on; null if it is not here.
+    /// A replica's gradient, from a column; null if it is in another process.
     using RowFrom = FunctionRef<const float*(int replica, std::int64_t begin)>;
 
-    /// The replicas are divided between processes; they must outlive the object.
+    /// The replicas are divided between processes and must outlive the object.
     [[gnu::cold]] explicit StepVote(Replicas<D, T>& replicas)
         : replicas_(replicas),
           processes_(*replicas.settings().processes),
@@ -44,22 +43,22 @@ public:
         for (auto& each : ends_) each = FixedArray<Ends>(static_cast<std::size_t>(replicas.settings().replicas));
     }
 
-    /// Divides the columns of the average that a device reduces by the loss scale, and by `samples` where they are of a
-    /// sum; records what is not finite.
+    /// Divides the device's columns of the average by the loss scale and by `samples`, which is more than 1 if the
+    /// columns contain a sum. Records where values are not finite.
     void reduce_columns(Step& step, ReplicaPlacement::ColumnRange columns, RowFrom row_from, std::int64_t samples = 1);
 
-    /// After reduce_columns() all processes vote; if a part of the average is not finite, the step does not count.
+    /// Called after reduce_columns(): if a part of the average is not finite on any process, the step does not count.
     /// Returns false if a process has failed.
     bool vote(Step& step);
 
-    /// A RowFrom for rows of this process.
+    /// A RowFrom for the rows of this process.
     [[nodiscard]] const float* row_here(int replica, std::int64_t begin) const {
         return replicas_.placement().is_here(replica) ? replicas_.gradients().row(replica) + begin : nullptr;
     }
 
 private:
-    /// As in StatusLayout::not_finite. A vote is a StepBlockHeader, whether the average is finite, and the end of each
-    /// replica.
+    /// As in StatusLayout::not_finite. A vote consists of a StepBlockHeader, whether the average is finite, and the
+    /// value of each replica.
     using Ends = unsigned long long;
 
     void exchange(std::int64_t step);
@@ -67,7 +66,7 @@ private:
     Replicas<D, T>& replicas_;
     Processes& processes_;
     ProcessGather votes_;
-    /// Per device: whether its part of the average is finite, and where the rows are not.
+    /// Per device: whether its part of the average is finite, and the positions where the rows are not.
     FixedArray<std::int32_t> finite_;
     FixedArray<FixedArray<Ends>> ends_;
     bool voted_finite_ = true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI's C functions, with what all calls of them share: their errors as exceptions, the mutex that makes them calls in
-// turn, and the pause between two looks at requests. And those of its fault tolerance, which Open MPI has from 5.0 on:
-// they are looked up while the program runs, since a program that was built with 4.1 also runs with 5.0.
+// Helpers for MPI's C functions: errors as exceptions, the mutex that serialises the calls, and the pause between two
+// polls of requests. Also the functions of MPI's fault tolerance, which Open MPI has from 5.0 on: they are looked up at
+// run time, because a program that was built with 4.1 also runs with 5.0.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include <dlfcn.h>
 #include <sched.h>
 
-// MPI's former C++ interface is in a library of its own, which newer versions do not have.
+// MPI's former C++ bindings are in a separate library, which newer versions do not have.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -39,7 +39,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return message;
 }
 
-/// Throws DeviceError if a call of MPI has failed.
+/// Throws DeviceError if an MPI call has failed.
 inline void check_mpi(int status, const char* call) {
     if (status == MPI_SUCCESS) [[likely]]
         return;
@@ -52,20 +52,20 @@ inline void check_mpi(int status, const char* call) {
     return answer;
 }
 
-/// MPI_THREAD_SERIALIZED: the threads of a process call MPI in turn. Held for one call that does not block.
+/// Serialises the MPI calls of a process's threads, as MPI_THREAD_SERIALIZED requires. Held for one non-blocking call.
 [[nodiscard]] inline std::mutex& mpi_mutex() {
     static std::mutex mutex;
     return mutex;
 }
-/// The result of a call that another thread may not disturb.
+/// The result of an MPI call, made while no other thread calls MPI.
 template <class Call>
 [[nodiscard]] int serialized(Call&& call) {
     const std::scoped_lock lock(mpi_mutex());
     return call();
 }
 
-/// Between two looks at what has arrived: at first none, then the processor is given to another thread, and after a
-/// millisecond it sleeps, so that processes that share a processor do not slow each other.
+/// The pause between two polls: none for the first polls, then it yields the processor, and after about a millisecond
+/// it sleeps, so that processes that share a processor do not slow each other down.
 class MpiPause {
 public:
     void operator()() {
@@ -83,7 +83,7 @@ private:
     int polls_ = 0;
 };
 
-/// The numbers that the processes of a communicator have in another one, in their order there.
+/// The ranks that the processes of a communicator have in another one, in the order of their ranks in the first.
 [[nodiscard, gnu::cold]] inline std::vector<int> translated_ranks(MPI_Comm processes, MPI_Comm in) {
     MPI_Group group = MPI_GROUP_NULL, other = MPI_GROUP_NULL;
     check_mpi(MPI_Comm_group(processes, &group), "MPI_Comm_group");
@@ -99,8 +99,8 @@ private:
     return result;
 }
 
-/// Those of the processes of a machine that can look each other up by their numbers in the system, this one among them.
-/// To be freed; called on all processes of `machine`.
+/// Splits a communicator of one machine by PID namespace: returns the processes that are in the namespace of this one.
+/// The caller frees it; collective over `machine`.
 [[nodiscard, gnu::cold]] inline MPI_Comm split_by_pid_namespace(MPI_Comm machine) {
     int count = 0, number = 0;
     check_mpi(MPI_Comm_size(machine, &count), "MPI_Comm_size");
@@ -108,7 +108,7 @@ private:
     const ProcessId own = ProcessId::own();
     std::vector<ProcessId> all(static_cast<std::size_t>(count));
     check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, machine), "MPI_Allgather");
-    // The first process of each namespace names it.
+    // The color of the split is the first process in the same namespace.
     int first = 0;
     while (first < number && !all[static_cast<std::size_t>(first)].shares_pid_namespace_with(own)) ++first;
     MPI_Comm result = MPI_COMM_NULL;
@@ -116,16 +116,16 @@ private:
     return result;
 }
 
-/// The functions of MPI's fault tolerance (ULFM: user-level failure mitigation). All of them are null without it.
+/// The functions of MPI's fault tolerance (ULFM: user-level failure mitigation); all null without it.
 struct MpiFaultTolerance {
-    /// Ends all waits on a communicator with an error, on all its processes.
+    /// Ends all waits on a communicator with an error, on all of its processes.
     int (*revoke)(MPI_Comm) = nullptr;
-    /// A communicator of the processes that are left.
+    /// Makes a communicator of the surviving processes.
     int (*shrink)(MPI_Comm, MPI_Comm*) = nullptr;
-    /// The bits that are set on all processes that are left: the same on each, with the same status.
+    /// Computes the bitwise AND over the surviving processes; the result and the status are the same on each.
     int (*agree)(MPI_Comm, int*) = nullptr;
 
-    /// Open MPI's numbers, which its own headers have from 5.0 on: two classes of errors, and the attribute of
+    /// Constants of Open MPI, which its headers define from 5.0 on: two error classes, and the attribute of
     /// MPI_COMM_WORLD that says whether the job was started with fault tolerance.
     static constexpr int process_failed = 75, revoked = 77, attribute = 12;
 
@@ -157,7 +157,8 @@ struct MpiFaultTolerance {
         throw DeviceError(text(wish, "Open MPI 5.0, and this program was built with another MPI"));
 #endif
     }
-    /// Whether a status says that a process does not exist any more, or that another process has learnt so.
+    /// Whether a status reports that a process was lost, or that another process has revoked the communicator because
+    /// of it.
     [[nodiscard]] static bool is_loss(int status) {
         int error = MPI_SUCCESS;
         if (status == MPI_SUCCESS || MPI_Error_class(status, &error) != MPI_SUCCESS) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiHeartbeats: while a process waits in a sum of all, it sends a note to each of the others now and then. A collective
-// call of MPI does not say whose part is missing: it is the part of a process from which no note comes, because it is
-// not in the sum, is stopped, or cannot be reached.
+// MpiHeartbeats: while a process waits in an all-reduce, it periodically sends a heartbeat to each of the others. A
+// collective call of MPI does not report which process is missing: it is one from which no heartbeat arrives, because
+// it is not in the all-reduce, is stopped, or is unreachable.
 //
 // Part of <cupola/mpi.hpp>.
 #pragma once
@@ -19,7 +19,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 class MpiHeartbeats {
 public:
     MpiHeartbeats() = default;
-    /// Notes with this tag, one per `period` seconds of a wait.
+    /// Heartbeats are sent with `tag`, one per `period` seconds of a wait.
     [[gnu::cold]] MpiHeartbeats(MPI_Comm all, int tag, int number, int count, double period)
         : all_(all),
           tag_(tag),
@@ -33,14 +33,14 @@ public:
         for (auto& each : sends_) each = MPI_REQUEST_NULL;
     }
 
-    /// Begins the next sum.
+    /// Called when the wait for the next sum begins.
     void begin() {
         ++sum_;
         next_ = monotonic_seconds() + period_;
     }
 
-    /// Called again and again in a wait. `received(process)` is called for each process that waits in this sum, or has
-    /// left it. Errors of MPI are silence.
+    /// Called repeatedly during a wait. Calls `received(process)` for each process that waits in this sum or has left
+    /// it. MPI errors are ignored: such a process counts as silent.
     template <class Received>
     void exchange(Received&& received) {
         const double now = monotonic_seconds();
@@ -55,7 +55,7 @@ public:
         }
     }
 
-    /// Ends the requests that are left, before the communicator is freed.
+    /// Cancels the pending requests, before the communicator is freed.
     [[gnu::cold]] void end() {
         for (auto& each : receives_) {
             if (each == MPI_REQUEST_NULL) continue;
@@ -68,21 +68,21 @@ public:
     }
 
 private:
-    /// Whether a note has come; the next one is waited for.
+    /// Returns whether a heartbeat has arrived. Posts a receive if none is pending.
     [[nodiscard, gnu::cold]] bool receive(std::size_t process) {
         MPI_Request& request = receives_[process];
         int complete = 0;
         if (request != MPI_REQUEST_NULL) {
             if (MPI_Test(&request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS || complete == 0) return false;
             request = MPI_REQUEST_NULL;
-            return true;  // the next call waits for another, after this one was read
+            return true;  // the next call posts a receive, after this value was read
         }
         if (MPI_Irecv(&incoming_[process], 1, MPI_INT64_T, static_cast<int>(process), tag_, all_, &request) !=
             MPI_SUCCESS)
             return false;
         return receive(process);
     }
-    /// Sends nothing while the note before has not left.
+    /// Sends nothing while the previous heartbeat is still being sent.
     [[gnu::cold]] void send(std::size_t process) {
         MPI_Request& request = sends_[process];
         int complete = 1;
@@ -96,7 +96,7 @@ private:
     MPI_Comm all_ = MPI_COMM_NULL;
     int tag_ = 0, number_ = 0;
     double period_ = 0, next_ = 0;
-    /// The number of the sum, which a note has too: one of an earlier sum may come late.
+    /// The number of the sum, which heartbeats contain because one of an earlier sum may arrive late.
     std::int64_t sum_ = 0;
     FixedArray<std::int64_t> incoming_, outgoing_;
     FixedArray<MPI_Request> receives_, sends_;

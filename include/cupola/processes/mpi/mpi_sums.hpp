@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiSums: sums over all processes that proceed while the caller computes. MPI moves data only inside its calls, so a
-// thread posts each sum by MPI_Iallreduce and looks at it again and again, with a sleep between two looks. While the
-// caller waits for the sums, it looks itself, and the thread does not.
+// MpiSums: nonblocking sums over all processes. MPI makes progress only inside its calls, so a thread posts each sum by
+// MPI_Iallreduce and polls it, with a sleep between two polls. While the caller waits in finish(), the caller polls and
+// the thread does not.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class MpiSums {
 public:
-    /// On a copy of the communicator `all`; called on all processes. Both arguments must outlive the object. Throws
-    /// Error if there is no thread for it.
+    /// Uses a duplicate of the communicator `all`; collective. Both arguments must outlive the object. Throws Error if
+    /// no thread can be created.
     [[gnu::cold]] MpiSums(MPI_Comm all, ExchangeWatchdog& watchdog) : watchdog_(watchdog) {
         check_mpi(MPI_Comm_dup(all, &sums_), "MPI_Comm_dup");
         check_mpi(MPI_Comm_set_errhandler(sums_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -42,7 +42,7 @@ public:
         changed_.notify_one();
         thread_.join();
     }
-    /// Frees the communicator, on all processes, once no sum is begun any more.
+    /// Frees the communicator, on all processes, when no sums are pending.
     void free() { MPI_Comm_free(&sums_); }
 
     void begin(const ExchangeName& name, std::span<float> values) {
@@ -55,8 +55,8 @@ public:
         changed_.notify_one();
     }
 
-    /// Returns when all sums are complete; calls `waits` between two looks. Throws the error of the first that failed;
-    /// no later one is complete then.
+    /// Returns when all sums are complete; calls `waits` between two polls. Throws the error of the first sum that
+    /// failed; no later one is complete then.
     template <class Waits>
     void finish(Waits&& waits) {
         {
@@ -71,8 +71,8 @@ public:
                 waits();
                 pause();
             }
-            // The thread may have begun to wait for `requests_mutex_` before finishes_ was set. It sees both lists empty: with
-            // the sums, but without their requests, it would post them again.
+            // The thread may already be waiting for requests_mutex_ since before finishes_ was set. It then sees both
+            // lists empty: if it saw the sums without their requests, it would post them again.
             const std::scoped_lock lock(mutex_);
             requests_.clear();
             begun_.clear();
@@ -84,11 +84,11 @@ public:
     }
 
 private:
-    /// MPI counts elements as int.
+    /// MPI takes the number of elements as an int.
     static constexpr std::size_t most = INT_MAX;
-    /// The sleep between two looks of the thread. A shorter one takes more from the computation than it gives to the
-    /// link: at 1 Gbit/s a step took 1.03 of its limit with 20 us and 0.97 to 0.98 with 0.3 to 1 ms. What the system
-    /// buffers meanwhile is enough.
+    /// The sleep between two polls of the thread. A shorter one takes more time from the computation than it saves in
+    /// communication: at 1 Gbit/s a step took 1.03 of its limit with 20 us and 0.97 to 0.98 with 0.3 to 1 ms. The
+    /// system's socket buffers are sufficient for the meantime.
     static constexpr long sleep_ns = 500'000;
 
     [[nodiscard]] bool complete() const { return finished_ == begun_.size(); }
@@ -97,8 +97,8 @@ private:
         return complete() || error_;
     }
 
-    /// Posts the sums that are begun, and looks at those that are posted; `requests_mutex_` is held, `mutex_` is not. Returns
-    /// whether one has become complete.
+    /// Posts the sums that were begun and polls the posted ones. Called with requests_mutex_ held and mutex_ not held.
+    /// Returns whether a sum has completed.
     bool progress() {
         try {
             for (std::span<float> values; next_to_post(values);) {
@@ -158,17 +158,17 @@ private:
     ExchangeWatchdog& watchdog_;
     MPI_Comm sums_ = MPI_COMM_NULL;
 
-    /// Held by the thread that calls MPI; guards the requests of the sums, of the first that were begun, in their
-    /// order. A thread that takes mutex_ too takes it second; a request is removed only together with its sum, under
-    /// both.
+    /// Held by the thread that calls MPI. Guards the requests, which belong to the first elements of begun_, in the
+    /// same order. A thread that locks mutex_ too locks it second; a request is removed together with its sum, with
+    /// both locked.
     std::mutex requests_mutex_;
     std::vector<MPI_Request> requests_;
     std::vector<int> done_;
 
-    /// Guards what follows; it is held for no call of MPI.
+    /// Guards the following members; never held during an MPI call.
     std::mutex mutex_;
     std::condition_variable changed_;
-    /// The sums since the last finish(), and the number of them that are complete.
+    /// The sums since the last finish(), and how many of them are complete.
     std::vector<std::span<float>> begun_;
     std::size_t finished_ = 0;
     bool finishes_ = false, ends_ = false;

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclBucketAllReduce: sums a gradient over the ranks of NCCL bucket by bucket, on a stream beside the compute stream,
-// so that the backward pass continues while its first buckets are summed:
+// NcclBucketAllReduce: sums a gradient over all ranks of NCCL bucket by bucket, on a stream separate from the compute
+// stream, so that the backward pass continues while its first buckets are summed:
 //
 //   values[i] = sum over all ranks of values[i],   divisor = sum over all ranks of the rank's weight
 //
-// Each device has a Member. One thread calls it, in each step in this order:
+// Each device has a Member. In each step one thread calls, in this order:
 //
 //   begin(step)
-//   give(bucket, ready or stream)    once per bucket, when its local sum was queued
+//   give(bucket, ready or stream)    once per bucket, when its local sum is queued
 //   finish(stream)                   later work of the stream sees the sums
-//   poll(step) or wait(step)         whether they are complete; with a deadline, and an error that names the missing ranks
+//   poll(step) or wait(step)         whether they are complete, with a deadline; the error names the missing ranks
 //
-// Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each ends where
-// the one before began, and the last begins at element 0. Every rank gives the same buckets: with more than two ranks
-// NCCL's order of addition, and so the last bits of a sum, depend on them.
+// Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each of the
+// others ends where the one before begins, and the last begins at element 0. Every rank gives the same buckets: with
+// more than two ranks NCCL's order of additions, and so the last bits of a sum, depend on them.
 //
-// The elements may be of bfloat16, in which NCCL then adds. The weight is a float in any case.
+// If the elements are bfloat16, NCCL adds in bfloat16. The weight is always a float.
 //
-// In a training of several processes a member also gathers a block of bytes of each rank (RankBlocks), with the last
+// In a training of several processes a member also gathers a block of bytes from each rank (RankBlocks) with the last
 // bucket.
 //
-// NCCL takes the host 50 to 100 us per group of calls (nccl_communicator.hpp), which is as long as a small
-// network's step. A step has at most NcclAllReduce::max_groups of them per device, however many buckets there are:
-// buckets that follow each other are one sum, which is queued behind the last of them once it has 1/max_groups of the
-// gradient's elements, and the last group also has the weight and the blocks. The threads of a process's devices pay
-// for their groups side by side.
+// A group of NCCL calls takes 50 to 100 us of host time (nccl_communicator.hpp), which is as long as a step of a small
+// network. A step therefore has at most NcclAllReduce::max_groups groups per device, independent of the number of
+// buckets: consecutive buckets are one sum, which is queued after the last of them, once they have 1/max_groups of the
+// gradient's elements. The last group also contains the weight and the blocks. The threads of a process's devices queue
+// their groups concurrently.
 //
-// The weight, the samples of the device's replicas, lies before the first element and is summed with the last bucket.
-// The caller writes it in each step, by a kernel: a copy from the host would be one more call per step. A rank that
-// finds a value that is not finite before that bucket is ready may write a NaN: every rank's divisor is NaN then.
+// The weight, which is the number of samples of the device's replicas, is stored before the first element and summed
+// with the last bucket. The caller writes it in each step by a kernel, because a copy from the host would be one more
+// call per step. A rank that finds a non-finite value before that bucket is ready may write NaN: every rank's divisor
+// is NaN then.
 //
 // A bucket that is given out of order throws InvalidArgument and ends the step of every rank.
 #pragma once
@@ -59,21 +60,21 @@ namespace cupola { inline namespace CUPOLA_ABI {
 template <class Calls = impl::NcclCalls, class Element = float>
 class NcclBucketAllReduce {
 public:
-    /// Floats before the first element: the weight, and zeros that keep the elements aligned to 16 bytes.
+    /// The number of floats before the first element: the weight, and zeros that keep the elements aligned to 16 bytes.
     static constexpr std::int64_t leading = 4;
-    /// Floats of device memory for a gradient of `elements`.
+    /// The number of floats of device memory for a gradient of `elements`.
     [[nodiscard]] static constexpr std::int64_t memory_floats(std::int64_t elements) {
         constexpr auto per_float = static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
         return leading + (elements + per_float - 1) / per_float;
     }
-    /// The number of steps that may be begun before the oldest is complete.
+    /// The maximum number of steps begun before the oldest is complete.
     static constexpr std::int64_t max_steps_in_flight = 4;
 
     class Member;
 
     /// Connects to the other processes, and returns when all ranks have started. `first_replicas`, one per device of
-    /// this process, names the devices in errors; `gpus` are their numbers, 0 and so on
-    /// if it is empty. Throws InvalidArgument and DeviceError.
+    /// this process, name the devices in errors. `gpus` are the devices' ordinals; 0, 1, ... if empty. Throws
+    /// InvalidArgument and DeviceError.
     [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, const std::vector<int>& first_replicas,
                                       std::int64_t elements, const std::vector<int>& gpus = {}, Calls calls = {})
         : elements_(elements),
@@ -85,11 +86,11 @@ public:
     }
     NcclBucketAllReduce(const NcclBucketAllReduce&) = delete;
     NcclBucketAllReduce& operator=(const NcclBucketAllReduce&) = delete;
-    /// Ends together with all other ranks; after a failure, when the devices no longer use the memory.
+    /// Ends together with all other ranks or, after a failure, when the devices no longer use the memory.
     ~NcclBucketAllReduce() {
         try {
             group_.finish();
-        } catch (const DeviceError&) {  // the sums are broken off
+        } catch (const DeviceError&) {  // the sums are aborted
         }
         if (!group_.failed()) return;
         for (const auto& member : members_) {
@@ -97,8 +98,9 @@ public:
         }
     }
 
-    /// Makes the member of a device, on a thread whose CUDA calls go to that device. `memory` is on the device, has
-    /// memory_floats(elements) floats, and must outlive this object. If `blocks` is not empty, each step gathers it.
+    /// Makes the member of a device; called on a thread whose current CUDA device is that device. `memory` is device
+    /// memory of memory_floats(elements) floats and must outlive this object. If `blocks` is not empty, each step
+    /// gathers them.
     [[gnu::cold]] Member& join(int device, float* memory, const RankBlocks& blocks = {}) {
         auto& member = members_[static_cast<std::size_t>(device)];
         require(member == nullptr && memory != nullptr, "device ", device, " joins once, with memory for its sums");
@@ -111,7 +113,7 @@ public:
     /// False once a rank has failed: no further sum will complete.
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
 
-    /// Ends the sums of every rank, because `device` will not take part in them. Throws nothing.
+    /// Aborts the sums of every rank, because `device` will not take part in them. Does not throw.
     void break_off(int device, std::int64_t step, const std::string& why) { group_.break_off(device, step, why); }
 
 private:
@@ -121,7 +123,7 @@ private:
     impl::NcclGroup<Calls> group_;
 };
 
-/// The part of one device. Once a rank has failed, each member function throws the DeviceError of the first that did.
+/// The part of one device. Once a rank has failed, each member function throws the DeviceError of the first failure.
 template <class Calls, class Element>
 class NcclBucketAllReduce<Calls, Element>::Member {
 public:
@@ -129,12 +131,12 @@ public:
     [[nodiscard]] std::span<Element> values() const {
         return {reinterpret_cast<Element*>(memory_ + leading), static_cast<std::size_t>(elements_)};
     }
-    /// Where the weight is, on the device. It is written in each step before the last bucket is ready, or by its
-    /// `local`.
+    /// The address of the weight in device memory. It is written in each step before the last bucket is ready, or by
+    /// the `local` of that bucket.
     [[nodiscard]] float* weight() const { return memory_; }
 
-    /// Begins a step. Throws InvalidArgument if the last step is not finished or the step before the last
-    /// max_steps_in_flight is not complete.
+    /// Begins a step. Throws InvalidArgument if the previous step is not finished, or if max_steps_in_flight steps are
+    /// not complete.
     void begin(std::int64_t step) {
         if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
         Slot& slot = slot_of(step);
@@ -150,9 +152,9 @@ public:
         slot.complete = false;
     }
 
-    /// Gives a bucket, behind whose local sum `ready` was recorded. Where it is the last one of a group, returns when
-    /// the sum of the group's buckets is queued. Throws InvalidArgument if the bucket is not the next.
-    /// `local`, if given, queues the local sum of the group's buckets on the member's own stream, behind `ready`.
+    /// Gives a bucket, after whose local sum `ready` was recorded. For the last bucket of a group, returns when the sum
+    /// of the group is queued. `local`, if given, queues the local sum of the group's buckets on the member's own
+    /// stream, after `ready`. Throws InvalidArgument if the bucket is not the next one.
     void give(const GradientBucket& bucket, cudaEvent_t ready,
               FunctionRef<void(cudaStream_t, const GradientBucket& group)> local = {}) {
         if (!begun_) misused(text("bucket ", shown(bucket), " was given outside a step"));
@@ -171,7 +173,7 @@ public:
         sum(group);
     }
 
-    /// The same, behind all work that is queued on `stream`.
+    /// The same, after all work that is queued on `stream`.
     void give(const GradientBucket& bucket, cudaStream_t stream) {
         impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
         give(bucket, ready_.get());
@@ -196,8 +198,8 @@ public:
         return {values(), memory_};
     }
 
-    /// Whether the sums of a step are complete. Throws DeviceError if they are not at the deadline, which is counted
-    /// from the first call after the previous step was complete.
+    /// Whether the sums of a step are complete. Throws DeviceError if they are not complete at the deadline, which is
+    /// counted from the first call after the previous step was complete.
     [[nodiscard]] bool poll(std::int64_t step) {
         Slot& slot = finished_slot(step);
         if (slot.complete) return true;
@@ -207,7 +209,7 @@ public:
         }
         return slot.complete = group_.poll(device_, slot.summed.get(), step, polled_since_);
     }
-    /// Waits until the sums of a step are complete. Throws DeviceError if they are not at the deadline.
+    /// Waits until the sums of a step are complete. Throws DeviceError at the deadline.
     void wait(std::int64_t step) {
         Slot& slot = finished_slot(step);
         if (slot.complete) return;
@@ -215,8 +217,9 @@ public:
         slot.complete = true;
     }
 
-    /// Between steps: gives `mine`, of one size in all calls, to all ranks, and receives theirs in the order of the
-    /// ranks, unless `all` is empty; both are in the host's memory. Waits, with the same deadline and errors.
+    /// Called between steps: sends `mine`, which has the same size in all calls, to all ranks, and receives theirs in
+    /// the order of the ranks, unless `all` is empty; both are in host memory. Waits, with the same deadline and
+    /// errors.
     [[gnu::cold]] void gather(const ExchangeName& name, std::span<const std::byte> mine, std::span<std::byte> all) {
         if (begun_) misused(text(name.operation, " is exchanged before step ", step_, " was finished"));
         const impl::NcclWork work{name.operation, name.step};
@@ -243,12 +246,12 @@ public:
         if (!all.empty()) std::memcpy(all.data(), exchange_on_host_.data() + bytes, bytes_of_all);
     }
 
-    /// Waits for an event that was recorded behind a step's sums, with the same deadline and errors.
+    /// Waits for an event that was recorded after a step's sums, with the same deadline and errors.
     void wait_for(cudaEvent_t event, std::int64_t step) { group_.wait(device_, event, step); }
 
-    /// Ends the sums of every rank, because this device will not take part in them. Throws nothing.
+    /// Aborts the sums of every rank, because this device will not take part in them. Does not throw.
     void break_off(const std::string& why) { group_.break_off(device_, step_, why); }
-    /// After a failure: waits for an event, of any stream of the device, that was recorded behind sums, so that their
+    /// After a failure: waits for an event of any stream of the device that was recorded after sums, so that their
     /// memory may be freed. Ends the process if this takes longer than abort_seconds.
     void wait_for_broken_off(cudaEvent_t event) { group_.wait_for_broken_off(device_, event); }
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
@@ -256,8 +259,8 @@ public:
 private:
     friend class NcclBucketAllReduce;
 
-    /// Loading kernels and making graphs may wait for all of a device's work, so no sum that waits for another device
-    /// may run beside them: the first steps have one group, behind all buckets, which is waited for.
+    /// Loading kernels and instantiating graphs may wait for all work of a device, so a sum that waits for another
+    /// device must not run at the same time: the first steps have one group, after all buckets, which is waited for.
     static constexpr int first_steps = 3;
 
     struct Slot {
@@ -282,7 +285,7 @@ private:
         for (impl::CudaEvent* event : {&ready_, &last_, &exchange_event_})
             impl::check_cuda(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
-        // The floats beside the weight, which are summed with it, stay 0.
+        // The floats after the weight, which are summed with it, stay 0.
         impl::check_cuda(cudaMemsetAsync(memory_, 0, leading * sizeof(float), stream_.get()), "cudaMemsetAsync");
         impl::check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     }
@@ -303,7 +306,7 @@ private:
         return text('[', bucket.begin, ", ", bucket.end, ')');
     }
 
-    /// Queues the sum of the buckets of a group, and with the last one what goes with it.
+    /// Queues the sum of a group of buckets; the last group also has the weight and the blocks.
     void sum(const GradientBucket& buckets) {
         const bool last = buckets.begin == 0;
         const auto begin = static_cast<std::size_t>(buckets.begin), end = static_cast<std::size_t>(buckets.end);
@@ -312,14 +315,14 @@ private:
                 const std::size_t before = last ? static_cast<std::size_t>(leading) : 0;
                 group.sum(std::span(memory_ + leading + begin - before, end - begin + before));
             } else {
-                // The weight is a float, and has a sum of its own.
+                // The weight is a float and is summed separately.
                 if (last) group.sum(std::span<float>(memory_, static_cast<std::size_t>(leading)));
                 group.sum(values().subspan(begin, end - begin));
             }
             if (last && !blocks_.all.empty()) group.gather(blocks_.mine, blocks_.all);
         });
     }
-    /// Breaks off the sums, which the other ranks wait for, and throws.
+    /// Aborts the sums, which the other ranks wait for, and throws.
     [[noreturn, gnu::cold]] void misused(const std::string& what) {
         const std::string message = text("device ", device_, ": ", what);
         if (!group_.failed()) break_off(message);
@@ -336,14 +339,14 @@ private:
     std::int64_t elements_;
     int max_groups_;
     RankBlocks blocks_;
-    /// What is exchanged between steps, on the device and on the host: this rank's, and then that of all.
+    /// The buffers of gather(), on the device and on the host: this rank's block, then those of all ranks.
     CudaArena exchange_;
     impl::CudaPinned exchange_on_host_;
     impl::CudaStream stream_;
     impl::CudaEvent ready_, last_, exchange_event_;
     std::array<Slot, max_steps_in_flight> slots_;
     bool begun_ = false;
-    /// `group_end_` is that of the buckets that were given and not yet queued.
+    /// `group_end_` is the end of the buckets that were given and are not yet queued.
     std::int64_t step_ = 0, next_end_ = 0, group_end_ = 0, polled_ = -1;
     int given_ = 0, steps_ = 0;
     double polled_since_ = 0;

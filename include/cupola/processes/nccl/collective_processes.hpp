@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CollectiveProcesses: the processes of a collective, which tell each other what they compare by calls of the
-// collective between steps, and what each wants next by bits in the blocks of each step.
+// CollectiveProcesses: the processes of a collective. Between steps they exchange the values that they compare by calls
+// of the collective; the requests for the next steps are flags in the blocks of each step.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class Collective, class D, class T>
 class CollectiveProcesses final : public ProcessGroup {
 public:
-    /// The devices have joined. Both must outlive the object; `lost` is as in ProcessGroup.
+    /// Called after the devices have joined. `replicas` and `collective` must outlive the object; `lost` is that of
+    /// ProcessGroup.
     [[gnu::cold]] CollectiveProcesses(Replicas<D, T>& replicas, Collective& collective, std::vector<int> lost)
         : ProcessGroup(replicas.placement().process_count(), replicas.placement().process_number(), std::move(lost)),
           replicas_(replicas),
@@ -81,8 +82,8 @@ public:
     void compare_remaining() override { peers_.compare_before(std::numeric_limits<std::int64_t>::max()); }
 
 private:
-    /// Compares the parameters after a step when all processes have read its report: before the step is queued that
-    /// uses its slot again. Then all have queued the same steps.
+    /// Compares the parameters after a step when all processes have read its report, before the step is queued that
+    /// uses its slot again: at that point all processes have queued the same steps.
     class ComparingPeers final : public GatheredPeers<D, T> {
         using GatheredPeers<D, T>::replicas_;
 
@@ -100,10 +101,10 @@ private:
                 exchange_texts_of_replicas(processes_, replicas_.placement(), step, of_replicas);
             } catch (const ProcessLost&) {
                 throw;
-            } catch (const DeviceError&) {  // the collective has failed; what this process has found is the error
+            } catch (const DeviceError&) {  // the collective has failed; this process's own finding is reported
             }
         }
-        /// The steps before this one.
+        /// Makes the pending comparisons of the steps before `end`.
         void compare_before(std::int64_t end) {
             while (!pending_.empty() && pending_.front().step < end) {
                 const PendingComparison first = std::move(pending_.front());
@@ -127,7 +128,7 @@ private:
         std::deque<PendingComparison> pending_;
     };
 
-    /// All calls of the collective have one size, so that processes in different gathers find out.
+    /// All calls of the collective have the same size, so that processes in different gathers detect that.
     static constexpr std::size_t unit = 1024;
     struct Head {
         std::int64_t step = -1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the processes of one training obtain the id of their communicator. Rank 0 makes it and passes it on in a file,
-// which is complete as soon as it exists; or the program that starts the processes sets the environment variable
-// CUPOLA_NCCL_ID. Both hold its bytes as hexadecimal digits.
+// How the processes of one training obtain NCCL's unique id. Rank 0 creates it and writes it to a file, which is
+// complete as soon as it exists; or the program that starts the processes sets the environment variable CUPOLA_NCCL_ID.
+// Both contain the bytes of the id as hexadecimal digits.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// Writes the file, under a temporary name first. Throws DeviceError if the file exists, since it belongs to another
-/// training: a rank that read it would wait for ranks that no longer exist.
+/// Writes the file under a temporary name and renames it. Throws DeviceError if the file exists, since it belongs to
+/// another training: a rank that read it would wait for ranks that no longer exist.
 [[gnu::cold]] inline void write_communicator_id(const std::string& path, const CommunicatorId& id) {
     require<DeviceError>(
         access(path.c_str(), F_OK) != 0, "the file ", path,
@@ -77,7 +77,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     throw DeviceError(text("NCCL's id could not be written to ", path, ": ", std::generic_category().message(error)));
 }
 
-/// The id, once the file exists.
+/// The id in the file, or nothing if the file does not exist.
 [[nodiscard, gnu::cold]] inline std::optional<CommunicatorId> read_communicator_id(const std::string& path) {
     const int handle = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (handle < 0) {
@@ -102,7 +102,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// The id in the environment; nothing if the variable is not set.
+/// The id in the environment variable, or nothing if it is not set.
 [[nodiscard, gnu::cold]] inline std::optional<CommunicatorId> communicator_id_of_environment() {
     const char* const digits = std::getenv(communicator_id_variable);
     if (digits == nullptr) return std::nullopt;
@@ -113,7 +113,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// Waits for rank 0's file; `clock` returns seconds, and `pause` is called between two polls.
+/// Waits for rank 0's file. `clock` returns the time in seconds; `pause` is called between two polls.
 template <class Clock, class Pause>
 [[nodiscard, gnu::cold]] CommunicatorId await_communicator_id(const std::string& path, double seconds, Clock clock,
                                                               Pause pause) {

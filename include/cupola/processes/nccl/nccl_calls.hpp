@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclCalls: the functions of NCCL, of CUDA and of the clock that the communicators call, as a table that a test can
+// NcclCalls: the functions of NCCL, of CUDA and of the clock that the communicators call, as a table that tests
 // replace.
 #pragma once
 
@@ -24,15 +24,14 @@
 #include <cupola/processes/watch/exchange_watchdog.hpp>
 
 #if NCCL_VERSION_CODE >= 22700
-/// Weak, because the library that is loaded may be older than the header.
+/// Weak, because the loaded library may be older than the header.
 extern "C" [[gnu::weak]] decltype(ncclCommShrink) ncclCommShrink;
 #endif
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The functions of NCCL, of CUDA and of the clock.
 struct NcclCalls {
-    /// That of the library that is loaded.
+    /// The version of the loaded library.
     ncclResult_t version(int* version) { return ncclGetVersion(version); }
     ncclResult_t make_id(ncclUniqueId* id) { return ncclGetUniqueId(id); }
     ncclResult_t group_start() { return ncclGroupStart(); }
@@ -63,7 +62,7 @@ struct NcclCalls {
         return "ncclCommShrink needs NCCL 2.27, and the program was compiled for an older one";
 #endif
     }
-    /// `made` is the communicator of all ranks but those of `lost`. What is queued on `of` ends.
+    /// Makes a communicator of all ranks except `lost`. Work that is queued on `of` is aborted.
     ncclResult_t shrink([[maybe_unused]] ncclComm_t of, [[maybe_unused]] std::vector<int>& lost,
                         [[maybe_unused]] ncclComm_t* made, [[maybe_unused]] ncclConfig_t* config) {
 #if NCCL_VERSION_CODE >= 22700
@@ -78,10 +77,10 @@ struct NcclCalls {
     cudaError_t set_device(int device) { return cudaSetDevice(device); }
     cudaError_t query(cudaEvent_t event) {
         const cudaError_t status = cudaEventQuery(event);
-        if (status == cudaErrorNotReady) cudaGetLastError();  // not an error, but CUDA stores it as one
+        if (status == cudaErrorNotReady) cudaGetLastError();  // clears it: not an error, but CUDA stores it as one
         return status;
     }
-    /// Writes a warning to standard error, once per process, which may make many trainings.
+    /// Writes a warning to standard error, once per process even if that makes many trainings.
     [[gnu::cold]] void warn(const std::string& message) {
         [[maybe_unused]] static const bool is_said = [&] {
             std::fprintf(stderr, "warning: %s\n", message.c_str());
@@ -93,17 +92,17 @@ struct NcclCalls {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);
     }
-    /// Runs `job` in a detached thread. Throws Error if there is none.
+    /// Runs `job` in a detached thread. Throws Error if it cannot be created.
     void run_detached(std::function<void()> job) {
         Thread({.what = "the abort of the communicators"}, std::move(job)).detach();
     }
-    /// Ends a process of several because of the others: writes the message to standard error and to its file in
+    /// Ends this process because of a failure of others: writes the message to standard error and to its file in
     /// `folder`.
     [[noreturn, gnu::cold]] void exit_on_peer_failure(int process, const std::string& folder,
                                                       const std::string& message) {
         ExchangeWatchdog::leave(process, folder, message);
     }
-    /// Ends the process at once: destructors and exit handlers would wait for the device.
+    /// Ends the process immediately: destructors and exit handlers would wait for the device.
     [[noreturn, gnu::cold]] void end_process(const std::string& message) {
         const std::string line = text("error: ", message, '\n');
         [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
@@ -111,15 +110,15 @@ struct NcclCalls {
     }
 };
 
-/// "2.28.9" of 22809; before NCCL 2.9 a version was 2804.
+/// "2.28.9" for 22809; before NCCL 2.9 the code had four digits (2804).
 [[nodiscard, gnu::cold]] inline std::string nccl_version_text(int code) {
     const int unit = code < 10'000 ? 1'000 : 10'000;
     return text(code / unit, '.', code % unit / 100, '.', code % 100);
 }
 
-/// Compares the library of NCCL that is loaded with the header that the program was compiled with. Throws DeviceError
-/// where the library lacks what is called, and otherwise only `warns` of another version: those of NCCL 2 are
-/// compatible. Ranks with different versions are an error of NCCL.
+/// Compares the loaded NCCL library with the header that the program was compiled with. Throws DeviceError if the
+/// library lacks functions that are called. Otherwise a different version only causes a warning, if `warns`, because
+/// the versions of NCCL 2 are compatible. Ranks with different versions are an error of NCCL.
 template <class Calls>
 [[gnu::cold]] void require_nccl_version(Calls& calls, bool warns) {
     constexpr int first_non_blocking = 21'400, next_major = 30'000;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NcclAllReduce on `Cuda`: each bucket of the gradient is summed over all ranks on a separate stream while the backward
-// pass continues. The weighted rows of a device's replicas are added on that stream too.
+// pass continues. That stream also adds the weighted rows of the device's replicas.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ public:
         sums_.join(device, reinterpret_cast<float*>(memory.data()), blocks);
     }
 
-    /// The sums of the last step are read by its update until the first bucket of this step is complete.
+    /// The update of the previous step reads its sums until the first bucket of this step is complete.
     void begin(int device, CudaQueue&, CudaContext&, const StepShape& shape) {
         auto& member = sums_.member(device);
         weights_[static_cast<std::size_t>(device)] = {.to = member.weight(),
@@ -107,7 +107,7 @@ private:
     std::int64_t elements_;
     float loss_scale_;
     std::vector<CudaArena> memory_;
-    /// The weight of each device in this step, which the kernel of its last bucket writes.
+    /// The weight of each device in this step, written by the kernel of its last bucket.
     std::vector<FloatWrite> weights_;
     AllReduce sums_;
 };

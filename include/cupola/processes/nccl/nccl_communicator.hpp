@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL's communicators of the GPUs of one process, among those of all processes of a training, such that no wait can
-// hang:
+// NcclCommunicators: NCCL's communicators for the GPUs of one process, such that no wait can hang:
 //
-//  - All calls are non-blocking. After each group of them, NCCL is polled until it is no longer "in progress", before the
-//    next call.
-//  - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
-//  - After a failure every waiting thread ends with the same error: nccl_ranks.hpp.
+// - All calls are non-blocking. After each group of calls, NCCL is polled until it is no longer "in progress", before
+//   the next call.
+// - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
+// - After a failure every waiting thread ends with the same error: nccl_ranks.hpp.
 //
-// In non-blocking mode NCCL starts a thread for each group, which takes the host 50 to 100 us, by an estimate, until
-// its calls are on their streams. Blocking communicators need none, but a thread can then be stuck in a call, and
-// NVIDIA's manual ("Fault Tolerance") allows an abort only while no thread is in one, and therefore demands
-// non-blocking communicators of programs that abort. Calls that are captured in a graph need none either, but
-// ncclCommAbort waits until each graph with a call of the communicator was destroyed, and graphs of several GPUs of a
+// In non-blocking mode NCCL starts a thread for each group, which takes an estimated 50 to 100 us of host time until
+// the calls are on their streams. Blocking communicators do not need a thread. But a thread can then hang in a call,
+// and NVIDIA's manual ("Fault Tolerance") allows an abort only while no thread is in a call, and so requires
+// non-blocking communicators for programs that abort. Calls captured in a graph do not need a thread either, but
+// ncclCommAbort waits until every graph with a call of the communicator is destroyed, and graphs of several GPUs of one
 // process can deadlock ("Using NCCL with CUDA Graphs"). So the calls that a step can make together are in one group:
 // see NcclBucketAllReduce.
 //
-// `Calls` is the table of functions, so that all of this is tested without a GPU.
+// `Calls` is the table of functions, so that all of this can be tested without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +61,7 @@ public:
         }
     }
 
-    /// Makes the id that all ranks start with. Rank 0's process must live until the others have started.
+    /// Creates the unique id with which all ranks start. Rank 0's process must live until the others have started.
     [[nodiscard]] CommunicatorId make_id() {
         static_assert(sizeof(ncclUniqueId) == communicator_id_bytes);
         ncclUniqueId id{};
@@ -105,7 +104,7 @@ public:
         for (Member& member : mine_) synchronize(member, work, limits_.start_seconds, true);
     }
 
-    /// Goes on with communicators that were made before, one per rank of this process.
+    /// Uses existing communicators, one per rank of this process.
     void adopt(const std::vector<void*>& communicators) {
         require(communicators.size() == mine_.size(), "communicators of ", communicators.size(),
                 " ranks for a process of ", mine_.size());
@@ -114,15 +113,15 @@ public:
         started_ = true;
     }
 
-    /// The calls of a group of one rank, on one stream.
+    /// The group of calls of one rank, on one stream.
     class Group {
     public:
-        /// values[i] = the sum of all ranks' values[i], of float or of bfloat16, in which NCCL then adds.
+        /// All-reduce: values[i] = the sum of all ranks' values[i]. NCCL adds bfloat16 values in bfloat16.
         template <class Element>
         void sum(std::span<Element> values) {
             make("ncclAllReduce", [&] { return calls_.sum(values.data(), values.size(), among_, stream_); });
         }
-        /// `all`, which has the bytes of all ranks = the bytes `mine` of each, in their order.
+        /// All-gather: `all` receives the bytes `mine` of each rank, in the order of the ranks.
         void gather(std::span<const std::byte> mine, std::span<std::byte> all) {
             make("ncclAllGather", [&] { return calls_.gather(mine.data(), all.data(), mine.size(), among_, stream_); });
         }
@@ -131,7 +130,7 @@ public:
         friend class NcclCommunicators;
         Group(Calls& calls, ncclComm_t among, cudaStream_t stream) : calls_(calls), among_(among), stream_(stream) {}
 
-        /// After a call that has failed none is made.
+        /// Makes no further call after one has failed.
         template <class Call>
         void make(const char* name, Call call) {
             if (fails(status_)) return;
@@ -146,8 +145,8 @@ public:
         const char* name_ = "";
     };
 
-    /// Queues the calls of one group for the `index`-th of this process's ranks: those that `calls(group)` makes, which
-    /// throws nothing. When this returns they are on `stream`.
+    /// Queues one group of calls for the `index`-th rank of this process: those that `calls(group)` makes, which must
+    /// not throw. When this returns they are on `stream`.
     template <class MakeCalls>
     void queue(std::size_t index, cudaStream_t stream, const NcclWork& work, MakeCalls calls) {
         Member& member = begin_call(index);
@@ -165,14 +164,14 @@ public:
         synchronize(member, work, limits_.step_seconds);
     }
 
-    /// Waits until `event`, which was recorded behind `work`, is complete.
+    /// Waits until `event`, which was recorded after `work`, is complete.
     void wait(std::size_t index, cudaEvent_t event, const NcclWork& work) {
         Member& member = mine_[index];
         Wait wait(*this, member, work, limits_.step_seconds);
         while (!is_complete(member, event, work)) wait.poll();
     }
 
-    /// Whether `event` is complete, without waiting for it. Throws as a wait() that began at `since` does.
+    /// Whether `event` is complete, without waiting for it. Throws like a wait() that began at `since`.
     [[nodiscard]] bool poll(std::size_t index, cudaEvent_t event, const NcclWork& work, double since) {
         Member& member = mine_[index];
         member.deadline = since + limits_.step_seconds;
@@ -185,12 +184,12 @@ public:
         if (now - since >= limits_.step_seconds) expire(member, work, limits_.step_seconds);
         return false;
     }
-    /// Seconds of the clock that poll() uses.
+    /// The time in seconds of the clock that poll() uses.
     [[nodiscard]] double now() { return calls_.now(); }
 
     using Ranks::failed;
 
-    /// Ends all sums, because this rank will not take part in them: its device failed elsewhere.
+    /// Aborts all sums, because this rank will not take part in them: its device failed elsewhere.
     [[gnu::cold]] void break_off(std::size_t index, const NcclWork& work, const std::string& why) {
         try {
             fail(mine_[index], work, why);
@@ -198,14 +197,14 @@ public:
         }
     }
 
-    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, is complete, so that
-    /// the device uses no memory any more. The work of a device that failed has ended too. Ends the process if this
-    /// takes longer than abort_seconds.
+    /// After a failure: waits until `event`, which was recorded after aborted sums, is complete, so that the device no
+    /// longer uses their memory. The work of a device that failed has ended too. Ends the process if this takes longer
+    /// than abort_seconds.
     [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
         double start = calls_.now();
         for (int polls = 0; calls_.query(event) == cudaErrorNotReady;
              polls += polls < most_turns_before_sleep ? 1 : 0) {
-            // The abort, by another thread, has a deadline of its own.
+            // The abort, in another thread, has its own deadline.
             if (failed() && !aborted()) start = calls_.now();
             const double waited = calls_.now() - start;
             if (waited >= limits_.abort_seconds) {
@@ -217,7 +216,7 @@ public:
         }
     }
 
-    /// Destroys the communicators, together with all other ranks; at the end of a training, or by the destructor.
+    /// Destroys the communicators, together with all other ranks; called at the end of a training or by the destructor.
     void finish() {
         if (!std::exchange(started_, false) || failed()) return;
         const NcclWork work{"the end of the communicator"};
@@ -234,13 +233,13 @@ private:
     /// One wait of one rank.
     class Wait {
     public:
-        /// `for_all`: the calling thread serves all ranks of the process.
+        /// `for_all`: the calling thread waits for all ranks of the process.
         Wait(NcclCommunicators& all, Member& member, const NcclWork& work, double seconds, bool for_all = false)
             : all_(all), member_(member), work_(work), seconds_(seconds), start_(all.calls_.now()), for_all_(for_all) {
             member.watch.restart(start_);
             member.deadline = start_ + seconds;
         }
-        /// Increments the heartbeat, checks for errors, and ends the wait by an error if there is one.
+        /// Increments the heartbeat, checks for errors and throws them, and pauses.
         void poll() {
             all_.check_alive();
             for (const Member& each : all_.mine_) {
@@ -263,13 +262,13 @@ private:
         int polls_ = 0;
     };
 
-    /// After an unsuccessful poll.
+    /// Pauses after an unsuccessful poll.
     void back_off(int polls, double waited) {
         if (sleeps_after(polls, waited)) return calls_.pause();
         if (polls >= turns_before_sleep) std::this_thread::yield();
     }
 
-    /// A rank before a call of a collective.
+    /// The member of a rank, with its deadline set for a call of a collective.
     [[nodiscard]] Member& begin_call(std::size_t index) {
         Member& member = mine_[index];
         const double now = calls_.now();
@@ -288,7 +287,7 @@ private:
         [[maybe_unused]] const bool complete = is_call_complete(member, work);
         return false;
     }
-    /// Whether NCCL has completed the last call; throws its error.
+    /// Whether NCCL has completed the last call. Throws its error.
     [[nodiscard]] bool is_call_complete(Member& member, const NcclWork& work) {
         ncclResult_t state = ncclSuccess;
         check(member, work, "ncclCommGetAsyncError",
@@ -306,9 +305,8 @@ private:
     bool started_ = false;
 };
 
-/// The id of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or
-/// from the file, which rank 0's process writes and the others wait for; or, without either, made for this process
-/// alone.
+/// The unique id for a process whose first rank is `first_rank`: from the environment; or from the file, which rank 0's
+/// process writes and the others wait for; or, with neither, created for this process alone.
 template <class Calls>
 [[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank,
                                                     const std::string& path, double seconds, Calls calls = {}) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclGroup: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
-// the end. The training queues a sum, and later waits for an event that it recorded behind it.
+// NcclGroup: the ranks of one process of a training with NcclAllReduce, from the exchange of NCCL's id to the end. The
+// training queues a sum, records an event after it, and later waits for the event.
 //
-// Several processes exchange NCCL's id, by the file `id_file` or by TCP, and have their heartbeats in a file:
-// `id_file`.heartbeats, or one that process 0 makes and names by TCP, which processes of other machines do not find.
-// Process 0 removes the files after all have started, and each process removes the files that it made if the start
-// fails. Only a process that is killed during the start leaves files behind.
+// Several processes exchange NCCL's id by the file `id_file` or by TCP. Their heartbeats are in a file: either
+// `id_file`.heartbeats, or a file that process 0 creates and names by TCP, which processes on other machines do not
+// find. Process 0 removes the files after all have started, and each process removes the files that it created if the
+// start fails. Files remain only if a process is killed during the start.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,12 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Made, started and finished by one thread. In between, each device's thread calls queue() and wait() for its own
-/// device. All of them throw DeviceError; after the first, the others throw the same error.
+/// Constructed, started and finished by one thread. In between, the thread of each device calls queue() and wait() for
+/// its device. All of them throw DeviceError; after the first error, the others throw the same one.
 template <class Calls = NcclCalls>
 class NcclGroup {
 public:
-    /// `first_replica_of_device` names the ranks in errors; `gpus` are the devices' numbers in the system, 0 and so on
-    /// if it is empty.
+    /// `first_replica_of_device` names the ranks in errors; `gpus` are the devices' ordinals, or 0, 1, ... if empty.
     NcclGroup(const NcclAllReduce& policy, int devices, const std::vector<int>& first_replica_of_device,
               const std::vector<int>& gpus = {}, Calls calls = {})
         : policy_(checked(policy, devices)),
@@ -56,8 +55,8 @@ public:
         if (are_survivors_) unlink(heartbeats_path_.c_str());
     }
 
-    /// Makes this process's communicators; returns when all ranks of all processes have started. Process 0 warns of a
-    /// library of NCCL that is not that of the header.
+    /// Makes this process's communicators; returns when all ranks of all processes have started. Process 0 warns if the
+    /// version of the loaded NCCL library differs from the header's.
     void start() {
         if (policy_.environment != nullptr) {
             if (const std::vector<void*> made = policy_.environment->take_communicators(); !made.empty()) {
@@ -67,7 +66,8 @@ public:
         require_nccl_version(calls_, policy_.process == 0);
         try {
             const CommunicatorId id = exchanged_id();
-            // A process that the others cannot find would count as lost. All that have met have their environments.
+            // A process that the others cannot find would count as lost. After a rendezvous all processes have their
+            // environments.
             if (policy_.environment != nullptr)
                 policy_.environment->require_all_found(had_rendezvous_ ? 0 : policy_.start_seconds);
             communicators_.start(id);
@@ -80,7 +80,7 @@ public:
 
     [[nodiscard]] int ranks() const { return heartbeats_.ranks(); }
 
-    /// Queues a group of the step's sum: the calls that `calls(group)` makes with an NcclCommunicators::Group.
+    /// Queues a group of calls of the step's sum: those that `calls(group)` makes with an NcclCommunicators::Group.
     template <class MakeCalls>
     void queue(int device, cudaStream_t stream, std::int64_t step, MakeCalls calls) {
         queue(device, stream, NcclWork{the_sum, step}, calls);
@@ -91,35 +91,34 @@ public:
         communicators_.queue(index_of(device), stream, work, calls);
     }
 
-    /// Waits for an event that was recorded behind the sum of a step.
+    /// Waits for an event that was recorded after the sum of a step.
     void wait(int device, cudaEvent_t event, std::int64_t step) { wait(device, event, NcclWork{the_sum, step}); }
     /// The same of other work.
     void wait(int device, cudaEvent_t event, const NcclWork& work) {
         communicators_.wait(index_of(device), event, work);
     }
 
-    /// Whether that event is complete. Throws as a wait() that began at `since`, a time of now(), does.
+    /// Whether that event is complete. Throws like a wait() that began at `since`, a time of now().
     [[nodiscard]] bool poll(int device, cudaEvent_t event, std::int64_t step, double since) {
         return communicators_.poll(index_of(device), event, {the_sum, step}, since);
     }
     [[nodiscard]] double now() { return communicators_.now(); }
 
-    /// Ends all sums, because this device will not take part in them. Throws nothing.
+    /// Aborts all sums, because this device will not take part in them. Does not throw.
     void break_off(int device, std::int64_t step, const std::string& why) {
         communicators_.break_off(index_of(device), {the_sum, step}, why);
     }
 
-    /// After a failure: waits for an event that was recorded behind sums that were broken off, so that their memory may
-    /// be freed. Ends the process if this takes longer than abort_seconds.
+    /// After a failure: waits for an event that was recorded after aborted sums, so that their memory may be freed.
+    /// Ends the process if this takes longer than abort_seconds.
     void wait_for_broken_off(int device, cudaEvent_t event) {
         communicators_.wait_for_broken_off(index_of(device), event);
     }
 
-    /// Whether a rank of this process has failed: the communicators are aborted, and no sum will complete.
+    /// Whether a rank of this process has failed: the communicators are aborted, and no further sum completes.
     [[nodiscard]] bool failed() const { return communicators_.failed(); }
 
-    /// Destroys the communicators, together with all other ranks. The destructor does so too, and then ignores an
-    /// error.
+    /// Destroys the communicators, together with all other ranks. The destructor does the same and ignores errors.
     void finish() { communicators_.finish(); }
 
 private:
@@ -159,13 +158,13 @@ private:
     }
     [[nodiscard]] static std::size_t index_of(int device) { return static_cast<std::size_t>(device); }
 
-    /// Empty if there is no other process, or if none could be seen.
+    /// The path of the heartbeat file; empty if there are no other processes, or no id_file.
     [[nodiscard]] std::string heartbeats_path() const {
         if (are_survivors_) return policy_.environment->heartbeats();
         return policy_.processes == 1 || policy_.id_file.empty() ? std::string() : policy_.id_file + ".heartbeats";
     }
     [[nodiscard]] CommunicatorId exchanged_id() {
-        // The variable is then meant for the processes of another training.
+        // The environment variable then belongs to the processes of another training.
         if (policy_.processes == 1) return communicators_.make_id();
         if (!policy_.address.empty() && !communicator_id_of_environment()) return id_by_rendezvous();
         const CommunicatorId id =
@@ -173,7 +172,7 @@ private:
         has_exchanged_id_ = true;
         return id;
     }
-    /// By TCP: process 0 gives the others the id, and the name of the file of heartbeats.
+    /// By TCP: process 0 sends the others the id and the name of the heartbeat file.
     [[nodiscard, gnu::cold]] CommunicatorId id_by_rendezvous() {
         TcpRendezvous rendezvous({.address = policy_.address,
                                   .process = {policy_.processes, policy_.process},
@@ -184,7 +183,7 @@ private:
             const CommunicatorId id = communicators_.make_id();
             made_file_ = "/dev/shm/cupola-heartbeats-XXXXXX";
             const int handle = mkstemp(made_file_.data());
-            if (handle < 0) made_file_.clear();  // the errors then name no rank
+            if (handle < 0) made_file_.clear();  // errors then do not name ranks
             if (handle >= 0) close(handle);
             if (!made_file_.empty()) heartbeats_.share(made_file_);
             rendezvous.broadcast(communicator_id_text(id) + made_file_);
@@ -196,8 +195,8 @@ private:
         if (received.size() > 2 * communicator_id_bytes) heartbeats_.share(received.substr(2 * communicator_id_bytes));
         return *id;
     }
-    /// Removes the files that this start has made, or that are not needed once all have started. A file whose name was
-    /// rejected belongs to another training.
+    /// Removes the files that this start has created or that are not needed once all processes have started. A file
+    /// whose name was rejected belongs to another training.
     void remove_files() const {
         if (!made_file_.empty()) unlink(made_file_.c_str());
         if (policy_.process == 0 && !has_exchanged_id_) return;
@@ -211,9 +210,9 @@ private:
     Calls calls_;
     bool has_exchanged_id_ = false, had_rendezvous_ = false;
     std::string made_file_;
-    /// Whether these are the processes that are left of others.
+    /// Whether these processes are the survivors of a loss.
     bool are_survivors_;
-    /// Does not change when the environment loses more processes.
+    /// Does not change when the environment loses further processes.
     std::string heartbeats_path_;
     Heartbeats heartbeats_;
     NcclCommunicators<Calls> communicators_;

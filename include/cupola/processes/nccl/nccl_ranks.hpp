@@ -2,18 +2,18 @@
 //
 // NcclRanks: the ranks of one process, and how they fail together:
 //
-//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: the error is checked first.
-//  - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
-//    the others hang. Each waiting thread then ends with the same error.
-//  - With a folder, a process of several that waits for others in vain writes their ranks to its file there and leaves, within
-//    1 s of the deadline, and aborts nothing.
-//  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
-//    some versions wait for ranks that no longer exist. It runs in its own thread, while no lock is held that another
-//    thread of the process waits for. If it has not returned at its deadline, the process ends with the error's message:
-//    nothing else ends a kernel of NCCL.
+// - NCCL may report an error before a rank's heartbeat is known to have stopped: errors are checked first.
+// - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
+//   the others hang. Each waiting thread then ends with the same error.
+// - With a folder, a process that waits for other processes in vain writes their ranks to its file there and exits
+//   within 1 s of the deadline, without aborting.
+// - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, in one group if a thread has several
+//   ranks, and some versions wait for ranks that no longer exist. It runs in a separate thread, while no lock is held
+//   that another thread of the process waits for. If it has not returned by its deadline, the process ends with the
+//   error's message: nothing else ends an NCCL kernel.
 //
 // The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
-// stopped.
+// have stopped.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// One of this process's ranks. A rank is a GPU, and `replica` is the first replica on it.
+/// One of this process's ranks. Each rank uses one GPU; `replica` is the first replica on it.
 struct NcclRank {
     int rank = 0;
     int device = 0;
@@ -44,27 +44,28 @@ struct NcclRank {
 };
 
 struct NcclLimits {
-    /// The deadlines of the common start of the ranks, and of each wait of a step.
+    /// The deadlines for the start of all ranks, and for each wait of a step.
     double start_seconds = 120, step_seconds = 60;
-    /// A heartbeat that has not changed for this time has stopped.
+    /// A heartbeat that has not changed for this time counts as stopped.
     double heartbeat_seconds = 5;
-    /// The deadline of ncclCommAbort after a failure, and of the device's remaining work; after it the process ends.
+    /// The deadline for ncclCommAbort after a failure, and for the device's remaining work. When it passes, the process
+    /// ends.
     double abort_seconds = 20;
-    /// The folder for the file of a process that leaves because of others, and the number of this one.
+    /// The folder for the file of a process that exits because of others, and the number of this process.
     std::string folder{};
     int process = 0;
-    /// Where those that are left agree to go on, or null.
+    /// The environment through which the survivors agree to continue, or null.
     NcclEnvironment* environment = nullptr;
 };
 
-/// The current work of a rank, for the error's message. A step below 0 means no step.
+/// The current work of a rank, for error messages. A negative step means no step.
 struct NcclWork {
     std::string_view name;
     std::int64_t step = -1;
 };
 
-/// The common part of NcclCommunicators: the ranks, and the first failure of any of them. `Calls` is the table of
-/// functions of nccl_calls.hpp. Members may be called by one thread per rank, each for its own rank.
+/// The base class of NcclCommunicators: the ranks, and the first failure of any of them. `Calls` is the table of
+/// functions of nccl_calls.hpp. One thread per rank may call the members, each for its own rank.
 template <class Calls>
 class NcclRanks {
 protected:
@@ -84,7 +85,7 @@ protected:
         ncclComm_t communicator = nullptr;
         ncclResult_t status = ncclSuccess;
         HeartbeatWatch watch;
-        /// The end of its current wait, and when it last looked whether other processes agree.
+        /// The deadline of the current wait, and the time at which the rank last checked for an agreement.
         double deadline = 0, last_checked = 0;
         std::mutex call_mutex;  // held while NCCL is called with this communicator, which another thread may abort
     };
@@ -97,7 +98,7 @@ protected:
         return message_;
     }
 
-    /// How the other ranks' heartbeats relate to a failure.
+    /// Whether a failure's message reports the other ranks' heartbeats: no, yes, or yes after watching them first.
     enum class PeerHeartbeats { ignored, watched, to_watch };
 
     /// Throws the error of a call that failed.
@@ -110,18 +111,18 @@ protected:
             if (more != nullptr && *more != '\0') message += text(" (", more, ')');
             return status;
         });
-        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there
-        // are other processes.
+        // These errors are caused by this rank. For any other error NCCL does not name the rank that caused it, if
+        // there are other processes.
         const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
                          status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
         fail(member, work, message, own ? PeerHeartbeats::ignored : PeerHeartbeats::to_watch);
     }
-    /// Reports that a rank's work has reached its deadline.
+    /// Throws the error for work that has reached its deadline.
     [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
         fail(member, work, text("it is not done after ", seconds, " s"), PeerHeartbeats::watched);
     }
 
-    /// In a wait: fails as the others do that have noticed the loss of a process before.
+    /// During a wait: fails if another process has noticed the loss of a process.
     void check_agreement_requested(Member& member, const NcclWork& work, double now) {
         if (limits_.environment == nullptr || work.step < 0 || now - member.last_checked < seconds_between_checks)
             return;
@@ -130,7 +131,7 @@ protected:
             fail(member, work, "another process has noticed a loss", PeerHeartbeats::watched);
     }
 
-    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
+    /// Calls NCCL for a rank, unless the process has failed: its communicator then is, or will be, aborted.
     template <class Call>
     ncclResult_t call_unless_failed(Member& member, Call call) {
         {
@@ -145,7 +146,7 @@ protected:
         if (failed()) [[unlikely]]
             throw_first();
     }
-    /// Reports the first failure of the process and aborts its communicators.
+    /// Stores the first failure of the process, aborts its communicators, and throws.
     [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
                                       PeerHeartbeats peers = PeerHeartbeats::ignored) {
         {
@@ -155,11 +156,11 @@ protected:
             double now = start;
             member.watch.update(now);
             const bool exits = peers != PeerHeartbeats::ignored && exits_on_peer_failure();
-            // An error may come shortly before the deadline.
+            // An error may be reported shortly before the deadline.
             const double watched = exits ? std::clamp(member.deadline - start, min_watch_seconds, heartbeat_seconds())
                                          : limits_.heartbeat_seconds;
             while (peers == PeerHeartbeats::to_watch && now - start < watched) {
-                // Other threads of this process may be waiting for this one.
+                // This thread beats for all ranks, since other threads of this process may be waiting for it.
                 for (const Member& each : mine_) heartbeats_.beat(each.place.rank);
                 calls_.pause();
                 now = calls_.now();
@@ -177,7 +178,7 @@ protected:
                     text("process ", limits_.process, ": ", message_, missing_text(member.watch, now, still)));
             }
         }
-        // Without the lock: the other threads receive the error meanwhile. message_ does not change any more.
+        // Without the lock, so that the other threads receive the error meanwhile. message_ does not change any more.
         abort_all();
         aborted_.store(true, std::memory_order_release);
         throw_message();
@@ -190,14 +191,15 @@ protected:
     std::deque<Member> mine_;
 
 private:
-    /// The shortest time in which a heartbeat is found to have stopped: below the second after a deadline.
+    /// The minimum time after which a heartbeat counts as stopped: less than the second that a process has after a
+    /// deadline.
     static constexpr double min_watch_seconds = 0.5;
     static constexpr double seconds_between_checks = 0.05;
     [[nodiscard]] double heartbeat_seconds() const { return std::max(min_watch_seconds, limits_.heartbeat_seconds); }
     [[nodiscard]] bool exits_on_peer_failure() const {
         return !limits_.folder.empty() && mine_.size() < static_cast<std::size_t>(ranks_);
     }
-    /// "; missing: process 0, 2": the processes of the ranks whose heartbeats have stopped.
+    /// "; missing: process 0, 2": the processes whose ranks' heartbeats have stopped.
     [[nodiscard, gnu::cold]] std::string missing_text(const HeartbeatWatch& watch, double now, double seconds) const {
         std::string list;
         int last = -1;
@@ -215,18 +217,19 @@ private:
         if (work.step >= 0) result += text(" of step ", work.step);
         return result;
     }
-    /// Throws the error of the rank that failed first. Not while holding a rank's `call_mutex`, since fail() waits for it.
+    /// Throws the error of the rank that failed first. Must not be called with a rank's `call_mutex` locked, since
+    /// fail() waits for it.
     [[noreturn, gnu::cold]] void throw_first() {
         const std::lock_guard guard(failure_mutex_);
         throw_message();
     }
-    /// After `failed_`, from which on nothing of it changes.
+    /// Called after `failed_` is set; the message no longer changes then.
     [[noreturn, gnu::cold]] void throw_message() const {
         if (!survivors_.empty()) throw ProcessLost(message_, since_);
         throw DeviceError(message_);
     }
-    /// Agrees with the other processes who is left, if one is lost. Each of them comes at the latest at `deadline`,
-    /// that of the wait which has failed: until then it may compute, and once it waits it hears that others agree.
+    /// If a process is lost, agrees with the others on the survivors. Each of them arrives at the latest by `deadline`,
+    /// that of the failed wait: until then it may compute, and once it waits it notices that others agree.
     [[gnu::cold]] void agree_on_survivors(double deadline) {
         since_ = calls_.now();
         const std::string unable = calls_.cannot_shrink();
@@ -256,7 +259,7 @@ private:
         for (const ncclComm_t communicator : communicators) calls.abort(communicator);
         calls.group_end();
     }
-    /// One pause of a wait that began at `start`; ends the process with `message` after `seconds`.
+    /// One pause of a wait that began at `start`. Ends the process with `message` after `seconds`.
     static void pause_until(Calls& calls, double start, double seconds, std::string_view message, const char* call) {
         if (calls.now() - start >= seconds) {
             calls.end_process(
@@ -264,8 +267,8 @@ private:
         }
         calls.pause();
     }
-    /// Runs `aborts`, which calls `call`, in a thread of its own, and returns when it has returned; otherwise ends the
-    /// process with `message`.
+    /// Runs `aborts`, which calls the function named `call`, in a separate thread, and returns when it has returned.
+    /// Ends the process with `message` at the deadline.
     template <class Aborts>
     [[gnu::cold]] static void run_until(Calls& calls, double start, double seconds, std::string_view message,
                                         const char* call, Aborts aborts) {
@@ -276,12 +279,12 @@ private:
                 done->store(true, std::memory_order_release);
             });
         } catch (const Error& error) {
-            // Other threads wait until it is done.
+            // Other threads wait for the abort.
             calls.end_process(text(message, "; ", error.what(), ", and this process was ended"));
         }
         while (!done->load(std::memory_order_acquire)) pause_until(calls, start, seconds, message, call);
     }
-    /// Waits until the last call of a communicator is no longer in progress; what it came to.
+    /// Waits until the last call of a communicator is no longer in progress, and returns its result.
     [[nodiscard]] static ncclResult_t wait_until_done(Calls& calls, ncclComm_t of) {
         for (;;) {
             ncclResult_t state = ncclSuccess;
@@ -290,7 +293,8 @@ private:
             calls.pause();
         }
     }
-    /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
+    /// Aborts this process's communicators together, or shrinks them first if there are survivors. Returns when NCCL
+    /// has done so, or ends the process.
     [[gnu::cold]] void abort_all() {
         const double start = calls_.now();
         const auto pause_until_deadline = [&](const char* call) {
@@ -304,7 +308,8 @@ private:
             bool shrinks = false;
             std::string error;
             void shrink() {
-                // A communicator whose last call is in progress cannot be shrunk, and its error is the call's.
+                // A communicator whose last call is in progress cannot be shrunk. The error of that call is irrelevant
+                // here.
                 for (const ncclComm_t each : communicators) static_cast<void>(wait_until_done(calls, each));
                 ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
                 config.blocking = 0;
@@ -321,8 +326,8 @@ private:
                 const ncclResult_t closed = calls.group_end();
                 if (closed != ncclSuccess && closed != ncclInProgress) status = closed;
                 calls.set_device(before);
-                // The communicators that are shrunk are in progress, and those that are made are null until that ends;
-                // a question for the state of null is an error.
+                // The call is in progress on the old communicators, and the new ones are null until it ends; querying
+                // the state of null is an error.
                 for (std::size_t i = 0; i < shrunk.size() && status == ncclSuccess; ++i) {
                     status = wait_until_done(calls, communicators[i]);
                     if (status == ncclSuccess) status = wait_until_done(calls, shrunk[i]);
@@ -367,7 +372,7 @@ private:
     std::atomic<bool> failed_ = false, aborted_ = false;
     std::mutex failure_mutex_;
     std::string message_;
-    /// The processes that go on; empty if this one does not.
+    /// The processes that continue; empty if this one does not.
     std::vector<int> survivors_;
     double since_ = 0;
 };

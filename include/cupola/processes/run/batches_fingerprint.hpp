@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fingerprint of the batches of a training, by which processes compare their data: samples of some batches of the
-// first epoch, as the network gets them, so that other files, seeds and augmentations are found. It reads few samples.
+// The fingerprint by which processes compare their data: a checksum of samples of some batches of the first epoch, as
+// the network receives them, so that different files, seeds and augmentations are detected. It reads few samples.
 #pragma once
 
 #include <algorithm>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessRunPolicy: what the processes of a training agree on between two steps, so that all go on, or all end after
-// the same step with the same error. Every such exchange begins with a block of one size, in which a process that has
-// failed says so: the others learn it in whichever exchange they are.
+// ProcessRunPolicy: the agreements of the processes between two steps, by which all of them continue, or all end after
+// the same step with the same error. Every such exchange begins with a block of one size, in which a process reports
+// its error, so that the others receive it in whichever exchange they are.
 //
-// The processes of a collective (ProcessGroup::is_collective()) agree at fewer steps. All their calls, among them those
-// for a step whose loss is not finite, come in the same order on all processes, so these read each report after they
-// have queued the same steps. What that depends on, each sends with its steps: whether it wants to end, and whether the
-// report of the step max_steps_in_flight later has to be read before another step is queued.
+// The processes of a collective (ProcessGroup::is_collective()) agree at fewer steps. All of their calls, including
+// those for a step whose loss is not finite, are made in the same order on all processes, so they read each report
+// after they have queued the same steps. Each process sends the flags on which this depends with its steps: whether it
+// requests the end of the run, and whether the report of the step max_steps_in_flight later must be read before another
+// step is queued.
 #pragma once
 
 #include <algorithm>
@@ -92,14 +93,14 @@ public:
     [[gnu::cold]] void leave(const ExchangeName& name, const std::exception_ptr& error) noexcept override {
         processes_.set_step_flags(0);
         if (is_collective() && !is_common_error_) {
-            // The others are in a step, and cannot learn it: from now on there are no exchanges.
+            // The others are in a step and cannot receive the error. From now on there are no exchanges.
             ended_ = error;
             ended_alone_ = true;
             return;
         }
         try {
             agree_on(name, 0, error);
-        } catch (...) {  // that of the caller, or a second one
+        } catch (...) {  // the caller's error, or a second one
         }
     }
 
@@ -140,7 +141,7 @@ public:
         }
         const std::int64_t before = step();
         const std::exception_ptr error = callbacks();
-        // A callback has waited for a step that was rolled back, which the others do not know yet.
+        // A callback has waited for a step that was rolled back; the others do not know that yet.
         if (is_collective() && step() < before && error != nullptr) std::rethrow_exception(error);
     }
     [[nodiscard]] bool waits_after(std::int64_t step, FunctionRef<bool()> mine) const override {
@@ -213,8 +214,8 @@ private:
         if (ended_ != nullptr) std::rethrow_exception(ended_);
     }
 
-    /// Calls what queues a step, or reads its report. Of a collective, an error of a step that was rolled back is that
-    /// of all processes.
+    /// Calls `work`, which queues a step or reads its report. In a collective, the error of a step that was rolled back
+    /// is common to all processes.
     void in_step(FunctionRef<std::int64_t()> step, FunctionRef<void()> work) {
         const std::int64_t before = step();
         processes_.read_together(true);
@@ -237,9 +238,9 @@ private:
         is_common_error_ = is_common_error;
     }
 
-    /// The largest of the processes' values. `error` is what has ended the work of this process, or null. If any has
-    /// one, all throw: a process its own, the others that of the first process. An exchange by which another process
-    /// waits ends too.
+    /// Returns the maximum of the processes' values. `error` is the error that ended the work of this process, or null.
+    /// If any process has one, all throw: a process its own error, the others that of the first process with one. An
+    /// exchange in which another process waits ends too.
     int agree_on(const ExchangeName& name, int value, const std::exception_ptr& error) {
         if (ended_ != nullptr) std::rethrow_exception(error != nullptr ? error : ended_);
         return exchange(name, value, error, true);
@@ -272,17 +273,18 @@ private:
 
     ProcessGroup& processes_;
     ProcessGather blocks_;
-    /// What has ended the exchanges; and whether the others do not know.
+    /// The error that has ended the exchanges; and whether the other processes have not received it.
     std::exception_ptr ended_;
     bool ended_alone_ = false;
 
-    // Of a collective.
+    // The following members are used for a collective only.
     std::int64_t first_step_ = 0;
-    /// By the slot of a step, from the report of the step before in that slot on.
+    /// Per slot of a step: whether its report must be waited for; set with the report of the previous step in that
+    /// slot.
     std::vector<bool> waits_;
-    /// Whether any process has sent with a step that it wants to end; all read it with the same report.
+    /// Whether any process has requested the end of the run with a step; all processes read that with the same report.
     bool sent_end_ = false;
-    /// Whether the processes have agreed to end, and whether all have the error that has ended the steps.
+    /// Whether the processes have agreed to end; and whether all of them have the error that ended the steps.
     bool agreed_end_ = false, is_common_error_ = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The comparison of what has to be the same in all processes of a training: options, data, and what the bits of a
-// result depend on.
+// The comparison of the settings that must be equal in all processes of a training: options, data, and everything else
+// on which the bits of a result depend.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Names and texts.
+/// Pairs of a name and a value, both as text.
 using Settings = std::span<const std::pair<std::string, std::string>>;
 
-/// As one text, in which no part begins with a tab or ends a line.
+/// The settings as one text, with one line per setting: name, tab, value.
 [[nodiscard, gnu::cold]] inline std::string joined_settings(Settings settings) {
     std::string joined;
     for (const auto& [name, value] : settings) {
@@ -35,13 +35,14 @@ using Settings = std::span<const std::pair<std::string, std::string>>;
     return joined;
 }
 
-/// The first process whose settings are not those of process 0, and the first of these: its name and its values there.
+/// The first process whose settings differ from those of process 0, and the first setting that differs: its name and
+/// value in both processes.
 struct SettingDifference {
     std::size_t process = 0;
     std::string_view name, name_in_first, value, value_in_first;
 };
 
-/// `all` are the processes' joined_settings(), which the result refers to.
+/// `all` contains the processes' joined_settings(), to which the result refers.
 [[nodiscard, gnu::cold]] inline std::optional<SettingDifference> first_setting_difference(
     const std::vector<std::string>& all) {
     const auto next_line = [](std::string_view& rest) {
@@ -66,8 +67,8 @@ struct SettingDifference {
     return {};
 }
 
-/// Throws InvalidArgument, on every process, unless all have the same settings. The message names the first one that
-/// differs: "process 2 has another batch_size than process 0: 64, not 128".
+/// Throws InvalidArgument, on every process, unless all have the same settings. The message names the first difference:
+/// "process 2 has another batch_size than process 0: 64, not 128".
 [[gnu::cold]] inline void require_same_settings(ProcessGroup& processes, Settings settings, std::int64_t step = -1) {
     const std::vector<std::string> all =
         gathered_texts(processes, {"the comparison of settings", step}, joined_settings(settings));

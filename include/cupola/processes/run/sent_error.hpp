@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SentError: an exception that a process sends to the others, which throw one of the same kind.
+// SentError: an exception in a form that a process sends to the others, which throw one of the same type.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,10 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// An exception that a process sends to the others.
 struct SentError {
     enum class Kind : std::int32_t { none, argument, data, device, memory, diverged, differ };
     Kind kind = Kind::none;
-    /// Of DivergedError and ReplicasDiffer.
+    /// The members of DivergedError and ReplicasDiffer.
     std::int32_t number = 0;
     std::int64_t step = 0;
     char message[480] = {};
@@ -54,7 +53,7 @@ struct SentError {
         }
     }
 
-    /// Throws an exception of the same kind, with the number of its process.
+    /// Throws an exception of the same type. The message names the process that sent it.
     [[noreturn, gnu::cold]] void throw_from(int process) const {
         const std::string what = text("process ", process, ": ", message);
         switch (kind) {

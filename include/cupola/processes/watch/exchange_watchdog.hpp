@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExchangeWatchdog: ends a process whose wait for other processes does not end. A thread of its own looks at the wait,
-// since a call of a communication library may never return. At the deadline it writes what was waited for, and the
-// processes whose part is missing, to standard error and to a file `process-<number>.fault` in the run's folder, and
-// leaves by _exit(): the library's own end would wait for the missing processes too.
+// ExchangeWatchdog: ends a process whose wait for other processes exceeds a deadline. It watches from a separate
+// thread, because a call of a communication library may never return. At the deadline it writes what was waited for,
+// and which processes are missing, to standard error and to a file `process-<number>.fault` in the run's folder, and
+// exits by _exit(), because the library's own exit handler would wait for the missing processes too.
 //
-// A process that no longer exists is noticed earlier, if it ran on the same machine.
+// The loss of a process on the same machine is noticed earlier, because it no longer exists.
 #pragma once
 
 #include <algorithm>
@@ -41,12 +41,12 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class ExchangeWatchdog {
 public:
-    /// The exit status of a process that a watchdog ends: the EX_TEMPFAIL of sysexits.h.
+    /// The exit status of a process that a watchdog ends: EX_TEMPFAIL of sysexits.h.
     static constexpr int exit_status = 75;
 
-    /// Process `number` of `count`; messages and the file name them by `numbers_at_start`, or by the same numbers if
-    /// that is empty. Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not more than
-    /// 0, and Error if there is no thread for it.
+    /// For process `number` of `count`. Messages and the file name processes by `numbers_at_start`, or by the same
+    /// numbers if that is empty. Writes no file if `folder` is empty. Throws InvalidArgument for a deadline that is not
+    /// greater than 0, and Error if no thread can be created.
     [[gnu::cold]] ExchangeWatchdog(int number, int count, double deadline_seconds, std::string folder,
                                    std::span<const int> numbers_at_start = {})
         : number_(number),
@@ -73,22 +73,23 @@ public:
         thread_.join();
     }
 
-    /// The system's numbers of the processes, 0 for those of other machines and PID namespaces: a process that is
-    /// missing and does not exist any more is not waited for.
+    /// The PIDs of the processes, 0 for those of other machines and PID namespaces. A missing process that no longer
+    /// exists is not waited for.
     void set_process_ids(const std::vector<std::int64_t>& ids) {
         const std::scoped_lock lock(mutex_);
         for (std::size_t p = 0; p < ids_.size(); ++p) ids_[p] = ids[p];
     }
 
-    /// The process sets `exit_flag` to 1 before it is ended. `exited()` is the number at the start of another process
-    /// that has ended by itself and is not waited for, or below 0; it is called on the thread of the watchdog.
+    /// The watchdog sets `exit_flag` to 1 before it ends the process. `exited()` returns the number at the start of
+    /// another process that has exited by itself and is not waited for, or a negative number; it is called on the
+    /// watchdog's thread.
     void watch_exits(std::atomic<std::int32_t>* exit_flag, std::function<int()> exited) {
         const std::scoped_lock lock(mutex_);
         exit_flag_ = exit_flag;
         exited_ = std::move(exited);
     }
 
-    /// Begins a wait, in which no process is missing yet, or one that continues a wait since the time `since`.
+    /// Begins a wait in which no process is missing yet. With `since`, continues a wait that began at that time.
     void begin(const ExchangeName& name, double since = -1) {
         const std::scoped_lock lock(mutex_);
         name_ = name;
@@ -98,21 +99,22 @@ public:
         std::fill(last_heartbeat_.begin(), last_heartbeat_.end(), never);
         waits_ = true;
     }
-    /// Begins a wait for something that needs all processes, and does not say whose part has come. Those that are heard
-    /// in the last part of the wait have sent theirs.
+    /// Begins a wait that needs all processes and does not report whose part has arrived. The processes that sent a
+    /// heartbeat recently are not reported as missing.
     void begin_with_all(const ExchangeName& name) {
         begin(name);
         const std::scoped_lock lock(mutex_);
         for (std::size_t p = 0; p < missing_.size(); ++p) missing_[p] = static_cast<int>(p) == number_ ? 0 : 1;
         names_missing_ = true;
     }
-    /// A process has told that it is in the same wait. To be told `heartbeats_per_deadline` times in a deadline.
+    /// Called when a heartbeat of a process has arrived, which is in the same wait. Processes send
+    /// heartbeats_per_deadline of them per deadline.
     void record_heartbeat(int process) {
         const std::scoped_lock lock(mutex_);
         last_heartbeat_[static_cast<std::size_t>(process)] = monotonic_seconds();
     }
     static constexpr double heartbeats_per_deadline = 8;
-    /// `parts` more parts of a process are missing; -1 once one has come.
+    /// `parts` further messages from or to a process are outstanding; -1 when one has completed.
     void count_missing(int process, int parts) {
         const std::scoped_lock lock(mutex_);
         missing_[static_cast<std::size_t>(process)] += parts;
@@ -122,18 +124,18 @@ public:
         const std::scoped_lock lock(mutex_);
         waits_ = false;
     }
-    /// The time of the beginning of the last wait, by monotonic_seconds.
+    /// The time at which the last wait began, by monotonic_seconds().
     [[nodiscard]] double since() const { return since_; }
-    /// Ends the process as at the deadline, for another reason: the message is `why`, and what was waited for.
+    /// Ends the process as at the deadline, for the reason `why`. The message also contains what was waited for.
     [[noreturn, gnu::cold]] void end_process(const std::string& why) {
         const std::scoped_lock lock(mutex_);
         leave(name_, text("cannot go on: ", why), false);
     }
 
-    // Sums may wait at the same time as an exchange. Their end is then reported as that of the exchange, which knows
-    // the processes that are missing.
+    // Sums may be waited for at the same time as an exchange. A deadline of the sums is then reported as that of the
+    // exchange, which knows the missing processes.
 
-    /// The first of several sums begins. They are one wait, which begins again with each that is complete.
+    /// Called when the first of several sums begins. Each sum that completes restarts the deadline.
     void begin_sums(const ExchangeName& name) {
         const std::scoped_lock lock(mutex_);
         sums_name_ = name;
@@ -149,7 +151,7 @@ public:
         sums_wait_ = false;
     }
 
-    /// Why this process could not write its file; empty if it can. A file of an earlier run is left as it is.
+    /// The reason why this process cannot write its file; empty if it can. A file of an earlier run is not changed.
     [[nodiscard, gnu::cold]] std::string problem() const {
         if (folder_.empty()) return {};
         const std::string path = folder_ + '/' + file_name(name_of(number_));
@@ -161,12 +163,11 @@ public:
         return {};
     }
 
-    /// The name of a process's file.
+    /// The file name for a process.
     [[nodiscard]] static std::string file_name(int process) { return text("process-", process, ".fault"); }
 
-    /// Writes a line to the process's file in `folder`, unless that is empty, and to standard error, and ends the
-    /// process, at the latest after `longest_leave`: also if a file system does not respond, or nobody reads a full
-    /// pipe.
+    /// Writes a line to standard error and, unless `folder` is empty, to the process's file there, and ends the
+    /// process, at the latest after `longest_leave`, even if a file system does not respond or a full pipe is not read.
     [[noreturn, gnu::cold]] static void leave(int process, const std::string& folder, const std::string& line) {
         try {
             Thread({.what = "the end of the process"}, [] {
@@ -174,10 +175,10 @@ public:
                 _exit(exit_status);
             }).detach();
         } catch (const Error&) {
-            // Without a thread the end has no bound.
+            // Without the thread there is no upper bound on the time.
         }
         const std::string message = line + '\n';
-        // The file first: a launcher that has ended no longer reads standard error, and may be about to kill this
+        // The file first: a launcher that has ended no longer reads standard error and may be about to kill this
         // process.
         std::signal(SIGPIPE, SIG_IGN);
         int file = -1;
@@ -194,14 +195,14 @@ public:
 
 private:
     static constexpr auto period = std::chrono::milliseconds(50);
-    /// The pause before a process that does not exist ends the wait: its last part may still be on the way.
+    /// The time before a process that does not exist ends the wait: its last message may still be in transit.
     static constexpr double last_part_seconds = 0.2;
-    /// The pause between the file and the end: with each process that ends, mpirun of Open MPI goes on to the next
-    /// signal, and SIGKILL is the third; all have their files by then.
+    /// The pause between writing the file and the exit. For each process that exits, mpirun of Open MPI proceeds to the
+    /// next signal, and the third one is SIGKILL; by then all processes have written their files.
     static constexpr auto pause_for_others = std::chrono::milliseconds(500);
-    /// With a period, less than the second in which a process promises to be gone.
+    /// Together with one period, less than the one second in which a process is guaranteed to be gone.
     static constexpr auto longest_leave = std::chrono::milliseconds(900);
-    /// The notes that do not come from a process that is silent.
+    /// The number of missed heartbeats after which a process counts as silent.
     static constexpr double missed_heartbeats = 3, never = -1e300;
 
     void watch() {
@@ -265,9 +266,9 @@ private:
     std::function<int()> exited_;
     ExchangeName name_, sums_name_;
     double since_ = 0, sums_since_ = 0;
-    /// The parts of each process that are missing, and its number in the system.
+    /// The number of outstanding messages per process.
     FixedArray<int> missing_;
-    /// The time of each process's last note in this wait, or `never`.
+    /// The time of each process's last heartbeat in this wait, or `never`.
     FixedArray<double> last_heartbeat_;
     FixedArray<std::int64_t> ids_;
     Thread thread_;

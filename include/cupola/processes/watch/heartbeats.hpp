@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Determines which ranks are alive: each rank increments a number of its own while it works or waits, and a rank whose
-// wait is too long checks which numbers have not changed. NCCL's error codes name no rank.
+// Heartbeats: determine which ranks are alive. Each rank increments its own counter while it works or waits, and a rank
+// whose wait takes too long checks which counters have not changed. NCCL's error codes do not name ranks.
 //
-// The numbers of ranks in one process are in its memory; those of several processes of one machine are in a file that
-// all of them map. Ranks on other machines are visible through neither: their numbers stay 0, and the message about
-// them says that this is possible.
+// The counters of the ranks of one process are in its memory; those of several processes on one machine are in a file
+// that all of them map. The counters of ranks on other machines are not visible and stay 0; messages about such ranks
+// mention that possibility.
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class Heartbeats {
 public:
-    /// One number per rank, each on its own cache lines. Without a path, the numbers belong to this process alone;
-    /// otherwise they are in the file at `path`, which is created if needed. Ranks may come in any order: a new file is
-    /// all zeros.
+    /// One counter per rank, each on its own cache lines. Without a path, the counters are private to this process;
+    /// otherwise they are in the file at `path`, which is created if needed. Ranks may open it in any order, since a
+    /// new file contains zeros.
     explicit Heartbeats(int ranks, const std::string& path = {}) : ranks_(ranks) {
         require(ranks > 0, "heartbeats of ", ranks, " ranks");
         int handle = -1;
@@ -45,8 +45,8 @@ public:
     Heartbeats& operator=(const Heartbeats&) = delete;
     ~Heartbeats() { munmap(beats_, bytes()); }
 
-    /// Before the first heartbeat: continues in the file at `path`, which another process has made. Changes nothing if
-    /// there is no such file, on another machine.
+    /// Called before the first heartbeat: switches to the file at `path`, which another process has created. Does
+    /// nothing if there is no such file, as on another machine.
     void share(const std::string& path) {
         const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
         if (handle < 0) return;
@@ -55,7 +55,7 @@ public:
     }
 
     [[nodiscard]] int ranks() const { return ranks_; }
-    /// Called by the rank itself whenever it makes progress, and in each turn of a wait.
+    /// Called by the rank itself whenever it makes progress, and in each poll of a wait.
     void beat(int rank) { at(rank).fetch_add(1, std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t count(int rank) const { return at(rank).load(std::memory_order_relaxed); }
 
@@ -65,11 +65,11 @@ private:
     };
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would be of one process alone");
 
-    /// Closes the handle.
+    /// Maps the counters. Closes the handle.
     void map(const std::string& path, int handle) {
         if (handle >= 0) {
             struct stat found {};
-            // The file is only enlarged: another rank may have mapped it.
+            // The file is only enlarged, never truncated: another rank may have mapped it.
             if (fstat(handle, &found) != 0 || (static_cast<std::size_t>(found.st_size) < bytes() &&
                                                ftruncate(handle, static_cast<off_t>(bytes())) != 0)) {
                 const int error = errno;
@@ -98,7 +98,7 @@ private:
     Beat* beats_ = nullptr;
 };
 
-/// One rank's view of the others during a wait: when it last saw progress of each.
+/// One rank's view of the others during a wait: the time at which it last saw progress of each.
 class HeartbeatWatch {
 public:
     HeartbeatWatch(const Heartbeats& beats, double now)
@@ -125,7 +125,7 @@ public:
         }
         return result;
     }
-    /// Whether a rank has ever been seen, by this watch or before it.
+    /// Whether any heartbeat of a rank has ever been seen, by this watch or before.
     [[nodiscard]] bool ever_seen(int rank) const { return seen_[static_cast<std::size_t>(rank)].count > 0; }
 
 private:
@@ -147,7 +147,7 @@ private:
     return result;
 }
 
-/// Names the ranks that have shown no progress for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or says
+/// A text that names the ranks without progress for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or says
 /// that there are none.
 [[nodiscard, gnu::cold]] inline std::string stopped_text(const HeartbeatWatch& watch, double now, double seconds) {
     std::vector<int> stopped, unseen;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the launcher of a program's processes says of them, by its environment variables.
+// The environment variables by which launchers describe the processes of a program.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// One process of a launcher's: its number and how many there are; its number among those of the machine, -1 if that is
-/// not known; and the variables that say so, empty if no launcher has set any.
+/// A process started by a launcher: its number (rank) and the number of processes (world size); its number on the
+/// machine (local rank), -1 if unknown; and the variables that contain them, empty if no launcher has set any.
 struct LaunchedProcess {
     int number = 0, count = 1, local_number = -1;
     std::string_view number_variable{}, count_variable{}, local_variable{};
@@ -31,7 +31,7 @@ struct LaunchedProcess {
 
 using ValueOfVariable = FunctionRef<const char*(const char*)>;
 
-/// The value of a variable that is set: a whole number, at least `least`.
+/// Parses the value of a variable: an integer, at least `least`. Throws InvalidArgument otherwise.
 [[nodiscard, gnu::cold]] inline int launched_number(const char* name, std::string_view value, int least) {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -40,19 +40,20 @@ using ValueOfVariable = FunctionRef<const char*(const char*)>;
     return number;
 }
 
-/// The variables of one launcher; it may leave out `local`.
+/// The variables of one launcher; `local` need not be set.
 struct LauncherVariables {
     const char *number, *count, *local;
-    /// The variables by which it is recognised: by either of the pair, which has to be complete, or by one of them.
+    /// The variables that identify the launcher: either one of the pair, which must then be complete, or a specific
+    /// one.
     enum RecognizedBy : std::uint8_t { by_either, by_number, by_count } recognized;
-    /// Whether its variables have to agree with those of the launcher that is believed. Not where a launcher is often
-    /// used inside its job, with the variables of the process that started the inner one.
+    /// Whether its variables must agree with those of the launcher that is used. False for launchers inside whose job
+    /// another launcher is often used, whose processes then inherit the variables of the process that started it.
     bool compared;
 };
 
-/// torchrun; mpirun of Open MPI; srun with PMIx, whose environment has no number of processes; MPICH's and Intel's
-/// mpirun, and srun with PMI-2; srun. In the script of a SLURM job, which is one process, SLURM_PROCID is 0, and so it
-/// is for all processes that an mpirun starts there; SLURM_STEP_NUM_TASKS is set by srun alone.
+/// In this order: torchrun; mpirun of Open MPI; srun with PMIx, which sets no number of processes; mpirun of MPICH and
+/// Intel MPI, and srun with PMI-2; srun. In the batch script of a SLURM job, which is one process, SLURM_PROCID is 0,
+/// and all processes that an mpirun starts there inherit that; SLURM_STEP_NUM_TASKS is set by srun only.
 inline constexpr std::array<LauncherVariables, 5> launchers{
     {{"RANK", "WORLD_SIZE", "LOCAL_RANK", LauncherVariables::by_either, true},
      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", LauncherVariables::by_either, true},
@@ -60,10 +61,10 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", LauncherVariables::by_either, true},
      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", LauncherVariables::by_count, false}}};
 
-/// This process among those that a launcher has started, by the first of `launchers` whose variables are set; a process
-/// alone if there is none. torchrun's are believed even inside another launcher's. Throws InvalidArgument, which names
-/// variable and value, for half a pair, a value that is not a number, a number that is not below the count, and
-/// variables of two launchers that contradict each other.
+/// This process according to the first of `launchers` whose variables are set, or a single process if there is none.
+/// torchrun's variables take precedence even inside another launcher's job. Throws InvalidArgument, which names
+/// variable and value, for an incomplete pair, a value that is not an integer, a number that is not less than the
+/// count, and variables of two launchers that contradict each other.
 [[nodiscard, gnu::cold]] inline LaunchedProcess launched_process(ValueOfVariable value_of) {
     LaunchedProcess first;
     const bool by_torchrun = value_of("TORCHELASTIC_RUN_ID") != nullptr;
@@ -106,7 +107,7 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
     return launched_process([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-/// What the launcher calls the job, the same for all of its processes: "SLURM_JOB_ID 4711"; empty if it says nothing.
+/// The launcher's name of the job, the same for all of its processes: "SLURM_JOB_ID 4711"; empty if it sets none.
 [[nodiscard, gnu::cold]] inline std::string launched_job(ValueOfVariable value_of) {
     for (const char* const name : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
         if (const char* const value = value_of(name)) return text(name, ' ', value);
@@ -117,8 +118,8 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
     return launched_job([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-/// The address at which process 0 waits for the others: "host:port", from MASTER_ADDR and MASTER_PORT; empty if neither
-/// is set. torchrun's own store may listen on that port; the address is then that of the next one.
+/// The address at which process 0 listens: "host:port", from MASTER_ADDR and MASTER_PORT; empty if neither is set. If
+/// torchrun's own store listens on that port, the next port is used.
 [[nodiscard, gnu::cold]] inline std::string launched_address(ValueOfVariable value_of) {
     const char *const host = value_of("MASTER_ADDR"), *const port = value_of("MASTER_PORT");
     if (host == nullptr && port == nullptr) return {};

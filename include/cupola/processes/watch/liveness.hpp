@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Liveness: what a process can prove about the end of another one of the same machine. A library of communication
-// reports that it does not reach a process, which may be stopped, or behind a cut connection, and still go on with the
-// training. The system knows whether the process exists; and a process that ends by itself, because of an error or at a
-// deadline, says so before, in memory that all of the machine read. What is left is a process that was killed, alone.
+// Liveness: determines whether another process of the same machine was killed. A communication library only reports
+// that a process is unreachable: it may be stopped, or behind a broken connection, and still continue the training. The
+// operating system knows whether the process exists, and a process that exits by itself, because of an error or at a
+// deadline, first sets a flag in memory shared by the machine. A process that no longer exists and has not set its flag
+// was killed.
 #pragma once
 
 #include <atomic>
@@ -20,11 +21,11 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The process of one process. Memory of zeros is that of no process.
+/// The shared state of one process. All zeros means that there is no process.
 struct ProcessLiveness {
-    /// As in ProcessId.
+    /// The members of ProcessId.
     std::atomic<std::int64_t> id, pid_namespace;
-    /// Not 0 once the process is about to end by itself.
+    /// Nonzero once the process is about to exit by itself.
     std::atomic<std::int32_t> exits;
 };
 static_assert(std::is_trivially_destructible_v<ProcessLiveness> && std::atomic<std::int64_t>::is_always_lock_free);
@@ -32,13 +33,13 @@ static_assert(std::is_trivially_destructible_v<ProcessLiveness> && std::atomic<s
 class Liveness {
 public:
     Liveness() = default;
-    /// `memory` has of bytes_of(count) bytes, all 0 at first, that the processes of a machine have in common.
+    /// `memory` has bytes_of(count) bytes, initially 0, and is shared by the processes of a machine.
     Liveness(std::byte* memory, int count) : processes_(reinterpret_cast<ProcessLiveness*>(memory)), count_(count) {}
     [[nodiscard]] static std::size_t bytes_of(int count) {
         return static_cast<std::size_t>(count) * sizeof(ProcessLiveness);
     }
 
-    /// Called by process `number` itself.
+    /// Registers process `number`; called by that process.
     [[gnu::cold]] void begin(int number) {
         ProcessLiveness& mine = of(number);
         const ProcessId own = ProcessId::own();
@@ -46,12 +47,12 @@ public:
         mine.exits = 0;
         mine.id = own.number;
     }
-    /// What a process writes 1 to before it ends by itself.
+    /// The flag that a process sets to 1 before it exits by itself.
     [[nodiscard]] std::atomic<std::int32_t>* exit_flag(int number) const { return &of(number).exits; }
 
-    /// Whether a process has said that it ends by itself.
+    /// Whether a process has set its exit flag.
     [[nodiscard]] bool has_exited(int number) const { return of(number).exits != 0; }
-    /// Whether a process is known not to exist any more, and has not ended by itself. Waits up to a second for a
+    /// Whether a process is known to no longer exist without having exited by itself. Waits up to one second for a
     /// process that is being ended. False for a process of another machine.
     [[nodiscard, gnu::cold]] bool was_killed(int number) const {
         const ProcessLiveness& process = of(number);
@@ -75,8 +76,8 @@ private:
     int count_ = 0;
 };
 
-/// Whether those that are left of `before` processes are the ones that may go on: more than half of them, or half with
-/// the first. No two sides of a cut are.
+/// Whether `left` survivors of `before` processes may continue: they must be more than half, or half including the
+/// first. At most one side of a network partition fulfils this.
 [[nodiscard]] constexpr bool may_go_on(int left, int before, bool has_first) {
     return 2 * left > before || (2 * left == before && has_first);
 }

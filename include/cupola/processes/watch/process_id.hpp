@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProcessId: a process of this machine, as other processes may look it up. The same number is another process, or none,
-// in another PID namespace, which each container of a machine may have.
+// ProcessId: identifies a process of this machine for other processes: its PID and its PID namespace. The same PID
+// refers to another process, or none, in another namespace, and each container of a machine may have its own.
 #pragma once
 
 #include <cerrno>
@@ -19,23 +19,22 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct ProcessId {
-    /// The process's number in the system, and the PID namespace that has such numbers: the inode of /proc/self/ns/pid,
-    /// or -1 if that is not known.
+    /// The PID; and the PID namespace: the inode of /proc/self/ns/pid, or -1 if that is unknown.
     std::int64_t number = 0, pid_namespace = -1;
 
-    /// Of this process.
+    /// The id of this process.
     [[nodiscard, gnu::cold]] static ProcessId own() {
         struct stat status {};
         const bool known = stat("/proc/self/ns/pid", &status) == 0;
         return {.number = getpid(), .pid_namespace = known ? static_cast<std::int64_t>(status.st_ino) : -1};
     }
-    /// Whether the numbers of both are those of the same namespace.
+    /// Whether both processes are in the same PID namespace.
     [[nodiscard]] bool shares_pid_namespace_with(const ProcessId& other) const {
         return pid_namespace != -1 && pid_namespace == other.pid_namespace;
     }
 };
 
-/// Whether the system has a process of this number that has not ended: one whose end its parent has not seen yet, has.
+/// Whether a process with this PID exists and has not ended. A zombie, whose parent has not waited for it, has ended.
 [[nodiscard, gnu::cold]] inline bool process_exists(std::int64_t id) {
     if (kill(static_cast<pid_t>(id), 0) != 0 && errno == ESRCH) return false;
     const int file = open(text("/proc/", id, "/stat").c_str(), O_RDONLY | O_CLOEXEC);

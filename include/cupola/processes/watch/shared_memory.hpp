@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: memory that processes of one machine read and write. One makes it; the others open it by the address
-// that it tells them, in any way, while the first still has it. It has no name that could be left behind when a process
-// is killed, and the size of /dev/shm does not limit it. It exists as long as a process has it open.
+// SharedMemory: memory that processes of one machine read and write. One process creates it; the others open it by its
+// address, which they receive by any means, while the first still has it open. It has no name that could remain when a
+// process is killed, and its size is not limited by /dev/shm. It exists as long as a process has it open.
 #pragma once
 
 #include <algorithm>
@@ -27,18 +27,18 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 class SharedMemory {
 public:
-    /// What another process opens it by.
+    /// The address by which another process opens the memory.
     struct Address {
         ProcessId process{};
         std::int64_t file = -1;
         std::uint64_t bytes = 0;
-        /// A random number that is in the memory, behind the bytes: the file of this number may be another one for the
+        /// A random number that is stored after the bytes: the file with this number may be a different one for the
         /// process that opens it.
         std::uint64_t token = 0;
     };
 
     SharedMemory() = default;
-    /// Makes memory of at least one byte, filled with zeros. Throws OutOfMemory.
+    /// Creates zero-filled memory of at least one byte. Throws OutOfMemory.
     [[gnu::cold]] explicit SharedMemory(std::size_t bytes) {
         bytes = bytes == 0 ? 1 : bytes;
         int error = exceeds_memory(bytes) ? ENOMEM : 0;
@@ -57,7 +57,7 @@ public:
             text("memory of ", ByteCount{bytes},
                  " that the processes of this machine share cannot be made: ", std::generic_category().message(error)));
     }
-    /// Opens what another process has made. Throws DeviceError if that cannot be done, as from another container.
+    /// Opens memory that another process has created. Throws DeviceError if that fails, as from another container.
     [[gnu::cold]] explicit SharedMemory(const Address& address) {
         const std::string path = text("/proc/", address.process.number, "/fd/", address.file);
         const std::string why = open_error(path, address);
@@ -78,26 +78,27 @@ public:
     }
     ~SharedMemory() { release(); }
 
-    /// Null if this object has none.
+    /// Null if this object has no memory.
     [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
     [[nodiscard, gnu::cold]] Address address() const {
         return {.process = ProcessId::own(), .file = file_, .bytes = bytes_, .token = token()};
     }
 
 private:
-    /// More than the machine has. The system itself would promise it, and then end processes when it is used.
+    /// Whether the size exceeds the machine's physical memory. The system itself would overcommit it, and then kill
+    /// processes when it is used.
     [[nodiscard, gnu::cold]] static bool exceeds_memory(std::size_t bytes) {
         const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
         return bytes / static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) >= pages;
     }
-    /// With the token.
+    /// The size including the token.
     [[nodiscard]] static std::size_t size_with_token(std::size_t bytes) { return bytes + sizeof(std::uint64_t); }
     [[nodiscard]] std::uint64_t token() const {
         std::uint64_t token = 0;
         if (data_ != nullptr) std::memcpy(&token, data() + bytes_, sizeof token);
         return token;
     }
-    /// Why it cannot be opened; empty if it is.
+    /// Opens and maps the memory. Returns the reason if that fails, otherwise an empty text.
     [[nodiscard, gnu::cold]] std::string open_error(const std::string& path, const Address& address) {
         if (!ProcessId::own().shares_pid_namespace_with(address.process))
             return "the process is in another PID namespace, as that of another container";
@@ -105,7 +106,7 @@ private:
         file_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
         struct stat status {};
         if (file_ < 0 || fstat(file_, &status) != 0) return std::generic_category().message(errno);
-        // The size first: what is behind the end of a file cannot be read.
+        // The size is checked first, because memory beyond the end of a file cannot be read.
         if (!S_ISREG(status.st_mode) || static_cast<std::size_t>(status.st_size) != size_with_token(bytes))
             return "this file is not the memory";
         if (const int error = map(bytes); error != 0) return std::generic_category().message(error);

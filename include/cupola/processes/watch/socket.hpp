@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A socket of this process, which is closed with its object.
+// Socket: owns a socket's file descriptor.
 #pragma once
 
 #include <utility>
@@ -23,7 +23,7 @@ public:
     ~Socket() {
         if (handle_ >= 0) close(handle_);
     }
-    /// -1 for none.
+    /// The file descriptor, or -1.
     [[nodiscard]] int get() const { return handle_; }
 
 private:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How process 0 of a training gives a few bytes to the others by TCP: it listens, each of the others connects and says
-// who it is, and when all are there each receives the bytes.
+// TcpRendezvous: process 0 of a training sends a few bytes to the others by TCP. It listens; each of the others
+// connects and identifies itself; when all are connected, each receives the bytes.
 //
 //   other -> process 0    Hello
-//   process 0 -> other    Answer, at once; if it accepts, a second one with the bytes, or with the reason why there are none
+//   process 0 -> other    Answer, immediately; if it accepts, a second one with the bytes, or with the reason why there
+//                         are none
 //
-// Connections of other programs are refused and do not disturb the meeting. Every wait has a deadline, and every error
-// names the address. The bytes are not encrypted: the network has to be trusted, as for NCCL itself.
+// Connections of other programs are refused and do not disturb the rendezvous. Every wait has a deadline, and every
+// error contains the address. The bytes are not encrypted: the network must be trusted, as for NCCL itself.
 #pragma once
 
 #include <algorithm>
@@ -38,14 +39,14 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Where and for whom a process meets the others.
+/// The address of a rendezvous, and the process that takes part.
 struct RendezvousOptions {
     /// "host:port", or "[host]:port" for a host with colons.
     std::string address{};
     ProcessNumber process{};
-    /// What the launcher calls the job; empty if that is not known. Processes of jobs with different names do not meet.
+    /// The launcher's name of the job; empty if unknown. Processes of jobs with different names refuse each other.
     std::string job{};
-    /// How long the processes may wait for each other.
+    /// The maximum time in seconds that processes wait for each other.
     double seconds = 120;
 };
 
@@ -53,7 +54,7 @@ class TcpRendezvous {
 public:
     static constexpr std::size_t max_bytes = 4096;
 
-    /// Throws InvalidArgument for an address that is not one.
+    /// Throws InvalidArgument for an invalid address.
     [[gnu::cold]] explicit TcpRendezvous(const RendezvousOptions& options) : options_(options) {
         const std::size_t colon = options.address.rfind(':');
         const std::string_view digits =
@@ -70,8 +71,8 @@ public:
         start_ = monotonic_seconds();
     }
 
-    /// On process 0: gives `bytes` to all others, once they are there. Throws DeviceError if the port is in use, or the
-    /// host not known, and at the deadline, with the numbers of the processes that are missing.
+    /// Called on process 0: sends `bytes` to all others once they have connected. Throws DeviceError if the port is in
+    /// use, if the host is unknown, and at the deadline, with the numbers of the missing processes.
     [[gnu::cold]] void broadcast(std::string_view bytes) {
         require(bytes.size() <= max_bytes, "a rendezvous exchanges at most ", max_bytes, " bytes, not ", bytes.size());
         const Socket listener = listen_on_address();
@@ -100,8 +101,9 @@ public:
         }
     }
 
-    /// On the others: what process 0 gives. Throws DeviceError if it cannot be reached until the deadline, if another
-    /// program answers at the address, and if process 0 refuses this process or gives up.
+    /// Called on the others: returns the bytes of process 0. Throws DeviceError if process 0 cannot be reached before
+    /// the deadline, if another program answers at the address, and if process 0 refuses this process or reports its
+    /// deadline.
     [[nodiscard, gnu::cold]] std::string receive() {
         const Socket socket = connect_to_first();
         Hello hello{};
@@ -118,7 +120,7 @@ public:
 
 private:
     static constexpr int poll_ms = 20;
-    /// The time in which process 0 says after its deadline who is missing.
+    /// The time after its deadline in which process 0 reports the missing processes.
     static constexpr double last_answer_seconds = 1;
     static constexpr std::array<char, 16> magic{'c', 'u', 'p', 'o', 'l', 'a', '-', 'm',
                                                 'e', 'e', 't', 'i', 'n', 'g', '-', '1'};
@@ -135,7 +137,7 @@ private:
         std::uint32_t bytes = 0;
     };
 
-    /// A connection to process 0; its number is 0 until it has said a valid one.
+    /// A connection to process 0; `number` is 0 until the client has sent a valid one.
     struct Client {
         Socket socket;
         std::string received;
@@ -150,16 +152,16 @@ private:
         head.bytes = static_cast<std::uint32_t>(bytes.size());
         return std::string(reinterpret_cast<const char*>(&head), sizeof head).append(bytes);
     }
-    /// Messages are far smaller than a socket's buffer. A connection that has ended is noticed when it is read.
+    /// Messages are far smaller than a socket's buffer. A closed connection is noticed when it is read.
     static void send_all(const Socket& socket, std::string_view bytes) {
         static_cast<void>(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
     }
-    /// Whether bytes that have arrived can be the beginning of a message.
+    /// Whether the received bytes can be the beginning of a message.
     [[nodiscard]] static bool begins_with_magic(std::string_view bytes) {
         const std::size_t count = std::min(bytes.size(), magic.size());
         return std::equal(magic.begin(), magic.begin() + static_cast<std::ptrdiff_t>(count), bytes.begin());
     }
-    /// The first bytes of a message of another program, for an error.
+    /// The first bytes of another program's message, for an error.
     [[nodiscard]] static std::string shown(std::string_view bytes) {
         std::string result;
         for (const char c : bytes.substr(0, 24)) result += c >= ' ' && c <= '~' ? c : '.';
@@ -170,7 +172,7 @@ private:
         void operator()(addrinfo* list) const { freeaddrinfo(list); }
     };
     using Addresses = std::unique_ptr<addrinfo, Free>;
-    /// Null, and `why`, if the host is not known.
+    /// Resolves the host. Returns null, with the reason in `why`, if it is unknown.
     [[nodiscard]] Addresses addresses(std::string& why) const {
         addrinfo hints{};
         hints.ai_socktype = SOCK_STREAM;
@@ -180,7 +182,7 @@ private:
         return Addresses(status == 0 ? list : nullptr);
     }
 
-    /// Whether the host is a name, and not an address or one that means this machine alone.
+    /// Whether the host is a name, rather than an address or `localhost`.
     [[nodiscard]] bool is_name() const {
         if (host_ == "localhost" || host_.ends_with(".localhost")) return false;
         addrinfo hints{};
@@ -202,9 +204,8 @@ private:
         return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
     }
 
-    /// Listens on the host's own address or, where that is not one by which other machines reach this one, on all
-    /// interfaces: the address is not one of this machine's, or the name is that of the machine itself, which Debian
-    /// gives the address 127.0.1.1.
+    /// Listens on the host's own address, or on all interfaces if other machines cannot reach this one by that address:
+    /// if it is not an address of this machine, or if the name is this machine's own, which Debian maps to 127.0.1.1.
     [[nodiscard]] Socket listen_on_address() {
         std::string why;
         int error = 0;
@@ -214,7 +215,7 @@ private:
             for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
                 if (!is_loopback(each->ai_addr) || !is_name()) continue;
                 on_all = true;
-                if (each->ai_family == AF_INET6) family = AF_INET6;  // which takes connections of both
+                if (each->ai_family == AF_INET6) family = AF_INET6;  // accepts connections of both families
             }
             for (const addrinfo* each = list.get(); each != nullptr && !on_all; each = each->ai_next) {
                 Socket socket(::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -248,8 +249,8 @@ private:
         return good;
     }
 
-    /// Whether a socket is connected to itself: to a port of this machine on which nobody listens, the system may
-    /// connect it from that port.
+    /// Whether a socket is connected to itself, which can happen if no program listens on a port of this machine: the
+    /// system may choose the same port as the local one.
     [[nodiscard]] static bool is_connected_to_itself(const Socket& socket) {
         sockaddr_storage own{}, other{};
         socklen_t own_size = sizeof own, other_size = sizeof other;
@@ -257,7 +258,8 @@ private:
                getpeername(socket.get(), reinterpret_cast<sockaddr*>(&other), &other_size) == 0 &&
                own_size == other_size && std::memcmp(&own, &other, own_size) == 0;
     }
-    /// Retries until the deadline: process 0 may start later, and so may the name of its host.
+    /// Connects to process 0. Retries until the deadline, because process 0 may start later, and so may the name
+    /// resolution of its host.
     [[nodiscard]] Socket connect_to_first() {
         std::string why = "there was no time to try";
         while (seconds_left() > 0) {
@@ -285,7 +287,7 @@ private:
                                "; check that process 0 was started, and the address"));
     }
 
-    /// The numbers that have not come.
+    /// The numbers of the processes that have not connected.
     [[nodiscard]] std::vector<int> missing(const std::vector<Client>& clients) const {
         std::vector<int> result;
         for (int number = 1; number < options_.process.count; ++number) {
@@ -308,7 +310,7 @@ private:
                     strangers);
     }
 
-    /// Reads what a client says. Returns false if it has left, or is refused.
+    /// Reads from a client. Returns false if it has closed the connection or is refused.
     [[nodiscard]] bool read_client(std::vector<Client>& clients, std::size_t index) {
         Client& client = clients[index];
         char buffer[sizeof(Hello)];
@@ -350,8 +352,8 @@ private:
         return why.empty();
     }
 
-    /// Reads from process 0 until `received` has `needed` bytes. `late` says what it has not done at the deadline;
-    /// `begun` are the bytes of the same answer before.
+    /// Reads from process 0 until `received` has `needed` bytes. `late` describes, for the error at the deadline, what
+    /// process 0 has not done; `begun` is the number of bytes of the same answer that were read before.
     void read_bytes(const Socket& socket, std::string& received, std::string_view late, std::size_t needed,
                     std::size_t begun = 0) {
         while (received.size() < needed) {
@@ -372,7 +374,7 @@ private:
                                  ": it sent \"", shown(received), '"');
         }
     }
-    /// The next answer of process 0, without what belongs to the one after it.
+    /// The next answer of process 0, without bytes of the following one.
     std::string read_answer(const Socket& socket, std::string& received, std::string_view late) {
         Answer head;
         read_bytes(socket, received, late, sizeof head);
