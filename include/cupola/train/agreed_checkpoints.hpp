@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AgreedCheckpoints{training, directory}: the folder of the checkpoints of a training of several processes, for
-// CheckpointEvery, which is then a callback on each of them. Process 0 writes; the others have no directory:
+// AgreedCheckpoints{training, directory}: the checkpoint folder of a training of several processes, for
+// CheckpointEvery, which must then be a callback on each of them. Process 0 writes; the others have no directory:
 //
 //   std::optional<CheckpointDirectory> directory;
 //   if (mpi.number() == 0) directory.emplace("run1");
 //   AgreedCheckpoints agreed(training, directory ? &*directory : nullptr);
 //   fit(training, batches, {.steps = 1000}, CheckpointEvery{training, agreed});
 //
-// Before a checkpoint is written, the processes compare all that it contains: a difference is a ReplicasDiffer, and
-// there is no such checkpoint. After it is written, process 0 tells the others; its error ends the run on all of them.
-// In a training of one process the directory is used as it is.
+// Before a checkpoint is written, the processes compare its contents: a difference throws ReplicasDiffer, and the
+// checkpoint is not written. After writing it, process 0 reports the result to the others; its error ends the run on
+// all of them. In a training of one process the directory is used directly.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 class AgreedCheckpoints {
 public:
-    /// `directory` is null on all processes but the first. Both must outlive the object.
+    /// `directory` is null on all processes except the first. Both arguments must outlive the object.
     template <class Training>
     AgreedCheckpoints(Training& training, CheckpointDirectory* directory)
         : AgreedCheckpoints(training.run_policy(), directory) {}
@@ -39,12 +39,12 @@ public:
         if (directory_ != nullptr) directory_->require_best_of(layers);
     }
 
-    /// Whether all processes want to save. The step is for the message about a process that does not respond.
+    /// Whether all processes want to save. `step` is named in the error if a process does not respond.
     [[nodiscard]] bool all_save(bool wants, std::int64_t step = -1) {
         return policy_.largest({operation, step}, wants ? 0 : 1) == 0;
     }
 
-    /// `make()`, if it succeeds on all processes, with the same result.
+    /// Returns make() if it succeeds on all processes with the same result.
     [[nodiscard, gnu::cold]] Checkpoint same_on_all(FunctionRef<Checkpoint()> make, std::int64_t at = -1) {
         Checkpoint checkpoint;
         policy_.attempt({operation, at}, [&] { checkpoint = make(); });
@@ -60,7 +60,7 @@ public:
     void save(std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
         write(checkpoint, [&] { directory_->save(layers, checkpoint); });
     }
-    /// The metric of process 0 decides.
+    /// The metric of process 0 determines which checkpoint is the best.
     void save_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
         write(checkpoint, [&] { directory_->save_best(layers, checkpoint, metric); });
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CheckpointEvery{training, directory, {.every = 1000}}: a checkpoint after every 1,000th step and one at the run's
-// end, however it ends (a signal, a loss that diverged), if the parameters are those of a whole step. Each contains the
-// texts of the run (`info`) and its position in the data.
+// CheckpointEvery{training, directory, {.every = 1000}}: writes a checkpoint after every 1,000th step and one at the
+// end of the run, however it ends (a signal, a loss that diverged), if the parameters are those of a complete step.
+// Each contains the texts that describe the run (`info`) and its position in the data.
 #pragma once
 
 #include <algorithm>
@@ -26,22 +26,22 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct CheckpointOptions {
-    /// Steps between two checkpoints; 0 for only the one at the end.
+    /// The number of steps between two checkpoints; 0 for only the one at the end.
     std::int64_t every = 1000;
-    /// The texts that describe the run. `images_seen` is added, the position in the stream of samples.
+    /// The texts that describe the run. The entry `images_seen`, the position in the stream of samples, is added.
     CheckpointInfo info{};
-    /// The smoothed losses of the log, which are stored too if given; see `restore_losses`.
+    /// The smoothed losses of the log, which are stored too unless this is null; see `restore_losses`.
     const LossAverages* losses = nullptr;
-    /// Adds entries about the progress of the run to each checkpoint. A variable, which has to outlive the callback.
+    /// Adds entries about the progress of the run to each checkpoint. Must outlive the callback.
     Borrowed<FunctionRef<void(CheckpointInfo&)>> progress{};
 };
 
-/// The entries of a checkpoint's info that describe the progress of a run, and not its settings.
+/// The entries of a checkpoint's info that describe the progress of a run rather than its settings.
 inline constexpr std::string_view images_seen_key = "images_seen", losses_key = "smoothed_losses";
 
 namespace impl {
 
-/// "cross_entropy=0.75 total_loss=1.5": the names of losses have no spaces. With all digits of a double.
+/// "cross_entropy=0.75 total_loss=1.5", with all digits of a double. The names of losses do not contain spaces.
 [[nodiscard, gnu::cold]] inline std::string losses_text(const LossAverages& losses) {
     std::string result;
     for (const LossPart& part : losses.state()) {
@@ -52,7 +52,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// Continues with the smoothed losses that a checkpoint contains; without them they start again.
+/// Restores the smoothed losses that a checkpoint contains; if it has none, they start anew.
 [[gnu::cold]] inline void restore_losses(const CheckpointInfo& info, LossAverages& losses) {
     const std::string* const kept = info.find(losses_key);
     if (kept == nullptr) return;
@@ -71,15 +71,15 @@ namespace impl {
     losses.restore(parts);
 }
 
-/// The metric by which the best checkpoint is chosen: none.
+/// No metric: no best checkpoint is chosen.
 struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
 /// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does.
 /// With several processes it is an AgreedCheckpoints, and the object is a callback on all of them. `metric()` is called
-/// after a checkpoint is saved, because it may take long. If the process ends in it, that checkpoint is not considered
-/// as the best.
+/// after a checkpoint is saved, because it may take long. If the process ends during the call, that checkpoint is not
+/// considered as the best.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
 public:
@@ -89,7 +89,7 @@ public:
                 options_.every);
     }
 
-    /// Throws if the directory's best checkpoint is of another network, before the first step.
+    /// Throws before the first step if the directory's best checkpoint is of another network.
     void on_begin(Run& run) {
         saved_ = run.first_step;
         if constexpr (requires { directory_->require_best_of(Training::NetworkType::layers); }) {
@@ -97,12 +97,13 @@ public:
         }
     }
 
-    /// After these steps the training is saved, so no later step is queued ahead.
+    /// The training is saved after these steps, so no later step may be queued ahead.
     [[nodiscard]] bool synchronize_after(std::int64_t step) const {
         return options_.every > 0 && (step + 1) % options_.every == 0;
     }
 
-    /// A checkpoint that is due with a record of the history is written after it, so that it contains the record.
+    /// A checkpoint that is due at the same step as a record of the history is written after it, so that it contains
+    /// the record.
     void on_step(const StepReport& report, Run& run) {
         if (synchronize_after(report.step) && run.next_record != report.step + 1) save();
     }
@@ -120,8 +121,8 @@ public:
         }
     }
 
-    /// Saves the training as the best one, whatever was saved as that before; first as a checkpoint, from which a
-    /// resumed run knows of it, unless that of this step is written.
+    /// Saves the training as the best one and replaces the previous best. First saves it as a checkpoint, unless that
+    /// of this step is already written, so that a resumed run knows of it.
     [[gnu::cold]] void save_best(double metric) {
         const Checkpoint checkpoint = agreed();
         if (saved_ != checkpoint.state.step) write(checkpoint);

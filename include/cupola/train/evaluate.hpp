@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// evaluate(training, batches): the loss and the accuracy over a whole test set, each sample counted once (TensorFlow's
+// evaluate(training, batches): the loss and the accuracy over a whole test set, counting each sample once (TensorFlow's
 // tutorial counted 112 images of 10,000 twice); and any metrics, from the same forward pass:
 //
 //   const Evaluation result = evaluate(training, test, metrics::TopK<5>{}, metrics::ConfusionMatrix{});
@@ -18,8 +18,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Metrics of any types for evaluations of a `Training`: `{metrics::Accuracy{}, matrix}`. A variable is referred to, a
-/// temporary is owned. Does not compile for a metric that is not for the training's network and loss.
+/// Metrics of any types for evaluations of a `Training`: `{metrics::Accuracy{}, matrix}`. Lvalues are stored by
+/// reference, rvalues by value. Does not compile for a metric that does not fit the training's network and loss.
 template <class Training>
 class MetricList {
 public:
@@ -54,8 +54,8 @@ private:
 
 /// `batches` has `count()`, and `batches(i, device, context)` returns batch i, as in EvaluationBatches; if it prepares
 /// batches in its own memory, its `provide_slots` is called with the number of devices. `weights` selects the trained
-/// parameters or their moving averages. Throws DataError where there are no samples, and InvalidArgument where the data
-/// state more classes than the loss distinguishes.
+/// parameters or their moving averages. Throws DataError if there are no samples, and InvalidArgument if the data state
+/// more classes than the loss distinguishes.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights = Weights::trained) {
     static_cast<void>(impl::check_classes(training, batches));
@@ -65,7 +65,7 @@ template <class Training, class Batches>
 
 namespace impl {
 
-/// The same with metrics for the training, whose results are in `metrics` of the Evaluation.
+/// The same with metrics; their results are in `metrics` of the Evaluation.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate_with(Training& training, Batches& batches, Weights weights, const Metrics& metrics) {
     if (metrics.empty()) return evaluate(training, batches, weights);
@@ -81,7 +81,7 @@ template <class Training, class Batches>
 
 }  // namespace impl
 
-/// The same with metrics, whose results are in `metrics` of the Evaluation.
+/// The same with metrics; their results are in `metrics` of the Evaluation.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights,
                                   const MetricList<Training>& metrics) {

@@ -3,30 +3,30 @@
 // fit(training, batches, {.steps = 1000}, callbacks...): the training loop. It returns a History (train/history.hpp);
 // train/fit_options.hpp has its options: epochs, validation, early stopping, the best state.
 //
-// A callback is any object with any of these hooks; an object without a hook does not compile:
+// A callback is an object with any of these hooks; an object without a hook does not compile:
 //
 //   void on_begin(Run&)                        before the first step
 //   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
-//   void on_record(const HistoryRecord&, Run&) after each record of the history, which has the validation
-//   void on_end(Run&)                          after the last step, also when a step throws
+//   void on_record(const HistoryRecord&, Run&) after each record of the history, which contains the validation
+//   void on_end(Run&)                          after the last step, even if a step throws
 //
-// and it may inspect a step, between the averaging and the update:
+// It may also inspect a step, between the averaging and the update:
 //
 //   bool should_inspect(std::int64_t step)     whether it inspects this step
-//   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
+//   void inspect(const Inspection<Device>&)    called on the first device's thread; see parallel/inspection.hpp
 //
-// Where steps are queued (`Cuda`), a report comes up to two steps later, except that of an inspected step, and the
-// training that on_step sees is then in the state of the newest step. A callback that needs the training exactly as it
-// is after a step has:
+// On devices that queue steps (`Cuda`), a report arrives up to two steps later, except that of an inspected step, and
+// the training that on_step sees is in the state of the newest step. A callback that needs the state of the training
+// exactly after a step has:
 //
-//   bool synchronize_after(std::int64_t step)  whether the report of this step has to come before the next is queued
+//   bool synchronize_after(std::int64_t step)  whether the report of this step must arrive before the next is queued
 //
-// In several processes with GPUs, should_inspect and synchronize_after are asked max_steps_in_flight steps ahead too,
-// so that all processes wait for the report: the answers depend on the step alone. Elsewhere a callback must not wait
-// for queued steps, as evaluate() does, on one process.
+// With several processes and GPUs, should_inspect and synchronize_after are also called for steps up to
+// max_steps_in_flight ahead, so that all processes wait for the report: their results must depend on the step only. At
+// other steps a callback must not wait for queued steps on one process only, as evaluate() does.
 //
-// Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but
-// every callback sees every step that was made, so their results, and a checkpoint written at the end, are of the same
+// Callbacks are called in their order, on the thread that called `fit`. If one throws in on_step, the run ends, but
+// every callback sees every step that was made, so their results and a checkpoint written at the end belong to the same
 // step. Lvalues are not copied: the results of a callback are available afterwards.
 #pragma once
 
@@ -74,8 +74,8 @@ concept HasSynchronizeAfter = requires(C& callback, std::int64_t step) {
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnRecord<C> || HasOnEnd<C>;
 
-/// The error message for a type `C` that is not a callback; empty if it is one. Rejects a hook with other parameters,
-/// which would never be called.
+/// The error message for a type `C` that is not a callback; empty if it is one. A hook with other parameters is an
+/// error, since it would never be called.
 template <class C>
 [[nodiscard]] consteval CompileTimeMessage callback_diagnostic() {
     CompileTimeMessage message;
@@ -117,7 +117,7 @@ template <class Training, class Batches>
 
 namespace impl {
 
-/// The losses of the data; nothing of a training that does not say them.
+/// The losses of the data; empty for a training that does not describe them.
 template <class Training>
 [[nodiscard]] std::span<const LossEntry> losses_of() {
     if constexpr (requires { Training::LossType::losses; }) {
@@ -127,7 +127,7 @@ template <class Training>
     }
 }
 
-/// The epochs of `batches` in this training; without samples where they have none.
+/// The epochs of `batches` in this training, with 0 samples if the batches have no epoch.
 template <class Training, class Batches>
 [[nodiscard]] Epochs epochs_of(const Training& training, const Batches& batches) {
     Epochs epochs;
@@ -144,7 +144,7 @@ template <class Training, class Batches>
     return epochs;
 }
 
-/// The hooks of a callback, which has to outlive them.
+/// The hooks of a callback, which must outlive them.
 template <class C>
 [[nodiscard]] CallbackHooks hooks_of(C& callback) {
     CallbackHooks hooks{.callback = const_cast<void*>(static_cast<const void*>(std::addressof(callback)))};
@@ -167,12 +167,12 @@ template <class C>
     return hooks;
 }
 
-/// What processes compare of their data. Defined with the policies that span them, in
+/// The fingerprint by which processes compare their data. Defined with the policies that span processes, in
 /// processes/run/batches_fingerprint.hpp.
 template <class Batches>
 [[nodiscard]] std::string fingerprint_of_batches(const Batches& batches);
 
-/// fit() of a run that `resume` continues.
+/// fit() for a run that `resume` continues.
 template <class Training, class Batches, class... Callbacks>
 [[nodiscard]] History fit_from(ResumeRun resume, Training& training, Batches&& batches,
                                const FitOptions<Training>& options, Callbacks&&... callbacks) {
@@ -217,7 +217,7 @@ template <class Training, class Batches, class... Callbacks>
                         },
                         .max_steps_in_flight = Training::max_steps_in_flight};
     if constexpr (requires { training.run_policy(); }) calls.policy = &training.run_policy();
-    // Only a training that may have several processes compiles it.
+    // Compiled only for trainings that may have several processes.
     constexpr bool compares = requires { requires Training::has_agreement; };
     const auto fingerprint = [&] {
         if constexpr (compares)
@@ -246,11 +246,11 @@ template <class Training, class Batches, class... Callbacks>
 
 }  // namespace impl
 
-/// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
-/// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
-/// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and
-/// for batches, of the training or the validation, that do not fit the training: other columns, or more classes than
-/// the loss distinguishes.
+/// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is exhausted or a callback stops the
+/// run. Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`,
+/// after `on_end`. Throws InvalidArgument before `on_begin` for options that are out of range or contradict each other,
+/// and for training or validation batches that do not fit the training: other columns, or more classes than the loss
+/// distinguishes.
 template <class Training, class Batches, class... Callbacks>
 History fit(Training& training, Batches&& batches,  // misspelt? FitOptions<Training>{...} names it
             const FitOptions<Training>& options,    // misspelt? FitOptions<Training>{...} names it

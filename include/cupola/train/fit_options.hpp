@@ -22,7 +22,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// A Validation without the type of its training, whose address the functions get.
+/// The functions of a Validation with the types of training and batches erased; they get their addresses.
 struct ValidationCalls {
     ValidationCalls();
     ValidationCalls(const ValidationCalls& other);
@@ -34,13 +34,13 @@ struct ValidationCalls {
     [[nodiscard]] explicit operator bool() const { return evaluate != nullptr; }
 
     Evaluation (*evaluate)(void* training, void* batches, Weights weights, const Metrics& metrics) = nullptr;
-    /// Throws InvalidArgument if evaluate() would before its first batch; returns the number of batches.
+    /// Throws InvalidArgument if evaluate() would throw it before its first batch; returns the number of batches.
     std::int64_t (*require_fitting)(const void* training, const void* batches, Weights weights) = nullptr;
     void* batches = nullptr;
     std::shared_ptr<void> owned{};
 };
 
-/// A RestoreBest without the type of its training, whose address the functions get.
+/// The functions of a RestoreBest with the type of the training erased; they get its address.
 struct RestoreCalls {
     [[nodiscard]] explicit operator bool() const { return copy != nullptr; }
 
@@ -57,8 +57,8 @@ inline ValidationCalls::~ValidationCalls() = default;
 
 }  // namespace impl
 
-/// The batches of a validation, as evaluate() takes them; none if it is default-constructed. A variable is referred to,
-/// a temporary is owned.
+/// The batches of a validation, as for evaluate(); default-constructed for no validation. Lvalues are stored by
+/// reference, rvalues by value.
 template <class Training>
 class Validation {
 public:
@@ -95,8 +95,8 @@ private:
     impl::ValidationCalls calls_;
 };
 
-/// Whether the best state of a run is kept in memory and restored at its end. A type of its own, so that a program
-/// without it does not compile the copy of a state.
+/// Whether the best state of a run is kept in memory and restored at its end. A class template, so that a program
+/// without it does not compile the copying of a state.
 template <class Training>
 class RestoreBest {
 public:
@@ -124,29 +124,29 @@ template <class Training>
 struct FitOptions {
     /// The number of steps to make from the training's current step. Either `steps` or `epochs` is given.
     std::optional<std::int64_t> steps{};
-    /// The number of epochs. An epoch is over with the step that takes its last sample, counted from step 0; one that
-    /// was begun before this call is the first. Needs batches with `samples_per_epoch()`.
+    /// The number of epochs. An epoch ends with the step that takes its last sample, counted from step 0; an epoch that
+    /// began before this call counts as the first. Needs batches with `samples_per_epoch()`.
     std::optional<std::int64_t> epochs{};
-    /// Epochs, or steps, between two records of the history, each with a validation; the last record is at the end.
-    /// With 0, a run by epochs makes one per epoch, and a run by steps only that at the end.
+    /// The number of epochs (or steps) between two records of the history, each with a validation; the last record is
+    /// at the end. With 0, a run by epochs makes one per epoch, and a run by steps only the one at the end.
     std::int64_t every = 0;
     /// Batches for evaluate(), which is called for each record.
     Validation<Training> validation{};
-    /// The parameters that are validated. Needs `validation` where they are not `trained`.
+    /// The parameters that are validated. Values other than `trained` need `validation`.
     Weights weights = Weights::trained;
     /// Computed in each validation, from its forward pass.
     MetricList<Training> metrics{};
-    /// By what the best record is chosen: "loss", "validation_loss" or the name of a metric's result, which says
-    /// whether larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation. With
-    /// several processes, which have different "loss", patience and restore_best need another.
+    /// The quantity by which the best record is chosen: "loss", "validation_loss" or the name of a metric's result; the
+    /// metric defines whether larger or smaller values are better. If empty, "validation_loss" if there is a
+    /// validation. With several processes, whose "loss" values differ, patience and restore_best need another quantity.
     std::string quantity{};
-    /// Ends the run after this many records in a row whose quantity is not better by more than `min_delta`; 0 for
+    /// Ends the run after this many consecutive records whose quantity is not better by more than `min_delta`; 0 for
     /// never.
     std::int64_t patience = 0;
     double min_delta = 0;
     /// Keeps a copy of the state of the training at the best record, and restores it at the end of the run, after
-    /// on_end: all of TrainingState, so the next step is that after the record. Not restored if fit() throws, or if no
-    /// record has a finite quantity. A run by steps needs `every`.
+    /// on_end. It includes all of TrainingState, so the next step is the one after the record. Not restored if fit()
+    /// throws, or if no record has a finite quantity. A run by steps needs `every`.
     RestoreBest<Training> restore_best{};
 };
 

@@ -14,7 +14,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The names of the metrics of all records, in the order in which they come first.
+/// The names of the metrics of all records, in order of first appearance.
 [[nodiscard, gnu::cold]] CUPOLA_DECL std::vector<std::string> metric_names(const std::vector<HistoryRecord>& records) {
     std::vector<std::string> names;
     for (const HistoryRecord& record : records) {
@@ -25,7 +25,7 @@ namespace impl {
     return names;
 }
 
-/// A field of a CSV file: in quotes if it needs them (RFC 4180).
+/// A field of a CSV file, quoted if necessary (RFC 4180).
 [[nodiscard, gnu::cold]] CUPOLA_DECL std::string csv_field(std::string_view words) {
     if (words.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(words);
     std::string field = "\"";

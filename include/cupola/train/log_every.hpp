@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LogEvery{10}: a line on standard output every 10 steps, in the format of TensorFlow's CIFAR-10 tutorial, so that
-// programs that parse its logs parse these:
+// LogEvery{10}: writes a line to standard output every 10 steps, in the format of TensorFlow's CIFAR-10 tutorial, so
+// that programs that parse its logs can parse these:
 //
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
@@ -10,8 +10,8 @@
 //   2026-11-21 03:16:29.123456: step 391, epoch 1, loss = 4.01, validation loss = 1.63 (43.2 sec)
 //
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
-// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line, and
-// so does a loss scale, "loss_scale = 32768", with " (skipped)" if the step was; as JSON the line is one object.
+// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line, as
+// does a loss scale, "loss_scale = 32768", with " (skipped)" if the step was skipped; as JSON the line is one object.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,14 @@ namespace cupola { inline namespace CUPOLA_ABI {
 enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
-    /// Steps between two lines, the first at step 0; 0 for no lines of steps. Validations have their lines all the
-    /// same.
+    /// The number of steps between two lines, the first at step 0; 0 for no lines of steps. Validations always have
+    /// lines.
     std::int64_t every = 10;
     /// The file is not closed.
     std::FILE* file = stdout;
     LossReduction loss = LossReduction::mean;
     bool learning_rate = false;
-    /// Each part of the loss by name, raw and smoothed over the steps.
+    /// Whether lines contain each part of the loss by name, raw and smoothed over the steps.
     bool parts = false;
     /// Writes one JSON object per line, with all values in it.
     bool json = false;
@@ -59,11 +59,11 @@ public:
     /// The smoothed losses of the lines; a resumed run sets them, so that they continue too.
     [[nodiscard]] LossAverages& losses() { return averages_; }
 
-    /// Writes the warning of the run, if there is one.
+    /// Writes the run's warning, if there is one.
     void on_begin(Run& run);
 
     void on_step(const StepReport& report, Run&);
-    /// Writes a line if the record has a validation, whatever `every` is.
+    /// Writes a line if the record has a validation, independent of `every`.
     void on_record(const HistoryRecord& record, Run&);
 
 private:
@@ -83,14 +83,14 @@ private:
     [[gnu::cold]] void put_part(const LossAverages::Entry& part);
     [[gnu::cold]] void json_part(const LossAverages::Entry& part);
 
-    /// Writes null for an infinity or a NaN, which JSON lacks.
+    /// Writes null for an infinity or a NaN, which JSON cannot represent.
     [[gnu::cold]] void number(double value);
 
     LogOptions options_;
     double last_ = 0;
     std::int64_t samples_ = 0, steps_ = 0;
     LossAverages averages_;
-    /// A member, so that no line allocates after the longest one.
+    /// A member, so that its memory is reused.
     std::string line_;
 };
 

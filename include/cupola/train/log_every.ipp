@@ -44,7 +44,7 @@ CUPOLA_DECL void LogEvery::on_record(const HistoryRecord& record, Run&) {
         write_text(record);
     }
     write_line(record.step);
-    last_ += record.validation_seconds;  // no part of the time per step
+    last_ += record.validation_seconds;  // not part of the time per step
 }
 
 CUPOLA_DECL void LogEvery::write_line(std::int64_t step) {

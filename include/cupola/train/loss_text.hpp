@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loss_text(loss): a loss as the lines of a training print it, with at least three significant digits:
+// loss_text(loss): a loss as in the log of a training, with at least three significant digits:
 //
 //   4.68   0.500   0.0123   0.000123   1.23e-05
 //
-// From 1 on these are two decimals, as in TensorFlow's CIFAR-10 tutorial.
+// From 1 on it has two decimals, as in TensorFlow's CIFAR-10 tutorial.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// At least `decimals` digits after the point and at least three significant digits; in scientific notation below
-/// 0.0001 and from 1e12 on. "nan", "inf" or "-inf" where the loss is not finite.
+/// 0.0001 and from 1e12 on. "nan", "inf" or "-inf" if the loss is not finite.
 [[nodiscard]] std::string loss_text(double loss, int decimals = 2);
 
 inline std::string loss_text(double loss, int decimals) {

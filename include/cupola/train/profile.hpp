@@ -4,12 +4,12 @@
 //
 //   std::fputs(to_string(profile(training, batches)).c_str(), stdout);
 //
-// It makes ordinary steps of training and measures the time of each of their parts on the first device: every operation
-// of the network, forward and backward, and the work around them. The time of a part is the median over the
-// steps of its time in one step, for any number of replicas and batches in it; "the rest" is the time outside all
-// parts. A part's roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the
-// bytes that it reads and writes at the rate of a large copy; both rates are measured on the same device at the start.
-// A part whose data is in a cache can be faster than that roofline.
+// It makes ordinary training steps and measures the time of each of their parts on the first device: every operation of
+// the network, forward and backward, and the work around them. The time of a part is the median over the steps of its
+// time in one step, for all replicas and batches of the device; "the rest" is the time outside all parts. A part's
+// roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that it
+// reads and writes at the rate of a large copy; both rates are measured on the same device at the start. A part whose
+// data is in a cache can be faster than that roofline.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct ProfileOptions {
-    /// The steps that are timed, and the untimed steps before them.
+    /// The number of timed steps, and of untimed steps before them.
     std::int64_t steps = 20;
     std::int64_t warm_up = 5;
 };

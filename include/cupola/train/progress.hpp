@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProgressLine: on a terminal, one line of standard error that is overwritten: the progress, and the remaining time.
-// The cursor stays at its beginning, so that a line of the log overwrites it. Nothing is printed if standard error
-// is not a terminal. Progress{} is the callback of `fit` that shows such a line: steps made, the loss, the remaining
-// time.
+// ProgressLine: shows on a terminal one line of standard error that is overwritten: the progress and the remaining
+// time. The cursor stays at its beginning, so that a line of the log overwrites it. Prints nothing if standard error is
+// not a terminal. Progress{}: the callback of `fit` that shows such a line, with the number of steps and the loss.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,8 @@ public:
     /// `shown` is set by the program.
     ProgressLine(bool shown, std::FILE* file) : shown_(shown), file_(file) {}
 
-    /// Shows "<done> of <all> <what>, 0:01:30 left", for work that began at `started` by `monotonic_seconds`: at most
-    /// five times per second, but always at the end.
+    /// Shows "<done> of <all> <what>, 0:01:30 left", for work that began at `started`, a time of `monotonic_seconds`;
+    /// at most five times per second, but always at the end.
     void show(std::int64_t done, std::int64_t all, const char* what, double started) {
         if (!shown_) return;
         const double now = monotonic_seconds();

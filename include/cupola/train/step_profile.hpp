@@ -20,14 +20,14 @@ struct ProfiledPart {
     /// The layer's name and the types of the layers in the operation: "conv1", "Conv2d<64, 5> + ReLU"; or "" and
     /// "optimiser".
     std::string name, what;
-    /// "forward", "backward", or "" for work that is not of the network.
+    /// "forward", "backward", or "" for work outside the network.
     std::string_view pass{};
     /// The time in one step.
     double seconds = 0;
-    /// The part's floating-point operations, and the bytes that it reads and writes. 0 if not known.
+    /// The part's floating-point operations, and the bytes that it reads and writes; 0 if unknown.
     double operations = 0, bytes = 0;
 
-    /// The minimum time in seconds at these rates; 0 if not known.
+    /// The minimum time in seconds at these rates; 0 if unknown.
     [[nodiscard]] double roofline(const PeakRates& rates) const {
         return std::max(operations / rates.operations, bytes / rates.bytes);
     }
@@ -35,7 +35,7 @@ struct ProfiledPart {
 
 struct StepProfile {
     std::int64_t steps = 0;
-    /// The samples of all replicas.
+    /// The number of samples of all replicas.
     double samples_per_step = 0;
     /// The time of a whole step, and the time outside all parts; medians, so they do not add up exactly.
     double seconds = 0, rest = 0;
@@ -53,7 +53,7 @@ struct StepProfile {
 
 namespace impl {
 
-/// A row of the table; figures that are not known are left out.
+/// A row of the table; unknown figures are omitted.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile,
                                                                      const ProfiledPart& part) {
     const double roofline = part.roofline(profile.rates), time = part.seconds;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StopOnSignal: the first Ctrl-C (SIGINT), SIGTERM or SIGHUP ends the run after the current step, so that callbacks
-// such as CheckpointEvery see its end; a second SIGINT or SIGTERM ends the process at once. A second SIGHUP does not:
-// when a terminal is closed, both its shell and the system send one. A signal that is ignored when the object is made
-// stays ignored: SIGHUP under nohup, SIGINT of a shell's background processes. One object at a time; its destructor
-// restores the former handlers of the signals.
+// such as CheckpointEvery see its end; a second SIGINT or SIGTERM ends the process immediately. A second SIGHUP does
+// not: when a terminal is closed, both its shell and the system send one. A signal that is ignored when the object is
+// constructed stays ignored: SIGHUP under nohup, SIGINT of a shell's background processes. Only one object may exist at
+// a time; its destructor restores the previous signal handlers.
 //
-// A launcher of several processes sends SIGTERM to all when one of them ends, and again when the next one does. There a
-// second SIGTERM is ignored: the process still writes what it has waited for, and ends by itself.
+// A launcher of several processes sends SIGTERM to all of them when one ends, and again when the next one does. In that
+// case a second SIGTERM is ignored: the process still writes what it waited for, and ends by itself.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 class StopOnSignal {
 public:
-    /// `several`: for one of several processes. Throws InvalidArgument while another object exists, DeviceError if the
-    /// system call fails.
+    /// `several`: whether this is one of several processes. Throws InvalidArgument while another object exists, and
+    /// DeviceError if the system call fails.
     explicit StopOnSignal(bool several = false) {
         require(!std::exchange(installed(), true),
                 "only one StopOnSignal object can exist at a time: a signal has one handler");
@@ -70,13 +70,13 @@ private:
         return (before_[i].sa_flags & SA_SIGINFO) == 0 && before_[i].sa_handler == SIG_IGN;
     }
 
-    // A handler is a plain function, so it uses static variables.
+    // A signal handler is a plain function, so its state is static.
     static std::atomic<int>& received() {
         static std::atomic<int> signal = 0;
         static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not lock");
         return signal;
     }
-    /// What a signal does after the first one.
+    /// The actions for signals after the first one.
     using Action = void (*)(int);
     static std::array<std::atomic<Action>, handled.size()>& second() {
         static std::array<std::atomic<Action>, handled.size()> actions{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StopWhen{condition}: ends the run after the first step whose report meets the condition, a function of StepReport:
+// StopWhen{condition}: ends the run after the first step for which condition(report) is true, where `report` is a
+// StepReport:
 //
 //   fit(training, batches, {.steps = 10000}, StopWhen{[](const StepReport& r) { return r.loss < 0.1; }});
 #pragma once

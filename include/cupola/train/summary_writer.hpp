@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SummaryWriter: the summaries of TensorFlow's CIFAR-10 tutorial for TensorBoard, under its names without the tower's
-// prefix:
+// SummaryWriter: the summaries of TensorFlow's CIFAR-10 tutorial for TensorBoard, with its tags but without the prefix
+// of the tower:
 //
-//   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and not smoothed as "total_loss (raw)"; with
-//                several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training batch);
-//                loss_scale and skipped_steps, where the loss is scaled
+//   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and not smoothed as "total_loss (raw)";
+//                with several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training
+//                batch); loss_scale and skipped_steps, if the loss is scaled
 //   histograms   conv1/weights, conv1/biases, their averaged gradients conv1/weights/gradients, and conv1/activations
 //                of each named layer with parameters: after its activation function, for the first replica's batch
 //   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
-//   text         hyper_parameters and network, once, at the run's beginning
+//   text         hyper_parameters and network, once, at the beginning of the run
 //
 // A validation of fit() is written as validation/loss, validation/accuracy and so on, with the names of the metrics.
 // The scalar conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
 // there are such values. The class is both an inspector and a callback: `inspect` collects values on a device's thread,
-// `on_step` adds the scalars and writes all of them as one event. A step that was skipped is not inspected: it has
-// scalars alone.
+// `on_step` adds the scalars and writes all of them as one event. A skipped step is not inspected: it has only scalars.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +36,11 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct SummaryOptions {
-    /// Steps between two summaries, the first at step 0; 0 for no summaries.
+    /// The number of steps between two summaries, the first at step 0; 0 for no summaries.
     std::int64_t every = 100;
-    /// The number of samples of a batch that are shown as images.
+    /// The number of samples of a batch that are written as images.
     std::int64_t images = 3;
-    /// The name and the value of each, shown as a table.
+    /// The names and values of the hyperparameters, written as a table.
     std::vector<std::pair<std::string, std::string>> hyper_parameters{};
     /// A text such as `summary<Net>(batch)`.
     std::string network{};
@@ -102,9 +101,9 @@ public:
         sink_->write(record.step - 1, summary);
     }
 
-    /// The smoothed losses; a checkpoint stores them, so that they continue when the run is resumed.
+    /// The smoothed losses; checkpoints store them, so that they continue in a resumed run.
     [[nodiscard]] LossAverages& losses() { return losses_; }
-    /// The total time of all summaries so far, in seconds.
+    /// The total time of all summaries so far in seconds.
     [[nodiscard]] double seconds() const { return seconds_; }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TrainingRun: the parts of a training run other than its network and its data: the header that it prints, its log, a
-// folder with checkpoints, log and TensorBoard's events, the resume of a stopped run, signals, the final result.
+// folder with checkpoints, log and TensorBoard events, resuming a stopped run, signals, the final result.
 //
 //   TrainingRun run({.folder = "run1", .resume = Resume::if_there});
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 128, .seed = 1});
@@ -12,12 +12,12 @@
 // When the run has ended or was stopped, the folder contains:
 //
 //   model-<step>.safetensors     checkpoints (train/checkpoint_every.hpp); model-best.safetensors with `keep_best`
-//   train.log                    all lines that the run prints, appended to
+//   train.log                    all lines that the run prints, appended
 //   history.csv                  a line per record of train/history.hpp, if `train` is given options with records
 //   events.out.tfevents...       the summaries for TensorBoard, if `events` is given
 //
-// A checkpoint contains the description of its run (`info()`). A resumed run is compared with it: a run with other
-// settings is rejected, and so is another machine if it would change the bits.
+// A checkpoint contains the description of its run (`info()`), with which a resumed run is compared: a run with
+// different settings is rejected, and so is a different machine if it would change the bits.
 #pragma once
 
 #include <concepts>
@@ -65,14 +65,14 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// For a run without test data.
+/// Passed to train() if there are no test data.
 struct NoTest {};
 
 class TrainingRun {
 public:
-    /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses,
-    /// that cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a
-    /// folder.
+    /// Creates the folder and locks it before any computation. Throws DataError for a folder that another training
+    /// uses, that cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need
+    /// a folder.
     [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)  // misspelt? TrainingRunOptions{...} names it
         : options_(without_second_log(std::move(options))), losses_(options_.log.averages) {
         check_run_options(options_);
@@ -96,11 +96,11 @@ public:
     [[nodiscard]] CheckpointInfo& info() { return info_; }
 
     /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, loss,
-    /// optimizer, learning_rate, averaging, bn_stats, moving_average, precision; also the device's properties that the
-    /// bits depend on, and the number of `ranks` of a collective. `train` calls it too; a program calls it earlier to
-    /// add its own entries after these, or to replace one. In a run with a folder `train` also adds what is known of
-    /// the batches, where there is no entry yet: data (a checksum), order, transform, and classes, the names of the
-    /// classes (`classes_key`). The network is in each checkpoint by itself.
+    /// optimizer, learning_rate, averaging, bn_stats, moving_average, precision; the device's properties on which the
+    /// bits depend; and the number of `ranks` of a collective. `train` calls it too; a program calls it earlier to add
+    /// its own entries after these, or to replace one. In a run with a folder `train` also adds the known properties of
+    /// the batches that have no entry yet: data (a checksum), order, transform, and classes, the names of the classes
+    /// (`classes_key`). The network is stored in each checkpoint independently.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
         impl::describe_training(training,
@@ -116,11 +116,11 @@ public:
         impl::print_header(output_, training, where, placement);
     }
 
-    /// Trains with the options of fit(), which are those of the whole run: `.steps` and `.epochs` are counted from step
-    /// 0, and include those before a resume; where neither is given, `max_steps` is the number of steps. The records,
-    /// the patience and the best record continue in a resumed run: checkpoints contain them. With `.validation` and
-    /// `keep_best`, the folder has the state of the best record; with `.restore_best` too, and the training has it at
-    /// the end.
+    /// Trains with the options of fit(), which apply to the whole run: `.steps` and `.epochs` are counted from step 0
+    /// and include those before a resume; if neither is given, `max_steps` is the number of steps. The records, the
+    /// patience and the best record continue in a resumed run, since checkpoints contain them. With `.validation` and
+    /// `keep_best`, the folder contains the state of the best record; with `.restore_best` too, and the training is
+    /// restored to it at the end.
     template <class Training, class Batches, class Test, class... Callbacks>
     int train(Training& training, Batches&& batches, Test&& test, const FitOptions<Training>& options,
               Callbacks&&... callbacks) {
@@ -128,17 +128,17 @@ public:
     }
 
     /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the
-    /// summaries and the checkpoints, and prints the accuracy, or the loss where it counts no predictions or the
-    /// network has several outputs, on `test` (batches for `evaluate`, or NoTest{}), of the parameters and of their
-    /// moving averages. `callbacks` are called after the log's and before the folder's. SIGINT, SIGTERM and SIGHUP end
-    /// the training after the step. Returns the exit status of a program: 0, or 128 plus the signal's number.
+    /// summaries and the checkpoints, and prints the accuracy on `test` (batches for `evaluate`, or NoTest{}) of the
+    /// parameters and of their moving averages; or the loss, if it counts no predictions or the network has several
+    /// outputs. `callbacks` are called after the log's and before the folder's. SIGINT, SIGTERM and SIGHUP end the
+    /// training after the step. Returns the exit status for the program: 0, or 128 plus the signal's number.
     template <class Training, class Batches, class Test, class... Callbacks>
         requires(!(std::same_as<std::remove_cvref_t<Callbacks>, FitOptions<Training>> || ...))
     int train(Training& training, Batches&& batches, Test&& test, Callbacks&&... callbacks) {
         return train_by(with_end(FitOptions<Training>{}), training, batches, test, callbacks...);
     }
 
-    /// The records of the whole run, and what the last call of train() did.
+    /// The records of the whole run, and the results of the last call of train().
     [[nodiscard]] const History& history() const { return history_; }
 
 private:
@@ -170,7 +170,7 @@ private:
             return {};
         };
 
-        // Without such options there is one record at the end, which is kept only where a resumed run has others.
+        // Without such options there is one record at the end, which is kept only if a resumed run has other records.
         const bool has_records = options.epochs || options.every > 0 || validates;
         const double begun = monotonic_seconds();
         LogEvery to_output(options_.log);
@@ -216,7 +216,7 @@ private:
                 writer.losses() = losses_;
                 smoothed = &writer.losses();
             }
-            // The other processes take part in each checkpoint, and write nothing.
+            // The other processes take part in each checkpoint, but do not write.
             if (folder_ || (policy.process().count > 1 && has_folder())) {
                 CheckpointOptions to_keep{.every = options_.checkpoint_every, .info = info_, .losses = smoothed};
                 if (has_records || progress_) {
@@ -228,7 +228,7 @@ private:
                 directory.emplace(training, folder_ ? &*folder_ : nullptr);
                 checkpoints.emplace(training, *directory, std::move(to_keep), metric);
             }
-            // During training: a Ctrl-C in the evaluation ends the process.
+            // Only during training: a Ctrl-C during the evaluation ends the process.
             stop_on_signal.emplace(policy.process().count > 1);
             return best;
         };
@@ -272,7 +272,7 @@ private:
             return impl::run_policy_of_one_process();
         }
     }
-    /// What the course of the run depends on.
+    /// The settings on which the course of the run depends.
     [[nodiscard, gnu::cold]] RunSettings settings_of_run(const std::optional<std::int64_t>& epochs,
                                                          const std::optional<std::int64_t>& steps, bool tests) const {
         CheckpointInfo compared = info_;
@@ -305,7 +305,7 @@ private:
         output_.print_message(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
     }
 
-    /// The same options with the number of steps, where they have neither steps nor epochs.
+    /// The same options; the number of steps is set if they have neither steps nor epochs.
     template <class Training>
     [[nodiscard]] FitOptions<Training> with_end(FitOptions<Training> options) const {
         if (!options.steps && !options.epochs) {
@@ -317,7 +317,7 @@ private:
         return options;
     }
 
-    /// Why there is no step to make after `step`; empty if there is one.
+    /// The reason why there are no steps to make after `step`; empty if there are.
     [[nodiscard, gnu::cold]] std::string nothing_to_train(const impl::FitRecorder& recorder, std::int64_t last,
                                                           const std::optional<std::int64_t>& epochs,
                                                           std::int64_t step) const {
@@ -346,14 +346,14 @@ private:
     }
 
     TrainingRunOptions options_;
-    /// train.log, and the lines for it that are printed before the run begins. Behind a pointer, which `output_` has
-    /// too.
+    /// train.log, and the lines for it that are printed before the run begins. Stored behind a pointer, which `output_`
+    /// holds too.
     impl::LogFile log_file_{nullptr, nullptr};
     std::unique_ptr<OutputCopy> copy_;
     StandardOutput output_;
     std::optional<CheckpointDirectory> folder_;
     CheckpointInfo info_;
-    /// The smoothed losses of the checkpoint that the run is resumed from, and its records.
+    /// The smoothed losses and the records of the checkpoint from which the run is resumed.
     LossAverages losses_;
     std::optional<impl::RecordProgress> progress_;
     History history_;

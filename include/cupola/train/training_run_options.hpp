@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of a TrainingRun, for a file that only sets them, such as one with a command line.
+// The options of a TrainingRun, for files that only set them, such as one with a command line.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The use of the checkpoints that are in a run's folder.
+/// How the checkpoints in a run's folder are used.
 enum class Resume : std::uint8_t {
     no,        ///< rejects a folder with checkpoints; nothing is deleted
     if_there,  ///< resumes from the newest valid checkpoint; starts a new run if there is none
@@ -23,7 +23,7 @@ enum class Resume : std::uint8_t {
     anyway     ///< resumes also from a checkpoint with other settings, and prints which
 };
 
-/// The names of a run's options in errors and messages: a program with a command line sets them to its flags.
+/// The names of the options in errors and messages: a program with a command line sets them to its flags.
 struct RunOptionNames {
     std::string folder = ".folder";
     std::string resume = "Resume::yes", resume_anyway = "Resume::anyway";
@@ -37,30 +37,30 @@ struct TrainingRunOptions {
     /// The folder of the checkpoints, the log and the events; nothing is stored if it is empty.
     std::string folder{};
     Resume resume = Resume::no;
-    /// False for all but the first of several processes: they read the folder when the run is resumed, and write
-    /// nothing, also no log to the standard output.
+    /// False for all except the first of several processes: they read the folder when the run is resumed, and write
+    /// nothing, including no log to standard output.
     bool writes = true;
-    /// The steps of the whole run, including those before a resume. Not given where `train` has .steps or .epochs; 1000
-    /// where neither is given.
+    /// The number of steps of the whole run, including those before a resume. Must not be set if `train` has .steps or
+    /// .epochs; 1000 if neither is given.
     std::optional<std::int64_t> max_steps{};
 
-    /// The options of the lines on standard output and, with another file, of those in the folder. With `json` every
-    /// message is an object. The losses of the summaries are smoothed as those of the lines.
+    /// The options of the lines on standard output and, written to another file, of those in the folder. With `json`
+    /// every message is an object. The losses of the summaries are smoothed like those of the lines.
     LogOptions log{};
 
-    /// Steps between two checkpoints; 0 for only the one at the end.
+    /// The number of steps between two checkpoints; 0 for only the one at the end.
     std::int64_t checkpoint_every = 1000;
-    /// The number of checkpoints that are kept, the newest ones.
+    /// The number of newest checkpoints that are kept.
     int keep_checkpoints = 5;
     /// Keeps the best checkpoint too. With a validation in `train` it is that of the best record. Otherwise evaluates
     /// at each checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy, or with
-    /// the lowest loss where the loss counts no predictions, or the network has several outputs.
+    /// the lowest loss if the loss counts no predictions or the network has several outputs.
     bool keep_best = false;
 
     /// Opens the sink of the summaries: `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null
     /// for no summaries.
     std::unique_ptr<SummarySink> (*events)(const std::string& folder) = nullptr;
-    /// Steps between two summaries; 0 for no summaries.
+    /// The number of steps between two summaries; 0 for no summaries.
     std::int64_t summary_every = 100;
 
     RunOptionNames names{};
@@ -71,7 +71,8 @@ struct TrainingRunOptions {
     return options.resume == Resume::yes || options.resume == Resume::anyway;
 }
 
-/// The options of a process that does not write, whose log would go to the standard output beside the first process's.
+/// The options of a process that does not write: without a log, which would go to standard output in addition to the
+/// first process's.
 [[nodiscard, gnu::cold]] inline TrainingRunOptions without_second_log(TrainingRunOptions options) {
     if (options.writes || options.log.file != stdout) return options;
     static std::FILE* const nowhere = std::fopen("/dev/null", "we");
@@ -81,7 +82,7 @@ struct TrainingRunOptions {
 }
 
 /// Throws InvalidArgument for a number that is too small and for options that exclude each other. TrainingRun calls it
-/// too; a program that reads its data first may call it before.
+/// too; a program that reads its data first may call it earlier.
 [[gnu::cold]] inline void check_run_options(const TrainingRunOptions& options) {
     const RunOptionNames& names = options.names;
     const bool has_folder = !options.folder.empty();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a training as texts, by which a run that is resumed is compared (train/training_run.hpp).
+// The data of a training as texts, with which a resumed run is compared (train/training_run.hpp).
 #pragma once
 
 #include <algorithm>
@@ -31,12 +31,12 @@ inline constexpr bool refers_to_memory = std::is_lvalue_reference_v<Sample>;
 template <class T, std::size_t extent>
 inline constexpr bool refers_to_memory<std::span<T, extent>> = true;
 
-/// Data whose samples are in memory, where reading all of them takes little time, and not computed for each call.
+/// Data whose samples are in memory, so that reading all of them takes little time, and are not computed per call.
 template <class Data>
 concept HasSamplesInMemory =
     HasStoredSamples<Data> || requires(const Data& data) { requires refers_to_memory<decltype(data.sample(0))>; };
 
-/// None where they are not known.
+/// The names of the classes; empty if unknown.
 template <class Batches>
 [[nodiscard]] Columns columns_of_batches([[maybe_unused]] const Batches& batches) {
     if constexpr (requires { Columns(batches.columns()); }) {
@@ -46,7 +46,7 @@ template <class Batches>
     }
 }
 
-/// Throws InvalidArgument unless a label is the same class in two data sets that both name theirs.
+/// Throws InvalidArgument if two data sets that both name their classes have different classes for a label.
 template <class Batches, class Test>
 [[gnu::cold]] void require_same_classes(const Batches& batches, const Test& test) {
     if constexpr ((HasDataset<Batches> || HasSource<Batches>)&&(HasDataset<Test> || HasSource<Test>)) {
@@ -61,7 +61,7 @@ template <class Batches, class Test>
     }
 }
 
-/// "50000 images, crc32c 1a2b3c4d"; of data that are computed, their name, number and extents.
+/// "50000 images, crc32c 1a2b3c4d"; for computed data, their name, number and extents.
 template <class Data>
 [[nodiscard, gnu::cold]] std::string description_of_data(const Data& data) {
     if constexpr (requires { std::string(data.description()); }) {
@@ -76,7 +76,7 @@ template <class Data>
     }
 }
 
-/// By its `description()`, or else by its type and its seed.
+/// The order's `description()`, or its type and its seed.
 template <class Order>
 [[nodiscard, gnu::cold]] std::string description_of_order(const Order& order, std::uint64_t seed_of_transform) {
     std::string result, more = text("; random numbers of seed ", seed_of_transform);
@@ -100,8 +100,8 @@ template <class Transform>
     }
 }
 
-/// Sets the entries "data", "order", "transform" and "classes" that `info` does not have, as far as they are known of
-/// these batches. A source of one's own has `describe(add)`, which calls add(key, text) for each entry.
+/// Sets the entries "data", "order", "transform" and "classes" that `info` does not have, as far as they are known for
+/// these batches. A user-defined source has `describe(add)`, which calls add(key, text) for each entry.
 template <class Batches>
 [[gnu::cold]] void describe_batches(const Batches& batches, CheckpointInfo& info) {
     const auto add = [&](std::string_view key, std::string value) {

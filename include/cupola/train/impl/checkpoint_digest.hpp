@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The digest of a checkpoint, by which processes compare what each would write.
+// The digest of a checkpoint, with which processes compare what each of them would write.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return digits;
 }
 
-/// The parts of a checkpoint, each with a checksum: its state, and the records of the run without the times, which are
-/// those of a process. What only the writing process has, such as smoothed losses, is not in it.
+/// The parts of a checkpoint, each with a checksum: its state, and the records of the run without the times, which
+/// differ between processes. Parts that only the writing process has, such as smoothed losses, are not included.
 [[nodiscard, gnu::cold]] inline std::vector<std::pair<std::string, std::string>> digest_of(
     const Checkpoint& checkpoint) {
     std::vector<std::pair<std::string, std::string>> parts{{"step", text(checkpoint.state.step)}};

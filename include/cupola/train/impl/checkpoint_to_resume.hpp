@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checkpoint that a run is resumed from, compared with the run's description.
+// The checkpoint from which a run is resumed, and its comparison with the run's description.
 #pragma once
 
 #include <algorithm>
@@ -27,18 +27,18 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The differences between two runs: in their settings, and in the machines that they run on; and the settings that are
+/// The differences between two runs: in their settings and in the machines that they run on; and the settings that are
 /// not compared, because the checkpoint is older than their entries.
 struct RunDifferences {
     std::string run, bits, not_compared;
 };
 
-/// The entries that checkpoints did not have from the beginning.
+/// The entries that older checkpoints do not have.
 inline constexpr std::string_view added_entries[] = {"network",   "loss",      "data",     "order",
                                                      "transform", classes_key, network_key};
 
-/// The description of a run with that of its network, which has its name in the file beside an entry "network" of the
-/// program.
+/// The description of a run with that of its network, which has a separate name in the file, apart from an entry
+/// "network" of the program.
 [[nodiscard, gnu::cold]] inline CheckpointInfo with_network(const CheckpointInfo& info, const std::string& network) {
     CheckpointInfo result = info;
     const std::string_view key = result.find("network") == nullptr ? std::string_view("network") : network_key;
@@ -52,7 +52,7 @@ inline constexpr std::string_view added_entries[] = {"network",   "loss",      "
     RunDifferences result;
     for (const InfoDifference& difference : differences(before, now)) {
         const std::string& key = difference.key;
-        // "classes.kind" is of a column.
+        // "classes.kind" belongs to one column.
         const std::string_view kind = std::string_view(key).substr(0, key.find('.'));
         if (difference.before.empty() && std::ranges::find(added_entries, kind) != std::end(added_entries)) {
             result.not_compared += text(result.not_compared.empty() ? "" : ", ", key);
@@ -69,12 +69,13 @@ inline constexpr std::string_view added_entries[] = {"network",   "loss",      "
 
 class CheckpointToResume {
 public:
-    /// All arguments must outlive this object. `folder` is empty for a run that writes nothing.
+    /// All arguments must outlive this object. `folder` is empty for a run without files.
     CheckpointToResume(const TrainingRunOptions& options, const std::optional<CheckpointDirectory>& folder,
                        const CheckpointInfo& info, const StandardOutput& output)
         : options_(options), folder_(folder), info_(info), output_(output) {}
 
-    /// Empty for a new run. Throws if the folder does not fit `resume`, and for another run's checkpoint.
+    /// The checkpoint; empty for a new run. Throws if the folder does not fit `resume`, and for a checkpoint of another
+    /// run.
     [[nodiscard, gnu::cold]] FoundCheckpoint find(std::span<const LayerInfo> layers) const {
         if (folder_) {
             for (const std::string& warning : folder_->warnings()) output_.print_message(text("warning: ", warning));
@@ -106,7 +107,7 @@ private:
         require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
                            files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
                            " continues from it, another ", options_.names.folder, " starts a new run");
-        // A new run would take over another run's best checkpoint.
+        // A new run would replace another run's best checkpoint.
         struct stat status {};
         const std::string best = folder_->best_path();
         require<DataError>(lstat(best.c_str(), &status) != 0, best,
@@ -114,8 +115,8 @@ private:
                            options_.names.folder);
     }
 
-    /// Throws InvalidArgument with the differences if the checkpoint at `path` is of a run with other settings; with
-    /// Resume::anyway it prints them and returns.
+    /// Throws InvalidArgument with the differences if the checkpoint at `path` belongs to a run with other settings;
+    /// with Resume::anyway it prints them and returns.
     [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before,
                                         const CheckpointInfo& now) const {
         const auto [run, bits, not_compared] = differences_of_runs(before, now);
@@ -138,8 +139,8 @@ private:
                                    names.resume_anyway, " continues without that guarantee"));
     }
 
-    /// The same for the best checkpoint, whose metric will be compared with; the machine that it was computed on is
-    /// irrelevant.
+    /// The same for the best checkpoint, with whose metric new ones are compared; the machine on which it was computed
+    /// is irrelevant.
     [[gnu::cold]] void require_best_of_same_run(const CheckpointInfo& now) const {
         const std::string path = folder_->best_path(),
                           run =

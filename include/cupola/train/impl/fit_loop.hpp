@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of fit(), without the types of the training, the batches and the callbacks, so that src.hpp compiles it once.
+// The loop of fit(), with the types of the training, the batches and the callbacks erased, so that src.hpp compiles it
+// once.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The hooks of a callback, which get its address; null for one that it lacks.
+/// The hooks of a callback, which take its address; null for hooks that it does not have.
 struct CallbackHooks {
     void* callback = nullptr;
     void (*on_begin)(void*, Run&) = nullptr;
@@ -33,13 +34,13 @@ struct CallbackHooks {
     bool (*synchronize_after)(void*, std::int64_t step) = nullptr;
 };
 
-/// What the loop calls of a training.
+/// The functions of a training that the loop calls.
 struct TrainingCalls {
     void* training = nullptr;
     void* batches = nullptr;
     std::int64_t (*step)(void* training) = nullptr;
     void (*queue)(void* training, void* batches) = nullptr;
-    /// Queues a step that callbacks inspect; nothing where none does.
+    /// Queues a step that callbacks inspect; empty if no callback inspects steps.
     FunctionRef<void()> queue_inspected{};
     const StepReport* (*poll_report)(void* training, std::int64_t max_in_flight) = nullptr;
     std::int64_t max_steps_in_flight = 1;
@@ -48,27 +49,27 @@ struct TrainingCalls {
 
 class FitRecorder;
 
-/// Makes the recorder, which is planned from step 0, continue at the step of the training, which it may restore before,
-/// and returns the state of the training at the best record so far, or null.
+/// Makes the recorder, which is planned from step 0, continue at the step of the training, after restoring the training
+/// if necessary. Returns the state of the training at the best record so far, or null.
 using ResumeRun = FunctionRef<std::shared_ptr<const void>(FitRecorder& recorder)>;
 
-/// A run of fit().
+/// The arguments of a run of fit().
 struct FitTask {
-    /// Its `metrics`, `validates`, `averages` and `restores` are set by run_fit.
+    /// `metrics`, `validates`, `averages` and `restores` are set by run_fit.
     FitPlan plan{};
     Epochs epochs{};
     /// The name of the batches' type.
     std::string_view source{};
-    /// The fingerprint of the batches, for the policy; empty where it is not known.
+    /// The fingerprint of the batches, for the policy; empty if unknown.
     FunctionRef<std::string()> fingerprint{};
     const ValidationCalls* validation = nullptr;
     const RestoreCalls* restore_best = nullptr;
     Weights weights = Weights::trained;
     const Metrics* metrics = nullptr;
-    /// What the metrics begin with; empty for a training without required_columns().
+    /// The layers with which the metrics begin; empty for a training without required_columns().
     std::span<const LayerInfo> layers{};
     std::span<const RequiredColumn> columns{};
-    /// Called before on_begin; nothing for a run that begins at the step of the training.
+    /// Called before on_begin; empty for a run that begins at the step of the training.
     ResumeRun resume{};
     /// As in Run.
     std::string warning{};

@@ -62,17 +62,18 @@ private:
     [[nodiscard]] std::int64_t step() const { return training_.step(training_.training); }
     [[nodiscard]] RunPolicy& policy() const { return *training_.policy; }
 
-    /// Names of exchanges, for the message about a process that does not respond.
+    /// The names of exchanges, for errors about a process that does not respond.
     static constexpr std::string_view begins = "the beginning of the run", ends = "the end of the run",
                                       records = "the record";
 
-    /// A run that is resumed goes on at the same step with the same records.
+    /// The position at which a resumed run continues: the same step with the same records on all processes.
     [[nodiscard]] RunSettings position() const {
         return {{"first step", text(step())},
                 {"last step", text(run_.last_step - 1)},
                 {"number of records", text(recorder_.history().records.size())}};
     }
-    /// What follows from a record, such as the end of the run, is the same on all processes.
+    /// The last record, because decisions that depend on it, such as the end of the run, must be the same on all
+    /// processes.
     [[nodiscard]] RunSettings last_record() const {
         const HistoryRecord& last = recorder_.last();
         const std::string after = text(" after ", last.step, last.step == 1 ? " step" : " steps");
@@ -83,9 +84,9 @@ private:
     }
 
     void make_steps() {
-        // Callbacks have seen the beginning of the run, and a resumed one may be over.
+        // Callbacks have seen the beginning of the run; a resumed run may already be complete.
         agree(Point::begin);
-        // A resumed run first makes the record that was due when it was stopped.
+        // A resumed run first makes the record that was due when the run was stopped.
         if (recorder_.has_steps() && recorder_.is_due(step())) record();
         while (step() < run_.last_step && !policy().ends(wants_end())) {
             const std::int64_t at = step();
@@ -110,8 +111,8 @@ private:
         run_.stop = all.stop;
         run_.interrupted = all.interrupted;
     }
-    /// Whether a callback of this process reads the report of this step before another step is queued: that of an
-    /// inspected step comes before another one is inspected.
+    /// Whether a callback of this process needs the report of this step before another step is queued: that of an
+    /// inspected step arrives before another one is inspected.
     [[nodiscard]] bool waits_after(std::int64_t at) const {
         return any(&CallbackHooks::should_inspect, at) || any(&CallbackHooks::synchronize_after, at);
     }
@@ -199,7 +200,7 @@ private:
         if (callback.on_end == nullptr) return;
         policy().in_all({ends, step()}, [&] { callback.on_end(callback.callback, run_); });
     }
-    /// The first error is thrown; a later error of a callback's on_end (a full disk) is not.
+    /// Calls on_end after an error. That error is thrown; a later one of a callback's on_end (a full disk) is not.
     void end_quietly() {
         for (const CallbackHooks& each : callbacks_) {
             policy().restart();
@@ -221,7 +222,7 @@ private:
     std::exception_ptr thrown_;
 };
 
-/// The options of the run, which are the same on all processes.
+/// The options of the run that must be the same on all processes.
 [[gnu::cold]] CUPOLA_DECL RunSettings settings_of(const FitTask& task) {
     const FitPlan& plan = task.plan;
     const auto number = [](const std::optional<std::int64_t>& value) { return value ? text(*value) : "none"; };

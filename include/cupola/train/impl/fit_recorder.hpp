@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FitRecorder: when a run of fit() ends and when it makes a record, the records, the best of them, and the patience.
+// FitRecorder: determines when a run of fit() ends and when it makes a record; stores the records; tracks the best of
+// them and the patience.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +20,28 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// What a checkpoint contains of the records of a run, so that a resumed run continues with them.
+/// The part of a run's records that a checkpoint contains, with which a resumed run continues.
 struct RecordProgress {
     std::vector<HistoryRecord> records{};
-    /// Of the steps since the last record: whether there are any, and the sums of their weights and weighted losses.
+    /// For the steps since the last record: whether there are any, and the sums of their weights and weighted losses.
     bool has_steps = false;
     double weight = 0, sum = 0;
-    /// Of the last step.
+    /// The learning rate of the last step.
     double learning_rate = 0;
-    /// Of the run so far.
+    /// The duration of the run so far.
     double seconds = 0;
 };
 
 class FitRecorder {
 public:
-    /// Throws InvalidArgument for options that are out of range or do not fit together; `source` is the name of the
-    /// batches' type, for the message that they have no epoch.
+    /// Throws InvalidArgument for options that are out of range or contradict each other; `source` is the name of the
+    /// batches' type, for the error that they have no epochs.
     FitRecorder(const FitPlan& plan, const Epochs& epochs, std::int64_t first_step, std::string_view source);
 
-    /// Continues the run, which was planned from step 0, at `step`, with the progress of its checkpoint; without one
-    /// (null) the records begin there. Ends the run if its patience was over. From here on a run that is interrupted
-    /// makes no record at its end: that of the run that continues it is the same as without the interruption.
+    /// Continues the run, which was planned from step 0, at `step`, with the progress stored in its checkpoint; if that
+    /// is null, the records begin there. Ends the run if its patience was exhausted. From then on an interrupted run
+    /// makes no record at its end, so that the run that continues it makes the same records as without the
+    /// interruption.
     void resume(std::int64_t step, const RecordProgress* progress);
     [[nodiscard]] RecordProgress progress() const;
 
@@ -52,15 +54,15 @@ public:
     [[nodiscard]] bool is_postponed() const { return resumable_ && run_.interrupted; }
 
     void add(const StepReport& report);
-    /// Evaluates the validation batches; nothing where there are none.
+    /// Evaluates the validation batches; empty if there are none.
     using Validate = FunctionRef<Evaluation()>;
-    /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets `stop` of the run
-    /// when the patience is over.
+    /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets the run's `stop`
+    /// when the patience is exhausted.
     bool record(Validate validate);
 
     [[nodiscard]] const HistoryRecord& last() const { return history_.records.back(); }
     [[nodiscard]] const History& history() const { return history_; }
-    /// The best record, or null; and its quantity, with the other sign if smaller values are better.
+    /// The best record, or null; and its quantity, negated if smaller values are better.
     [[nodiscard]] const HistoryRecord* best() const;
     [[nodiscard]] double best_value() const;
     /// The history of a run that ended after this many steps of the training.
@@ -70,15 +72,15 @@ private:
     [[nodiscard]] std::int64_t end_of_part(std::int64_t part) const;
     /// Plans the first record after `step`.
     void plan_record_after(std::int64_t step);
-    /// The quantity of a record, with the other sign if larger values are better; none in a record of other metrics.
+    /// The quantity of a record, negated if larger values are better; empty for a record with other metrics.
     [[nodiscard]] std::optional<double> quantity_of(const HistoryRecord& record) const;
-    /// Compares the last record with those before; returns whether it is the best so far.
+    /// Compares the last record with the previous ones; returns whether it is the best so far.
     bool compare_last();
 
     FitPlan plan_;
     Epochs epochs_;
     bool larger_is_better_ = false;
-    /// The metrics of which larger values are better.
+    /// The metrics whose larger values are better.
     std::vector<std::string> larger_{};
     Run run_{};
     History history_{};
@@ -86,13 +88,13 @@ private:
     std::int64_t origin_ = 0, first_epoch_ = 0;
     bool resumable_ = false;
     double seconds_before_ = 0;
-    /// Since the last record.
+    /// The sums over the steps since the last record.
     bool has_steps_ = false;
     double weight_ = 0, sum_ = 0;
     /// The step and the learning rate of the last report.
     std::int64_t step_ = 0;
     double learning_rate_ = 0;
-    /// The quantity that has to be undercut by min_delta, and the records since that happened.
+    /// The quantity below which a record must be by min_delta, and the number of records since that happened.
     double reference_ = 0;
     std::int64_t waited_ = 0;
 };

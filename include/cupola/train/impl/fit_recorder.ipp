@@ -74,7 +74,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     reference_ = std::numeric_limits<double>::infinity();
 }
 
-/// The steps after which a part of the run is over, each of `.every` epochs or steps; the whole run where that is 0.
+/// The number of steps after which a part of the run is complete, each of `.every` epochs or steps; the whole run if
+/// that is 0.
 CUPOLA_DECL std::int64_t FitRecorder::end_of_part(std::int64_t part) const {
     if (plan_.every == 0 || part > std::numeric_limits<std::int64_t>::max() / plan_.every) return run_.last_step;
     const std::int64_t from_start = part * plan_.every, all = plan_.epochs ? *plan_.epochs : *plan_.steps;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A callback of `fit` that may be absent, so that runs with and without a folder are one training loop for the
-// compiler.
+// A callback of `fit` that may be absent, so that runs with and without a folder use one instantiation of the training
+// loop.
 #pragma once
 
 #include <cstdint>

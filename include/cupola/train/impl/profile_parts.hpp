@@ -29,7 +29,7 @@ struct ProfiledTraining {
     std::int64_t parameter_elements = 0, regularized_elements = 0;
 };
 
-/// Makes a training add to `times` during the lifetime of this object.
+/// Makes a training record its times in `times` during the lifetime of this object.
 template <class Training>
 class TimedTraining {
 public:
@@ -59,7 +59,8 @@ public:
         add(StepPart::loss, "loss", 0);
         for (std::size_t i = nodes_.size(); i-- > 0;) add(Direction::backward, i);
         add(StepPart::waiting, "waiting for other devices", 0);
-        // Per device's slice: all rows are read, the mean is written if there is more than one row, and it is checked.
+        // Per slice of a device: all rows are read, the mean is written if there is more than one row, and it is
+        // checked.
         add(StepPart::averaging, replicas > 1 ? "averaging" : "check of the gradient",
             parameters * (replicas > 1 ? replicas + 2 : 1) / training_.devices);
         add(StepPart::regularization, "regularisers' losses",
@@ -84,7 +85,7 @@ private:
         return *middle;
     }
 
-    /// Adds the part that `entry(step)` belongs to, unless it never ran; `calls` is the number of its runs in a step.
+    /// Adds the part to which `entry(step)` belongs, unless it never ran; `calls` is the number of its runs in a step.
     template <class Entry, class Work>
     void add_part(ProfiledPart part, Entry&& entry, Work&& work) {
         std::vector<double> seconds;
@@ -120,7 +121,7 @@ private:
             [&](ProfiledPart& part, double calls) { find_work(part, node, direction, calls); });
     }
 
-    /// The work of a node in a step, for all batches of the first device together.
+    /// Computes the work of a node in a step, for all batches of the first device together.
     void find_work(ProfiledPart& part, const NodeInfo& node, Direction direction, double calls) const {
         const int own_replicas = training_.replicas / training_.devices;
         const double samples = training_.samples_per_step * own_replicas / training_.replicas;
@@ -154,7 +155,7 @@ private:
     const StepTimes& times_;
     ProfiledTraining training_;
     std::vector<NodeInfo> nodes_;
-    /// The time of each step that is in no part.
+    /// The time of each step outside all parts.
     std::vector<double> rests_;
     std::vector<ProfiledPart> parts_;
 };

@@ -21,7 +21,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Used instead of a function in a requires-expression, where nvcc accepts no lambda.
+/// Used instead of a lambda in a requires-expression, where nvcc does not accept one.
 struct IgnoredEntry {
     void operator()(std::string_view, const std::string&) const {}
 };
@@ -31,7 +31,7 @@ template <class Net>
     return Net::input_shape.rank == 3 ? "images" : "samples";
 }
 
-/// The name of the averaging, of a policy that is chosen at run time too.
+/// The name of the averaging policy, including one that is chosen at run time.
 template <class Options>
 [[nodiscard]] std::string_view averaging_of(const Options& options) {
     if constexpr (requires { options.averaging.description(); }) {
@@ -64,14 +64,14 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     const LossScale loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>());
     if (loss_scale != LossScale::constant(1)) add("loss_scale", description_of(loss_scale));
     if constexpr (requires { D::describe(options.device, IgnoredEntry{}); }) {
-        // Processes may have different GPUs, and choose plans on their own; a checkpoint has the description of the
-        // first process.
+        // Processes may have different GPUs and choose plans independently; a checkpoint contains the description of
+        // the first process.
         const bool alone = training.process().count == 1;
         D::describe(options.device, [&](std::string_view key, std::string value) {
             if (alone || !machine_property::is_of_process(key)) add(key, std::move(value));
         });
     }
-    // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of
+    // A collective adds the ranks in its own order, whereas a function of the rows gives the same sum for any number of
     // devices.
     if constexpr (AveragesBuckets<Averaging, D>) {
         add(machine_property::ranks, text(options.devices * training.process().count));
@@ -80,7 +80,7 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
 }
 
-/// Prints what the devices have chosen since the last call.
+/// Prints the plans that the devices have chosen since the last call.
 template <class D, class Options>
 void print_device_lines(const StandardOutput& output, const Options& options) {
     if constexpr (requires { D::take_lines(options); }) {

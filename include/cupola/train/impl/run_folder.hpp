@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files of a run's folder other than its checkpoints: the log; and a sink for the case without summaries.
+// The files of a run's folder other than its checkpoints: the log; and a sink for runs without summaries.
 #pragma once
 
 #include <cerrno>
@@ -20,10 +20,10 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 using LogFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-/// Opens <folder>/train.log to append to it. Throws DataError if it cannot be written, or if it is a pipe.
+/// Opens <folder>/train.log for appending. Throws DataError if it cannot be written, or if it is a pipe.
 [[nodiscard, gnu::cold]] inline LogFile open_log(const std::string& folder) {
     const std::string path = folder + "/train.log";
-    // With a pipe the training would wait for a reader; opened without waiting, a pipe without a reader is an error.
+    // With a pipe the training would wait for a reader; opened with O_NONBLOCK, a pipe without a reader is an error.
     const int handle = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     const int error = errno;
     struct stat status {};

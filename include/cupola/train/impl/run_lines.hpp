@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a run beside its log: the device of each operation, the loss of processes, the cost of the summaries,
+// The messages of a run other than its log: the device of each operation, lost processes, the cost of the summaries,
 // the final result.
 #pragma once
 
@@ -50,8 +50,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return text("summaries took ", Decimals{100 * seconds / all, 2}, " % of the training's ", Decimals{all, 1}, " s");
 }
 
-/// The losses of a network with several outputs: ": kind 0.12 (accuracy 0.987), box 0.34", or the same as a part of an
-/// object.
+/// The losses of a network with several outputs: ": kind 0.12 (accuracy 0.987), box 0.34", or the same as a part of a
+/// JSON object.
 [[nodiscard, gnu::cold]] inline std::string losses_of_outputs(bool json, const Evaluation& result) {
     std::string line;
     if (result.losses.size() < 2) return line;
@@ -68,12 +68,12 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return json ? line + "}," : line;
 }
 
-/// "test accuracy = 0.539 (1000 images)", or "test loss = 0.123 (1000 images)" where the loss counts no predictions or
-/// there are several; or an object, of an accuracy with the keys of cifar10_eval --json. Throws DataError if the loss
-/// is not finite.
+/// "test accuracy = 0.539 (1000 images)", or "test loss = 0.123 (1000 images)" if the loss counts no predictions or
+/// there are several losses; or a JSON object, which for an accuracy has the keys of cifar10_eval --json. Throws
+/// DataError if the loss is not finite.
 [[nodiscard, gnu::cold]] inline std::string result_line(bool json, std::int64_t step, const Evaluation& result,
                                                         Weights weights, std::string_view samples) {
-    // No later step has checked the parameters after the last update.
+    // No later step checks the parameters after the last update.
     require<DataError>(is_finite(result.loss), "the loss on the test ", samples, " is ", result.loss, ", with ",
                        to_string(weights), ": the training has diverged");
     const std::string_view averages = weights == Weights::averages ? " with moving averages" : "";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records of a run in a folder. Checkpoints contain them, with the mean of the losses that is not complete yet: a
-// resumed run has those of its checkpoint, and its patience and its best value follow from them. `history.csv` is
-// written from them and never read, so it cannot contradict the checkpoint: after a kill at any moment the resumed run
-// rewrites it.
+// The records of a run in a folder. Checkpoints contain them and the incomplete mean of the losses since the last one:
+// a resumed run has the records of its checkpoint, from which its patience and its best value follow. `history.csv` is
+// written from them and never read, so it cannot contradict the checkpoint: if the process is killed at any moment, the
+// resumed run rewrites it.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The entries of a checkpoint's info with the records of the run, as the text of history.csv, and with the sums of the
-/// steps since the last one.
+/// The entries of a checkpoint's info with the records of the run, as the text of history.csv, and with the sums over
+/// the steps since the last record.
 inline constexpr std::string_view history_key = "history", since_record_key = "since_record";
 
 namespace impl {
@@ -48,7 +48,7 @@ namespace impl {
                   exact_text(progress.learning_rate), ' ', exact_text(progress.seconds)));
 }
 
-/// Reads the fields of a text that History::csv made, one after another.
+/// Reads the fields of a text that History::csv wrote, one after another.
 class HistoryFields {
 public:
     explicit HistoryFields(std::string_view text) : rest_(text) {}
@@ -82,7 +82,7 @@ template <class T>
     return number_from_chars(digits.data(), end, value).ptr == end && !digits.empty();
 }
 
-/// The records of a text that History::csv made.
+/// The records in a text that History::csv wrote.
 [[nodiscard, gnu::cold]] inline std::vector<HistoryRecord> records_of_csv(std::string_view csv) {
     const auto require_valid = [](bool valid) {
         require<DataError>(valid, "the checkpoint's ", history_key, " is not the history of a run");
@@ -126,7 +126,7 @@ template <class T>
     return records;
 }
 
-/// The records that a checkpoint contains; none where it was written by a run without records. Throws DataError for a
+/// The records that a checkpoint contains; empty if it was written by a run without records. Throws DataError for a
 /// text that write_progress did not write.
 [[nodiscard, gnu::cold]] inline std::optional<RecordProgress> read_progress(const CheckpointInfo& info) {
     const std::string *const history = info.find(history_key), *const since = info.find(since_record_key);
@@ -157,8 +157,8 @@ template <class T>
     return text(quantity, " = ", loss_text(value, 3), ' ', after_steps(best.step));
 }
 
-/// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it is not there.
-/// What its network computes was compared before, with the other settings of the run.
+/// The state of the best record, which an earlier process has saved in the folder. Throws DataError if it does not
+/// exist. Its network was compared before, with the other settings of the run.
 template <class State>
 [[nodiscard, gnu::cold]] std::shared_ptr<const void> state_of_best(const std::string& folder,
                                                                    std::span<const LayerInfo> layers,
@@ -173,13 +173,12 @@ template <class State>
     return std::make_shared<const State>(std::move(found.state));
 }
 
-/// The callback that writes the history of a run and the best state; the latter first, in which all processes take
-/// part.
+/// The callback that writes the best state and then the history of a run. All processes take part in writing the state.
 class RunRecords {
 public:
-    /// `folder` is empty for a run that writes no file. save_best() saves the training as it is as the best one; null
-    /// where that is not kept. `best_is_unsaved` says that the training as it is resumed is the best one, and not yet
-    /// saved.
+    /// `folder` is empty for a run without files. save_best() saves the current state of the training as the best one;
+    /// null if that is not stored. `best_is_unsaved` means that the resumed state of the training is the best one and
+    /// not yet saved.
     [[gnu::cold]] RunRecords(const FitRecorder& recorder, const std::string& folder, FunctionRef<void()> save_best,
                              bool best_is_unsaved)
         : recorder_(&recorder), save_best_(save_best), best_is_unsaved_(best_is_unsaved) {

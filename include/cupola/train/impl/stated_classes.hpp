@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The classes that the data of a training state, compared with those that its losses distinguish.
+// The classes that the data of a training state, and their comparison with those that its losses distinguish.
 #pragma once
 
 #include <concepts>
@@ -22,15 +22,15 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class Batches>
 concept HasDataset =
     requires(const Batches& batches) { requires Dataset<std::remove_cvref_t<decltype(batches.data())>>; };
-/// Batches that are those of another source, such as Prefetch.
+/// Batches that wrap another source, such as Prefetch.
 template <class Batches>
 concept HasSource = requires(const Batches& batches) { batches.source(); };
 
 /// The classes of a column of labels, as far as the data set states them.
 struct StatedClasses {
-    /// 0 where it is not known.
+    /// 0 if unknown.
     std::int64_t count = 0;
-    /// Empty where they have none.
+    /// Empty if they have no names.
     std::vector<std::string> names{};
     /// The data set's name.
     std::string data{};
@@ -69,9 +69,9 @@ template <class Batches>
     }
 }
 
-/// Compares the classes of the data with those that the losses of a training distinguish. Throws InvalidArgument where
-/// the data have more: a label would be none of the loss's. Fewer are no error, since outputs may be spare, and the
-/// result is a warning; otherwise it is empty.
+/// Compares the classes of the data with those that the losses of a training distinguish. Throws InvalidArgument if the
+/// data have more, since a label would then be outside the loss's classes. If they have fewer, the result is a warning,
+/// since outputs may be unused on purpose; otherwise it is empty.
 template <class Training, class Batches>
 [[nodiscard, gnu::cold]] std::string check_classes([[maybe_unused]] const Training& training,
                                                    [[maybe_unused]] const Batches& batches) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values as pixels, by TensorFlow's rule for image summaries: if there are negative values, 0 is mapped to grey 128 and
-// the value of the largest magnitude to 1 or 255; otherwise the largest value is mapped to 255. Values that are not
-// finite are red, or white in a grey image.
+// Conversion of values to pixels, by TensorFlow's rule for image summaries: if there are negative values, 0 is mapped
+// to grey 128 and the value of the largest magnitude to 1 or 255; otherwise the largest value is mapped to 255. Values
+// that are not finite are red, or white in a grey image.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +67,7 @@ inline void put_pixel(std::uint8_t* to, const float* from, std::int64_t channels
     return shape.rank == 4 && (shape[3] == 1 || shape[3] == 3);
 }
 
-/// All filters on one scale in a square of tiles with black lines between them, enlarged to about 400 pixels.
+/// All filters with one common scale in a square of tiles with black lines between them, enlarged to about 400 pixels.
 [[nodiscard]] inline PixelImage filter_grid(std::span<const float> weights, const Shape& shape) {
     const std::int64_t filters = shape[0], height = shape[1], width = shape[2], channels = shape[3];
     std::int64_t columns = 1;

@@ -37,8 +37,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return part.starts_with(decay) ? text(part.substr(decay.size()), "/weight_loss") : std::string(part);
 }
 
-/// The layer whose output is the activation of layer `layer`: the activation function that reads its output, if the
-/// next layer is one.
+/// The layer whose output is the activation of layer `layer`: the next layer if it is an activation function that reads
+/// its output, otherwise `layer` itself.
 [[nodiscard]] inline std::size_t activation_layer(std::span<const LayerInfo> layers, std::size_t layer) {
     const std::size_t next = layer + 1;  // also the number of the output value of `layer`
     const bool followed =

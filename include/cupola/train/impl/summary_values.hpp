@@ -31,7 +31,7 @@ public:
         for (std::size_t r = 0; r < layers_.size(); ++r) {
             for (std::size_t p = 0; p < layers_[r].parameters.count; ++p) {
                 if (layers_[r].offsets[p] >= static_cast<std::int64_t>(arena.size()))
-                    continue;  // a frozen one's gradient
+                    continue;  // the gradient of a frozen parameter
                 add_histogram(text(parameter_tag(layers_, r, p), suffix), parameter(arena, r, p));
             }
         }
