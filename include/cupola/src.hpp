@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The definitions of a program that is compiled with CUPOLA_SEPARATE_COMPILATION: the other files then take them from
-// the object of the one file that includes this header, before any other header of Cupola. All files have the same
-// flags; a program of files for several instruction sets has one such file for each of them. The program links to the
-// libraries of cupola::host, whether or not it uses them.
+// the object of the one file that includes this header, before any other header of Cupola. All files must be compiled
+// with the same flags; a program with files for several instruction sets has one such file for each of them. The
+// program links to the libraries of cupola::host, whether or not it uses them.
 //
-// The CMake target cupola::compiled is this file, compiled in three parts at a time: each defines the macro of its part.
+// The CMake target cupola::compiled is this file, compiled in three parts at a time: each defines the macro of its
+// part.
 #ifdef CUPOLA_SRC
 #error "cupola/src.hpp is included twice in this file"
 #elif !defined(CUPOLA_SEPARATE_COMPILATION)

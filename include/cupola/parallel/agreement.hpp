@@ -88,24 +88,28 @@ struct RankBlocks {
 /// A collective policy names a class for each device type that it supports, `typename A::template Collective<D>`. Every
 /// member except the constructor is called on the thread of device `device`; each throws a DeviceError that names the
 /// rank that does not respond.
-///   Collective(const A&, const CollectiveSetup&)           connects to the other processes
+///
+///   Collective(const A&, const CollectiveSetup&)          connects to the other processes
 ///   static std::int64_t bucket_elements(const A&)         the minimum number of elements of a bucket; 0 for one bucket
-///   static ProcessNumber process(const A&)                the replicas are divided evenly between the processes, in order
+///   static ProcessNumber process(const A&)                the replicas are divided evenly between the processes, in
+///                                                         order
 ///   void join(device, queue, context, const RankBlocks&)  once, before the first step: allocates what the device needs
 ///   void begin(device, queue, context, const StepShape&)
-///   void give(device, queue, context, k, bucket, WeightedGradients)   queues the sum of bucket k, whose rows are complete
-///                                                         at the queue's mark_bucket(k); buckets come in one order on each
-///                                                         rank, the order in which backward finishes them
+///   void give(device, queue, context, k, bucket, WeightedGradients)
+///                                                         queues the sum of bucket k, whose rows are complete at the
+///                                                         queue's mark_bucket(k); buckets come in the same order on
+///                                                         each rank, the order in which backward finishes them
 ///   GradientSums finish(device, queue, context)           later work of the queue sees the sums, which may also be a
-///                                                         SumsOfGradient<BFloat16>, and the blocks of all ranks; each is
-///                                                         complete with its rank's last bucket
+///                                                         SumsOfGradient<BFloat16>, and the blocks of all ranks; each
+///                                                         is complete with its rank's last bucket
 ///   void wait(device, queue, step, finished)              returns when the step has finished, or the mark is reached
 ///   void break_off(device, step, why) noexcept            ends every wait of every device
 ///   void end(device, queue)                               returns when no queued work runs any more, also after
 ///                                                         break_off(); throws nothing
 ///   bool healthy() const
-/// A collective over several processes may have one member more, with which they compare their options, their data and
-/// what they have found, and agree on the end of a run; see GathersOnHost.
+///
+/// A collective over several processes may have one more member, by which they compare their options, their data and
+/// their results, and agree on the end of a run; see GathersOnHost.
 template <class A, class D>
 concept AveragesBuckets =
     QueueingDevice<D> && requires { sizeof(typename A::template Collective<D>); } &&
@@ -126,10 +130,13 @@ concept AveragesBuckets =
         { all.healthy() } -> std::convertible_to<bool>;
     };
 
-///   void gather(device, queue, context, const ExchangeName&, mine, all)   between steps, on the thread of each device: all ranks give
-///                                                         `mine`, of one size in all calls, and `all` receives them in the order of
-///                                                         RankBlocks, both in the host's memory; `all` is empty on a device
-///                                                         that does not need them. Throws as the other members do
+/// The optional member of a collective over several processes:
+///
+///   void gather(device, queue, context, const ExchangeName&, mine, all)
+///       called between steps, on the thread of each device: all ranks give `mine`, which has one size in all calls,
+///       and `all` receives them in the order of RankBlocks, both in host memory; `all` is empty on a device that does
+///       not need them. Throws as the other members do
+///
 /// A header with such a collective includes <cupola/processes/nccl/collective_processes.hpp>.
 template <class C, class D>
 concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context,
@@ -150,16 +157,18 @@ concept MovesParameters =
     };
 
 /// A policy that divides the replicas of a training between processes:
-///   std::shared_ptr<Processes> join() const   connects to the other processes, which may be none
-///   Rows, rows                                an AveragesRows policy of that type; it is called with the rows of the replicas
-///                                             of all processes, which exchange slices of the gradients
-///   static constexpr bool sums                may be left out; true: the engine of the processes adds their weighted sums,
+///
+///   std::shared_ptr<Processes> join() const   connects to the other processes, of which there may be none
+///   Rows, rows                                an AveragesRows policy of that type; it is called with the rows of the
+///                                             replicas of all processes, which exchange slices of the gradients
+///   static constexpr bool sums                optional; true: the engine of the processes adds their weighted sums,
 ///                                             and `rows` is not called
-///   using MessageElement = BFloat16           may be left out: the type that rows and means have in messages; without it they
-///                                             are floats. Rows that `rows` has prepared, and means, are exact in it; of a policy
-///                                             that sums, the sums are rounded to it
-/// Such a training includes <cupola/processes/agreement/process_rows_agreement.hpp>, or process_sums_agreement.hpp
-/// where `sums` is true, as <cupola/mpi.hpp> does.
+///   using MessageElement = BFloat16           optional; the type of rows and means in messages, by default float. Rows
+///                                             that `rows` has prepared, and means, are exact in it; a policy that sums
+///                                             rounds the sums to it
+///
+/// Such a training includes <cupola/processes/agreement/process_rows_agreement.hpp>, or process_sums_agreement.hpp if
+/// `sums` is true, as <cupola/mpi.hpp> does.
 template <class A>
 concept SpansProcesses = requires(const A& policy) {
     typename A::Rows;

@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compressed<Averaging, Element>: another averaging policy, whose gradients move in a type of 16 bits (PyTorch's
+// Compressed<Averaging, Element>: wraps an averaging policy so that gradients are exchanged in a 16-bit type (PyTorch's
 // bf16_compress_hook):
 //
-//   DataParallel<Net, Loss, Sgd, Compressed<MpiConcatMean>, Host> training({.replicas = 4, .averaging = {.policy = {...}}});
+//   DataParallel<Net, Loss, Sgd, Compressed<MpiConcatMean>, Host> training(
+//       {.replicas = 4, .averaging = {.policy = {...}}});
 //
-//   mean = round(average(round(g_0), round(g_1), ...))        average() is that of `Averaging`, which adds in float
+//   mean = round(average(round(g_0), round(g_1), ...)),   average() is that of `Averaging`, which adds in float
 //
 // round() is BFloat16's conversion: to nearest, ties to even. A gradient then has 8 bits of significand instead of 24,
-// a relative error of at most 2^-8 each time, and a float's range. It is applied
-//   - to each replica's row, once per step, when its backward pass is complete. `gradient(replica)` returns the rounded row;
-//   - to the average, before it is divided by the loss scale or by the weight per sample of the loss, so all replicas divide
-//     the same values.
+// which is a relative error of at most 2^-8 per rounding, and the range of a float. It is applied
+// - to each replica's row, once per step, when its backward pass is complete. `gradient(replica)` returns the rounded
+//   row;
+// - to the average, before it is divided by the loss scale or by the weight per sample of the loss, so that all
+//   replicas divide the same values.
+//
 // Parameters, the optimiser's state, running statistics, losses and the numbers of samples are never rounded. A NaN
 // stays a NaN and an infinity an infinity; a finite number from (2 - 2^-8) x 2^127, 3.396e38, on becomes infinite. Each
 // of them is reported as without compression. A training with one replica, which has nothing to average, rounds
 // nothing.
 //
-//   AveragesRows    rows and mean are rounded wherever they are, also where nothing moves. So processes of MpiConcatMean
-//                   keep the promise of the same bits for any number of them: whether the rows are in memory that they
-//                   share or travel in messages of half the bytes, and with Compressed<ConcatMean> in one process
-//   sums            the weighted sums of the processes (MpiAllReduce) are rounded instead of the rows. Each process adds one
-//                   part of the columns of all, in float and in the order of the processes, rounds it and gives it to the
-//                   others: two roundings, however many processes there are
-//   collectives     the weighted sum of each rank's rows is rounded, and the collective adds in Element: NCCL rounds after each
-//                   of its additions, so the error grows with the number of ranks. The divisor is added in float
+//   AveragesRows    rows and mean are always rounded, even if nothing is exchanged. So the processes of MpiConcatMean
+//                   have the same bits for any number of them: with rows in shared memory, with messages of half the
+//                   bytes, and with Compressed<ConcatMean> in one process
+//   sums            the weighted sums of the processes (MpiAllReduce) are rounded instead of the rows. Each process
+//                   adds one part of the columns of all processes, in float and in the order of the processes, rounds
+//                   it and sends it to the others: two roundings for any number of processes
+//   collectives     the weighted sum of each rank's rows is rounded, and the collective adds in Element: NCCL rounds
+//                   after each of its additions, so the error grows with the number of ranks. The divisor is added in
+//                   float
 //
-// A collective of another author can be compressed if it names its class as `CompressedCollective<Device, Element>`.
+// A user-defined collective can be compressed if it names its class as `CompressedCollective<Device, Element>`.
 #pragma once
 
 #include <concepts>

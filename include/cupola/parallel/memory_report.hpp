@@ -77,8 +77,8 @@ inline std::string largest_part(const MemoryReport& memory) {
         return "the activations are the largest part: choose a smaller batch_size, with more "
                "gradient_accumulation_steps for steps of as many samples, or bfloat16";
     if (gradients >= copies) return "the gradients are the largest part: choose fewer replicas with larger batches";
-    return "the parameters and the optimiser's state are the largest part: choose fewer devices, an optimiser with less "
-           "state, or a smaller network";
+    return "the parameters and the optimiser's state are the largest part: choose fewer devices, an optimiser with "
+           "less state, or a smaller network";
 }
 
 }}  // namespace cupola::CUPOLA_ABI

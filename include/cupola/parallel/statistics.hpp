@@ -4,17 +4,19 @@
 // replica normalises with the mean and the variance of its own batch (Synchronized: of the whole global batch), and the
 // policy chooses which of them enter the running statistics that evaluation uses:
 //
-//   running = decay * running + (1 - decay) * batch      the variance unbiased, n / (n - 1), as in PyTorch and TensorFlow
+//   running = decay * running + (1 - decay) * batch,   with the unbiased variance, n / (n - 1), as in PyTorch and
+//                                                      TensorFlow
 //
-//   FirstReplica   the first replica's             TensorFlow's estimator, tf_cnn_benchmarks
-//   LastReplica    the last replica's              TensorFlow's Inception trainer
+//   FirstReplica   the first replica's               TensorFlow's estimator, tf_cnn_benchmarks
+//   LastReplica    the last replica's                TensorFlow's Inception trainer
 //   AllReplicas    one update per replica, in order  the result of running the update operations of every tower
-//   Pooled         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
+//   Pooled         one update with the statistics of all samples together, weighted by samples (Chan, Golub, LeVeque
+//                  1979)
 //   Synchronized   the same, also used in forward and backward: R replicas equal one with the whole batch
 //
 // Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`. If `update`
-// throws, the running statistics are those before the step, of which a copy is made in each step; an `update` that is
-// declared noexcept needs no copy.
+// throws, the running statistics are restored to those before the step, for which a copy is made in each step; an
+// `update` that is declared noexcept needs no copy.
 #pragma once
 
 #include <concepts>

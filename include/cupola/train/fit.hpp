@@ -88,9 +88,9 @@ template <class C>
     } else if constexpr (!HasOnEnd<C> && requires { &C::on_end; }) {
         message << short_type_name<C>() << "::on_end cannot be called as `on_end(Run&)`";
     } else if constexpr (!Callback<C>) {
-        message
-            << short_type_name<C>()
-            << " is not a callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
+        message << short_type_name<C>()
+                << " is not a callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and "
+                   "`on_end(Run&)`";
     }
     return message;
 }
@@ -103,13 +103,13 @@ template <class Training, class Batches>
         if constexpr (BatchSource<Batches>) {
             message
                 << short_type_name<Batches>()
-                << " has no memory for its batches: write Prefetch batches(TrainingBatches(...)), or Prefetch around another "
-                   "source";
+                << " has no memory for its batches: write Prefetch batches(TrainingBatches(...)), or Prefetch around "
+                   "another source";
         } else {
             message
                 << short_type_name<Batches>()
-                << " is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from "
-                   "Prefetch or InMemoryBatches";
+                << " is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as "
+                   "from Prefetch or InMemoryBatches";
         }
     }
     return message;
