@@ -25,6 +25,12 @@
 #include <cupola/host.hpp>
 
 #ifdef CUPOLA_SRC_FUNCTIONS
+// Definitions of headers that cupola.hpp leaves out.
+#include <cupola/metrics.hpp>
+#include <cupola/net/summary.hpp>
+#include <cupola/optim/epochs.hpp>
+#include <cupola/optim/rate_scaling.hpp>
+
 namespace cupola { inline namespace CUPOLA_ABI {
 const char include_cupola_src_hpp_in_exactly_one_file_with_the_same_flags = 0;
 }}  // namespace cupola::CUPOLA_ABI

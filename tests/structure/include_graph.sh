@@ -3,7 +3,7 @@
 #
 # Usage: include_graph.sh COMPILER FLAGS... . Fails if cupola.hpp or host.hpp includes, directly or not, a header that few programs need
 # and that makes every compilation slower. Prints the chain of includes. Without separate compilation it also fails for the lists of what is
-# compiled separately.
+# compiled separately, and with it if src.hpp lacks the definitions of a header.
 set -euo pipefail
 
 forbidden='/(iostream|random|filesystem|regex|archive\.h|jpeglib\.h|doctest\.h|cxxopts\.hpp|sys/socket\.h|poll\.h)$|/nlohmann/|/CLI/|/protozero/'
@@ -30,3 +30,9 @@ awk -v forbidden="$forbidden" '
         }
     }
     END { exit found }' <<<"$list"
+
+# Every .ipp is compiled by src.hpp.
+folder=$(sed -nE 's|^\.+ (.*cupola)/host\.hpp$|\1|p' <<<"$list" | head -n 1)
+compiled=$(printf '#include <cupola/src.hpp>\n' | "$@" -DCUPOLA_SEPARATE_COMPILATION -M -x c++ - | tr -s ' \\' '\n')
+missing=$(find "$folder" -name '*.ipp' | grep -vxFf <(grep '\.ipp$' <<<"$compiled") || true)
+[ -z "$missing" ] || { printf 'src.hpp does not include these definitions:\n%s\n' "$missing"; exit 1; }
