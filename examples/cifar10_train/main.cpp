@@ -59,7 +59,8 @@ CLI::Validator clip_limit() {
 using Names = std::initializer_list<std::string_view>;
 
 /// The names of --optimizer and --lr-scaling, for their help and their check.
-const Names optimizers{"sgd", "momentum", "nesterov", "adam", "adamw", "adamax", "adagrad", "rmsprop", "lars", "lamb"};
+const Names optimizers{"sgd",     "momentum", "nesterov", "nesterov-velocity", "adam", "adamw", "adamax", "adagrad",
+                       "rmsprop", "lars",     "lamb"};
 const Names rate_scalings{"none", "linear", "square-root"};
 
 /// "sgd, momentum or adam"

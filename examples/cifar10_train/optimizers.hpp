@@ -33,6 +33,8 @@ public:
             which_ = Sgd{.learning_rate = std::move(rate), .momentum = 0.9};
         } else if (name == "nesterov") {
             which_ = Sgd{.learning_rate = std::move(rate), .momentum = 0.9, .nesterov = true};
+        } else if (name == "nesterov-velocity") {
+            which_ = NesterovVelocity{.learning_rate = std::move(rate)};
         } else if (name == "adam") {
             which_ = Adam{.learning_rate = std::move(rate)};
         } else if (name == "adamw") {
@@ -83,7 +85,7 @@ public:
     }
 
 private:
-    std::variant<Sgd, Adam, AdamW, Adamax, Adagrad, RmsProp, Lars, Lamb> which_;
+    std::variant<Sgd, NesterovVelocity, Adam, AdamW, Adamax, Adagrad, RmsProp, Lars, Lamb> which_;
 };
 
 }  // namespace cifar10

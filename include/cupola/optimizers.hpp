@@ -10,6 +10,7 @@
 #include <cupola/optim/adamax.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/lars.hpp>
+#include <cupola/optim/nesterov_velocity.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 
@@ -22,6 +23,6 @@ struct TypeList {};
 
 }  // namespace impl
 
-using Optimizers = impl::TypeList<Adagrad, Adam, AdamW, Adamax, Lamb, Lars, RmsProp, Sgd>;
+using Optimizers = impl::TypeList<Adagrad, Adam, AdamW, Adamax, Lamb, Lars, NesterovVelocity, RmsProp, Sgd>;
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -44,7 +44,7 @@ refuses 'surplus' surplus
 
 # These values are rejected before the data set is read: here there is none.
 no_data=(--data-dir "$work/none")
-refuses '--optimizer must be sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${no_data[@]}" --optimizer adadelta
+refuses '--optimizer must be sgd, momentum, nesterov, nesterov-velocity, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${no_data[@]}" --optimizer adadelta
 refuses '--schedule must be epochs, historic, resnet, cosine or constant, not steps' "${no_data[@]}" --schedule steps
 refuses '--lr-scaling must be none, linear or square-root, not quadratic' "${no_data[@]}" --lr-scaling quadratic
 refuses '--bn-stats is for --model resnet' "${no_data[@]}" --bn-stats merged

@@ -77,7 +77,7 @@ whole --num-replicas 2 --optimizer momentum --learning-rate 0.01 --warm-up-steps
 stopped_at 7 '--num-devices 2' '--num-devices 1'  # inside an epoch, and during the warm-up of the rate
 whole --num-replicas 2 --accumulation 2 --optimizer adam --learning-rate 0.001
 for k in 2 3 4; do stopped_at $k '--num-devices 1 --prefetch-workers 0' '--num-devices 2 --prefetch-workers 3'; done
-for optimizer in nesterov adamw rmsprop lars lamb; do
+for optimizer in nesterov nesterov-velocity adamw rmsprop lars lamb; do
     whole --num-replicas 1 --accumulation 2 --optimizer $optimizer --learning-rate 0.001 --ema-decay 0
     stopped_at 6 '--prefetch-workers 0' '--prefetch-workers 1'
 done

@@ -26,6 +26,7 @@
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lars.hpp>
 #include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/nesterov_velocity.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/optim/update_parameters.hpp>
@@ -820,7 +821,7 @@ TEST_CASE("the end of a step is one kernel with the bits of a kernel for each of
 }
 
 TEST_CASE_TEMPLATE("the end of a step is one kernel for each optimiser by a formula", O, Sgd, Adam, AdamW, Adamax,
-                   RmsProp, Adagrad) {
+                   RmsProp, Adagrad, NesterovVelocity) {
     O optimizer{.learning_rate = 0.1};
     if constexpr (requires { optimizer.momentum; }) optimizer.momentum = 0.9;
     expect_one_kernel(optimizer, {});

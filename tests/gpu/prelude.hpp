@@ -57,6 +57,7 @@
 #include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
+#include <cupola/optim/nesterov_velocity.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/averaging.hpp>

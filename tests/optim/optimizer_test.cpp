@@ -15,6 +15,7 @@
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/lars.hpp>
+#include <cupola/optim/nesterov_velocity.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 
@@ -29,7 +30,7 @@ using namespace cupola;
 
 static_assert(Optimizer<Sgd, Host> && Optimizer<Adam, Host> && Optimizer<AdamW, Host> && Optimizer<RmsProp, Host> &&
               Optimizer<Adamax, Host> && Optimizer<Lamb, Host> && Optimizer<Lars, Host> &&
-              Optimizer<Clipped<Adam>, Host>);
+              Optimizer<NesterovVelocity, Host> && Optimizer<Clipped<Adam>, Host>);
 static_assert(!Optimizer<Schedule, Host> && !HasStateNames<Schedule> && HasDescription<Schedule>);
 
 namespace {
@@ -49,6 +50,8 @@ void with_optimizer(const golden::Case& golden, Function&& f) {
     };
     if (kind == "sgd")
         clipped(Sgd{.learning_rate = n[0], .momentum = n[1], .nesterov = n[3] != 0, .weight_decay = n[2]});
+    if (kind == "sgd" && n[3] != 0)  // the rate of a case is constant: the same parameters
+        clipped(NesterovVelocity{.learning_rate = n[0], .momentum = n[1], .weight_decay = n[2]});
     if (kind == "adam") clipped(Adam{n[0], n[1], n[2], n[3], n[4]});
     if (kind == "adamw") clipped(AdamW{n[0], n[1], n[2], n[3], n[4]});
     if (kind == "rmsprop") clipped(RmsProp{n[0], n[1], n[2], n[3], n[4], n[5]});
@@ -81,6 +84,7 @@ void with_each_optimizer(Function&& f) {
     f(Adamax{.learning_rate = 0.01, .weight_decay = 0.01});
     f(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});
     f(Lars{.learning_rate = 0.1, .weight_decay = 0.01});
+    f(NesterovVelocity{.learning_rate = 0.1, .weight_decay = 0.01});
     f(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.01});
 }
 
@@ -110,7 +114,7 @@ TEST_CASE("twenty steps of each optimiser are PyTorch's, in double and in float,
             CHECK(arena.padding_untouched());
             ++ran;
         });
-        CHECK(ran == 1);
+        CHECK(ran >= 1);
     }
 }
 
@@ -157,6 +161,7 @@ TEST_CASE("each element is updated as if alone: the end of a span is treated lik
     check(Adam{.learning_rate = 0.01});
     check(AdamW{.learning_rate = 0.01});
     check(Adamax{.learning_rate = 0.01});
+    check(NesterovVelocity{.learning_rate = 0.1, .weight_decay = 0.01});
     check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
 }
 
@@ -170,12 +175,15 @@ TEST_CASE("an optimiser names its state as PyTorch does and describes itself for
     CHECK(Adagrad{}.state_name(0) == "sum");
     CHECK(Lamb{}.state_name(0) == "exp_avg");
     CHECK(Lars{}.state_name(0) == "scaled_momentum_buffer");
+    CHECK(NesterovVelocity{}.state_name(0) == "velocity");
     CHECK(RmsProp{}.state_name(0) == "square_avg");
     CHECK(RmsProp{.momentum = 0.9}.state_name(1) == "momentum_buffer");
     CHECK(Clipped<Adam>{}.state_name(1) == "exp_avg_sq");
 
     CHECK(Sgd{}.state_arenas() == 0);
     CHECK(Sgd{.momentum = 0.9}.state_arenas() == 1);
+    CHECK(NesterovVelocity{}.state_arenas() == 1);
+    CHECK(NesterovVelocity{.momentum = 0}.state_arenas() == 0);
     CHECK(RmsProp{}.state_arenas() == 1);
     CHECK(RmsProp{.momentum = 0.9}.state_arenas() == 2);
     CHECK(Clipped<Lars>{}.state_arenas() == 1);
@@ -192,6 +200,7 @@ TEST_CASE("an optimiser names its state as PyTorch does and describes itself for
     CHECK(Lamb{.weight_decay = 0.01}.description() ==
           "lamb, betas 0.9 and 0.999, epsilon 1e-06, weight decay 0.01, biases not adapted");
     CHECK(Lars{.adapt_biases = true}.description() == "lars, momentum 0.9, trust coefficient 0.001, biases adapted");
+    CHECK(NesterovVelocity{.weight_decay = 0.1}.description() == "nesterov velocity, momentum 0.9, weight decay 0.1");
     CHECK(Clipped<Sgd>{.max_norm = 5, .max_value = 0.5}.description() ==
           "sgd, gradient clipped to norm 5, gradient clipped to values of 0.5");
     CHECK(learning_rate_description_of(Clipped<AdamW>{.optimizer = {.learning_rate = cosine(0.1, 50)}}) ==
@@ -248,6 +257,12 @@ TEST_CASE("invalid settings are rejected") {
     CHECK(refusal(Lars{.momentum = -0.9}) == "lars's momentum must be at least 0 and less than 1, not -0.9");
     CHECK(refusal(Lars{.trust_coefficient = 0}) == "lars's trust coefficient must be more than 0, not 0");
     CHECK(refusal(Lars{.weight_decay = -1}) == "lars's weight decay must be at least 0, not -1");
+    CHECK(refusal(NesterovVelocity{.momentum = 1}) ==
+          "nesterov velocity's momentum must be at least 0 and less than 1, not 1");
+    CHECK(refusal(NesterovVelocity{.momentum = nan}) ==
+          "nesterov velocity's momentum must be at least 0 and less than 1, not nan");
+    CHECK(refusal(NesterovVelocity{.weight_decay = -1}) ==
+          "nesterov velocity's weight decay must be at least 0, not -1");
     CHECK(refusal(Clipped<Sgd>{.max_norm = -5}) == "the norm that a gradient is clipped to must be at least 0, not -5");
     CHECK(refusal(Clipped<Sgd>{.max_value = nan}) ==
           "the value that a gradient is clipped to must be at least 0, not nan");

@@ -120,6 +120,7 @@ TEST_CASE("every optimiser multiplies its rate and its decay by a segment's fact
     check(Sgd{.learning_rate = 0.1, .weight_decay = 0.01});
     check(Sgd{.learning_rate = 0.1, .weight_decay = 0.01, .decoupled = true});
     check(Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01});
+    check(NesterovVelocity{.learning_rate = 0.1, .weight_decay = 0.01});
     check(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
     check(AdamW{.learning_rate = 0.01});
     check(Adamax{.learning_rate = 0.01, .weight_decay = 0.01});

@@ -170,7 +170,7 @@ TEST_CASE("a network of several outputs may be frozen below one of them") {
 }
 
 TEST_CASE_TEMPLATE("every optimiser leaves frozen parameters alone", O, Sgd, Adam, AdamW, Adamax, Adagrad, RmsProp,
-                   Lars, Lamb) {
+                   Lars, Lamb, NesterovVelocity) {
     using F = Training<Tuned, Host, ConcatMean, Pooled, O>;
     using G = Training<Net, Host, ConcatMean, Pooled, O>;
     F frozen({.batch_size = 4, .seed = 5, .optimizer = {.weight_decay = 0.1}});

@@ -125,6 +125,16 @@ TEST_CASE("a resumed run has the same bits with Adamax, whose largest gradients 
     CHECK(file.find("optimizer.exp_inf.fc.weight") != std::string::npos);
 }
 
+TEST_CASE("a resumed run has the same bits with NesterovVelocity, whose velocity contains the rates of its steps") {
+    const Case<NesterovVelocity, FirstReplica> nesterov{.samples = {},
+                                                        .optimizer = {.learning_rate = exponential_decay(0.1, 5, 0.5)}};
+    nesterov.check();
+    const io_tests::TemporaryFolder folder;
+    nesterov.run(folder.path(), 1, 1, 0);
+    const std::string file = io_tests::read_bytes(folder.path("model-1.safetensors"));
+    CHECK(file.find("optimizer.velocity.fc.weight") != std::string::npos);
+}
+
 TEST_CASE("a resumed run has the same bits with a schedule, clipped gradients and the first replica's statistics") {
     using Optimizer = Clipped<RmsProp>;
     const Optimizer optimizer{.optimizer = {.learning_rate = exponential_decay(0.01, 5, 0.5)}, .max_norm = 0.5};
