@@ -56,7 +56,9 @@
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/lamb.hpp>
+#include <cupola/optim/lars.hpp>
 #include <cupola/optim/nesterov_velocity.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>

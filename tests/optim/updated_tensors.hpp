@@ -5,6 +5,7 @@
 
 #include "../test.hpp"
 
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
 
@@ -29,20 +30,38 @@ public:
     void step(std::int64_t step, const std::vector<float>& gradient) {
         [[maybe_unused]] const auto team = context_.team();
         operation_run::Guarded<D> on_device(context_, gradient);
-        cupola::update_parameters(optimizer_, cupola::Update<D>{.context = context_,
-                                                                .parameters = w_.data(),
-                                                                .gradient = on_device.data(),
-                                                                .state = state_.data(),
-                                                                .elements = elements_,
-                                                                .segments = segments_,
-                                                                .step = step});
+        cupola::update_parameters(optimizer_, update_of(step, on_device.data()));
         w = w_.read();
         state = state_.read();
     }
+    /// With the force of elastic averaging. The differences take the place of the gradient or, `apart`, memory of their own.
+    void step(std::int64_t step, const std::vector<float>& gradient, const std::vector<float>& centre,
+              double moving_rate, bool apart = false) {
+        [[maybe_unused]] const auto team = context_.team();
+        operation_run::Guarded<D> on_device(context_, gradient), of_centre(context_, centre), own(context_, gradient);
+        operation_run::Guarded<D>& to = apart ? own : on_device;
+        cupola::update_parameters(optimizer_, update_of(step, on_device.data()),
+                                  {.centre = of_centre.data(), .difference = to.data(), .moving_rate = moving_rate});
+        w = w_.read();
+        state = state_.read();
+        difference = to.read();
+        CHECK(of_centre.read() == centre);
+        if (apart) CHECK(on_device.read() == gradient);
+        CHECK((w_.guards_intact() && state_.guards_intact() && to.guards_intact()));
+    }
 
-    std::vector<float> w, state;
+    std::vector<float> w, state, difference;
 
 private:
+    cupola::Update<D> update_of(std::int64_t step, const float* gradient) {
+        return {.context = context_,
+                .parameters = w_.data(),
+                .gradient = gradient,
+                .state = state_.data(),
+                .elements = elements_,
+                .segments = segments_,
+                .step = step};
+    }
     static std::vector<float> start_of(const Optimizer& optimizer, std::size_t elements) {
         std::vector<float> result;
         for (int arena = 0; arena < optimizer.state_arenas(); ++arena)

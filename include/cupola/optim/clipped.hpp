@@ -19,6 +19,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/gradient_norm.hpp>
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
@@ -72,19 +73,22 @@ struct Clipped {
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        Update<Device> clipped = with_limits(u);
-        if constexpr (NormStaysOn<Device>) {
-            if (max_norm > 0) queue_scale(u);
-        } else if (max_norm > 0) {
-            const double fraction = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term, for a norm of 0
-            if (fraction < 1) clipped.scale *= static_cast<float>(fraction);
-        }
-        update_parameters(optimizer, clipped);
+        update_parameters(optimizer, clipped(u));
+    }
+    template <class Device>
+        requires ElasticOptimizer<Inner, Device>
+    void update(const Update<Device>& u, const ElasticForce& force) const {
+        update_parameters(optimizer, clipped(u), force);
     }
     template <class Device>
         requires RepeatableOptimizer<Inner, Device>
     void constants(const Update<Device>& u, ConstantsWriter& to) const {
         write_constants(optimizer, with_limits(u), to);
+    }
+    template <class Device>
+        requires RepeatableOptimizer<Inner, Device> && ElasticOptimizer<Inner, Device>
+    void constants(const Update<Device>& u, const ElasticForce& force, ConstantsWriter& to) const {
+        write_constants(optimizer, with_limits(u), force, to);
     }
 
 private:
@@ -98,12 +102,25 @@ private:
     /// The update with the part of its clipping that does not depend on the gradient.
     template <class Device>
     [[nodiscard]] Update<Device> with_limits(const Update<Device>& u) const {
-        Update<Device> clipped = u;
+        Update<Device> result = u;
         if constexpr (NormStaysOn<Device>) {
-            if (max_norm > 0) clipped.scale_on_device = ops::GradientNorm<Device>::clip_scale(u.context);
+            if (max_norm > 0) result.scale_on_device = ops::GradientNorm<Device>::clip_scale(u.context);
         }
-        if (max_value > 0) clipped.clip = static_cast<float>(max_value);
-        return clipped;
+        if (max_value > 0) result.clip = static_cast<float>(max_value);
+        return result;
+    }
+
+    /// The update with its clipping, computed or queued.
+    template <class Device>
+    [[nodiscard]] Update<Device> clipped(const Update<Device>& u) const {
+        Update<Device> result = with_limits(u);
+        if constexpr (NormStaysOn<Device>) {
+            if (max_norm > 0) queue_scale(u);
+        } else if (max_norm > 0) {
+            const double fraction = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term, for a norm of 0
+            if (fraction < 1) result.scale *= static_cast<float>(fraction);
+        }
+        return result;
     }
 
     /// Queues the computation of the scale from the norm, on a device that needs no wait for it.

@@ -36,6 +36,8 @@ struct NesterovVelocityFormula {
         velocity = momentum * velocity - step;
         y += momentum * velocity - step;
     }
+    /// x: see ops/elastic_formula.hpp.
+    [[nodiscard]] CUPOLA_HOST_DEVICE float position(float y, float velocity) const { return y - momentum * velocity; }
 };
 
 }  // namespace impl

@@ -43,6 +43,27 @@ struct Net : Sequential<Input<6>, Named<"body", Linear<8>>, ReLU, Named<"head", 
 /* wrong */ struct Tuned : Frozen<Net, FrozenNorms::batch_statistics> {};
 /* right */ struct Tuned : Frozen<Net, FrozenNorms::batch_statistics, "body.*"> {};
 
+// case: elastic_without_formula
+// An elastic force for an optimiser whose update is no formula of one element.
+// expect: Descent takes no elastic force: its `update` is no formula of one element, and it lacks `void update(const Update<Device>&, const ElasticForce&) const`
+struct Descent {
+    [[nodiscard]] int state_arenas() const { return 0; }
+    [[nodiscard]] std::string_view state_name(int) const { return "none"; }
+    [[nodiscard]] std::string description() const { return "descent"; }
+    [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }
+#ifdef WITH_ERROR
+    template <class Device>
+    void update(const Update<Device>&) const {}
+#else
+    template <class Apply>
+    void formula(std::int64_t, const Segment&, Apply&& apply) const {
+        apply(impl::SgdFormula{0.1F});
+    }
+#endif
+};
+
+void run(const Update<Host>& update, const ElasticForce& force) { update_parameters(Descent{}, update, force); }
+
 // case: optimizer_with_wrong_formula
 // expect: a formula must be a function object of plain numbers with `void operator()(float& w, float g, float&... state) const`
 struct DescentFormula {

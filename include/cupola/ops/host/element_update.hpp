@@ -102,11 +102,16 @@ private:
     static void update(const HostContext& context, const UpdateConstants<F>& constants, const F& formula, float* w,
                        const float* gradient, const FormulaState<F>& state, std::int64_t count,
                        std::index_sequence<k...>) {
-        using Arguments [[maybe_unused]] = impl::UpdateArguments<F>;
-        [[maybe_unused]] constexpr bool moves = MovingFormula<F> && !MeasuringFormula<F>;
-        for_each_element(
-            context, count, impl::UpdateElement<F, Gradient>{formula, Gradient(constants.gradient)}, w, gradient,
-            static_cast<std::conditional_t<moves || Arguments::is_written(k), float, const float>*>(state.arena[k])...);
+        for_each_element(context, count, impl::UpdateElement<F, Gradient>{formula, Gradient(constants.gradient)}, w,
+                         gradient,
+                         static_cast<std::conditional_t<is_written<F>(k), float, const float>*>(state.arena[k])...);
+    }
+    template <class F>
+    [[nodiscard]] static constexpr bool is_written(std::size_t value) {
+        if constexpr (MovingFormula<F> && !MeasuringFormula<F>) {
+            if (impl::MoveArguments<F>::is_written(value)) return true;
+        }
+        return impl::UpdateArguments<F>::is_written(value);
     }
 };
 
