@@ -9,6 +9,10 @@ last bit of a norm, which depends on numpy's BLAS):
     .deps/peers/torch/bin/python tests/golden/generate.py
     .deps/peers/tensorflow/bin/python tests/golden/generate.py --check-tensorflow
 
+The last group, which needs numpy only, can be made anew alone; every other tensor keeps its bytes:
+
+    python3 tests/golden/generate.py --only replica_rules
+
 Inputs are floats from a seeded numpy generator; PyTorch computes in double, so a figure carries no rounding but its last. The
 third command has TensorFlow compute the same cases with its own SAME padding and its own operations, and compares.
 
@@ -84,6 +88,21 @@ def figures(file):
             values = np.frombuffer(content[first:last], types[tensor["dtype"]])
             result[name] = values.reshape(tensor["shape"]).astype(np.float64)
     return result
+
+
+def read(file):
+    """The cases of the file, as they were written."""
+    content = file.read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    golden = Golden()
+    for name, tensor in json.loads(content[8:begin]).items():
+        if name == "__metadata__":
+            golden.texts = {key: text for key, text in tensor.items() if key != "crc32c"}
+            continue
+        first, last = (begin + offset for offset in tensor["data_offsets"])
+        kind = tensor["dtype"][0].lower() + str(int(tensor["dtype"][1:]) // 8)
+        golden.tensors[name] = np.frombuffer(content[first:last], kind).reshape(tensor["shape"])
+    return golden
 
 
 # ------------------------------------------------------------------------------------------------------------- geometry
@@ -758,6 +777,90 @@ def resnet(torch, golden):
     golden.case("resnet", "ResNet<8>, batch 3", values, labels=labels, **numbers)
 
 
+# The rules by which replicas agree. `moves` is what a replica adds to itself in a step, without the agreement.
+REPLICA_RULES = ("local_sgd", "diloco", "easgd", "eamsgd", "asynchronous_easgd", "asynchronous_eamsgd", "downpour")
+PERIODS, REPLICAS, RULE_STEPS = (1, 3, 16), (1, 2, 3, 4, 5), 100
+
+
+def rule_gradient(at, replica, step):
+    """Of curvature / 2 * (x - target)^2 in three coordinates. Each replica and step has its own targets, exact in float."""
+    targets = np.array([(7 * replica + 13 * step + 5 * j) % 11 - 5 for j in range(3)]) / 16
+    return np.array([0.25, 1.0, 1.75]) * (at - targets)
+
+
+def replica_rule(rule, replicas, period):
+    """The centre and the positions x of the replicas after each step, [RULE_STEPS, 3] and [RULE_STEPS, replicas, 3]."""
+    rate, delta, moving_rate = 0.125, 0.875 if "eamsgd" in rule else 0.0, 0.9 / replicas
+    centre = np.array([1.0, -2.0, 0.5])
+    x, v, pending = np.tile(centre, (replicas, 1)), np.zeros((replicas, 3)), np.zeros((replicas, 3))
+    buffer = np.zeros(3)
+    centres, positions = [], []
+    for step in range(RULE_STEPS):
+        gradients = [rule_gradient(x[r] + delta * v[r], r, step) for r in range(replicas)]
+        before, forces = centre, np.zeros(3)
+        for r in range(replicas):
+            v[r] = delta * v[r] - rate * gradients[r]
+            if "easgd" in rule or "eamsgd" in rule:  # on steps that the period divides, with the x before the step
+                # Synchronous: each replica sees the centre before the step. Otherwise: the one that the replica before it left.
+                seen = centre if rule.startswith("asynchronous") else before
+                force = moving_rate * (x[r] - seen) if step % period == 0 else np.zeros(3)
+                x[r] = x[r] + v[r] - force
+                if rule.startswith("asynchronous"):
+                    centre = centre + force
+                else:
+                    forces = forces + force
+                continue
+            x[r] = x[r] + v[r]
+            pending[r] = pending[r] + v[r]
+            if rule == "downpour" and (step + 1) % period == 0:
+                centre = centre + pending[r]
+                pending[r], x[r] = 0, centre
+        if rule in ("easgd", "eamsgd"):
+            centre = before + forces
+        if rule in ("local_sgd", "diloco") and (step + 1) % period == 0:
+            outer_gradient = centre - sum(x) / replicas
+            if rule == "local_sgd":
+                centre = sum(x) / replicas
+            else:
+                buffer = 0.9 * buffer + outer_gradient
+                centre = centre - 0.7 * (outer_gradient + 0.9 * buffer)
+            x[:] = centre
+        centres.append(centre)
+        positions.append(x.copy())
+    return np.array(centres), np.array(positions)
+
+
+def replica_rules(golden):
+    """The rules by which replicas with parameters of their own agree, on quadratics, in double: a case per rule. `centre` and
+    `last_replica` are after the last step, [periods, numbers of replicas, 3]; `trace` is the centre after each step of
+    `trace_replicas` replicas that agree every `trace_period` steps."""
+    for rule in REPLICA_RULES:
+        runs = [[replica_rule(rule, replicas, period) for replicas in REPLICAS] for period in PERIODS]
+        trace, _ = replica_rule(rule, 4, 3)
+        numbers = {"periods": np.array(PERIODS), "replicas": np.array(REPLICAS), "steps": RULE_STEPS}
+        golden.case(
+            "replica_rules",
+            rule,
+            {},
+            centre=np.array([[centres[-1] for centres, _ in row] for row in runs]),
+            last_replica=np.array([[positions[-1][-1] for _, positions in row] for row in runs]),
+            trace=trace,
+            trace_replicas=4,
+            trace_period=3,
+            **numbers,
+        )
+
+
+def generate_only(group):
+    """For the group that generate() adds last, so that the file is the same."""
+    golden = read(FILE)
+    for table in (golden.tensors, golden.texts):
+        for name in [name for name in table if name.split("/")[0] == group]:
+            del table[name]
+    globals()[group](golden)
+    golden.write(FILE)
+
+
 def generate():
     import torch
 
@@ -770,6 +873,7 @@ def generate():
     moving_average(golden)
     for group in (network, batch_norm, resnet):
         group(torch, golden)
+    replica_rules(golden)
     golden.write(FILE)
 
 
@@ -849,6 +953,8 @@ def check_tensorflow():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check-tensorflow"]:
         check_tensorflow()
+    elif len(sys.argv) == 3 and sys.argv[1] == "--only" and sys.argv[2] == "replica_rules":
+        generate_only(sys.argv[2])
     elif not sys.argv[1:]:
         generate()
     else:
