@@ -106,9 +106,9 @@ auto options_of(const Case& c, const Averaging& averaging, const Statistics& sta
 
 /// The losses of each step and replica, and the state after the last step.
 template <class T, class B>
-std::vector<float> trace_of(T& training, const B& batches) {
+std::vector<float> trace_of(T& training, const B& batches, int count = steps) {
     std::vector<float> trace;
-    for (int s = 0; s < steps; ++s) {
+    for (int s = 0; s < count; ++s) {
         const StepReport& report = training.step(batches);
         trace.push_back(static_cast<float>(report.loss));
         for (const ReplicaReport& each : report.replicas) trace.push_back(static_cast<float>(each.total));
@@ -212,12 +212,12 @@ int compressed(const MpiEnvironment& mpi) {
 /// MpiAllReduce agrees with one process to rounding, and has the same bits on all processes and in a second run.
 template <class Net, class Statistics>
 int unequal_sums(const MpiEnvironment& mpi, const Case& c, std::int64_t bucket_bytes, const Statistics& statistics) {
-    const auto trace_of_sum = [&] {
+    const auto trace_of_sum = [&](int count = steps) {
         const MpiAllReduce averaging{.deadline_seconds = 300, .bucket_bytes = bucket_bytes};
         Training<Net, MpiAllReduce, Statistics> training(options_of<Net>(c, averaging, statistics));
-        return trace_of(training, Batches<Net>(c));
+        return trace_of(training, Batches<Net>(c), count);
     };
-    const std::vector<float> trace = trace_of_sum();
+    const std::vector<float> trace = trace_of_sum(), first_step = trace_of_sum(1);
     int errors = 0;
     std::vector<float> of_first = trace;
     MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
@@ -228,13 +228,20 @@ int unequal_sums(const MpiEnvironment& mpi, const Case& c, std::int64_t bucket_b
     if (mpi.number() != 0) return errors;
     Case one_device = c;
     one_device.devices = 1;
-    Training<Net, ConcatMean, Statistics> alone(options_of<Net>(one_device, ConcatMean{}, statistics));
-    const std::vector<float> expected = trace_of(alone, Batches<Net>(c));
-    double largest = 0;
-    for (std::size_t i = 0; i < trace.size(); ++i)
-        largest = std::max(largest, static_cast<double>(std::abs(trace[i] - expected[i])));
-    if (!(largest < 1e-5)) std::printf("the sum differs from the mean by up to %g\n", largest);
-    return largest < 1e-5 ? errors : errors + 1;
+    // After the first step a rounding may change the sign of a ReLU's input, and so all of its gradient.
+    const auto compare = [&](const std::vector<float>& found, int count, double limit) {
+        Training<Net, ConcatMean, Statistics> alone(options_of<Net>(one_device, ConcatMean{}, statistics));
+        const std::vector<float> expected = trace_of(alone, Batches<Net>(c), count);
+        double largest = 0;
+        for (std::size_t i = 0; i < found.size(); ++i)
+            largest = std::max(largest, static_cast<double>(std::abs(found[i] - expected[i])));
+        if (largest < limit) return;
+        std::printf("the sum differs from the mean by up to %g after %d steps\n", largest, count);
+        ++errors;
+    };
+    compare(first_step, 1, 1e-5);
+    compare(trace, steps, 1e-3);
+    return errors;
 }
 
 std::atomic<int> posted_sums = 0;
