@@ -23,23 +23,10 @@ class Mutation:
     file: str = ""  # the name of the header, without its folder, where definitions of the same name have the same text
 
 
-# Programs of more than one file, or on the emulator. "emulated" links the emulator with all stand-ins, "streams" only its streams and NCCL.
+# Programs of more than one file, or whose file has another name. "emulated" links the emulator with all stand-ins, "streams" only its
+# streams and NCCL. Another program emulated/NAME is gpu/NAME.cpp, ops/NAME_test.cpp or layers/NAME_test.cpp.
 PROGRAMS = {
     "emulated/training": ("emulated", [f"tests/gpu/training/{file}.cpp" for file in ("cases", "training_host", "training_emulated")]),
-    "emulated/training_step": ("emulated", ["tests/gpu/training_step.cpp"]),
-    "emulated/kernels": ("emulated", ["tests/gpu/kernels.cpp"]),
-    "emulated/few_outputs": ("emulated", ["tests/gpu/few_outputs.cpp"]),
-    "emulated/linear_chain": ("emulated", ["tests/gpu/linear_chain.cpp"]),
-    "emulated/joined_work": ("emulated", ["tests/gpu/joined_work.cpp"]),
-    "emulated/side_by_side": ("emulated", ["tests/gpu/side_by_side.cpp"]),
-    "emulated/padded_convolution": ("emulated", ["tests/gpu/padded_convolution.cpp"]),
-    "emulated/large_indices": ("emulated", ["tests/gpu/large_indices.cpp"]),
-    "emulated/data": ("emulated", ["tests/gpu/data.cpp"]),
-    "emulated/batch_norm": ("emulated", ["tests/ops/batch_norm_test.cpp"]),
-    "emulated/convolution": ("emulated", ["tests/ops/convolution_test.cpp"]),
-    "emulated/embedding": ("emulated", ["tests/layers/embedding_test.cpp"]),
-    "emulated/linear": ("emulated", ["tests/ops/linear_test.cpp"]),
-    "emulated/softmax_cross_entropy": ("emulated", ["tests/ops/softmax_cross_entropy_test.cpp"]),
     "emulated/captured": ("emulated", ["tests/device/cuda_graph_test.cpp", "tests/device/cuda_step_constants_test.cpp"]),
     "emulated/nccl": ("emulated", ["tests/gpu/training/nccl_emulated.cpp"]),
     "emulated/plans": ("emulated", ["tests/gpu/emulator/tests/plans_test.cpp"]),
