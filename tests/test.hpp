@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What tests include before the headers that they test: doctest, and the common headers of the standard library.
-// CAPTURES(a, b, c) is CAPTURE of several expressions.
+// CAPTURES(a, b, c) is CAPTURE of several expressions. TYPED_TEST_CASE(name, T, List) is a test case for each type of a std::tuple.
 #pragma once
 
 #include <algorithm>
@@ -48,3 +48,11 @@ template <class First, class... Rest>
     ((result += std::string(", ") + doctest::toString(rest).c_str()), ...);
     return result;
 }
+
+// What TEST_CASE_TEMPLATE is, whose types stand in the place of the list.
+#define TYPED_TEST_CASE(name, T, List) TYPED_TEST_CASE_NAMED(name, T, List, DOCTEST_ANONYMOUS(DOCTEST_ANON_TMP_))
+#define TYPED_TEST_CASE_NAMED(name, T, List, function)                                          \
+    DOCTEST_TEST_CASE_TEMPLATE_DEFINE_IMPL(name, T, DOCTEST_CAT(function, ITERATOR), function); \
+    DOCTEST_TEST_CASE_TEMPLATE_INSTANTIATE_IMPL(function, function, List)                       \
+    template <class T>                                                                          \
+    static void function()

@@ -39,7 +39,7 @@ static_assert(std::string_view(BatchNorm2d<1e-5, -0.1>::output(image).error) == 
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("BatchNorm2d computes the operation of its template arguments", D, batch_norm2d_computes) {
+TYPED_TEST_CASE("BatchNorm2d computes the operation of its template arguments", D, DevicesAndElements) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<BatchNorm2d<0.5>, D>(image, 3, seed);
@@ -51,4 +51,3 @@ TEST_CASE_TEMPLATE_DEFINE("BatchNorm2d computes the operation of its template ar
     CHECK(reference::distance(outcome.input_gradient, gradients.input) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], gradients.weight) < reference::tolerance);
 }
-TEST_CASE_TEMPLATE_APPLY(batch_norm2d_computes, DevicesAndElements);

@@ -82,7 +82,7 @@ void agrees(const Shape& input, std::int64_t batch, const reference::Convolution
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("Conv2d computes the operation of its template arguments", D, conv2d_computes) {
+TYPED_TEST_CASE("Conv2d computes the operation of its template arguments", D, DevicesAndElements) {
     agrees<Conv2d<16, 5>, D>({9, 7, 3}, 3, {3, reference::same(9, 5, 1), reference::same(7, 5, 1), 3, 16}, true);
     agrees<Conv2d<5, 3, stride(2), no_bias>, D>({9, 8, 3}, 2,
                                                 {2, reference::same(9, 3, 2), reference::same(8, 3, 2), 3, 5}, false);
@@ -94,4 +94,3 @@ TEST_CASE_TEMPLATE_DEFINE("Conv2d computes the operation of its template argumen
     agrees<Conv2d<16, 3, pad(2), no_bias>, D>({5, 4, 16}, 2, {2, {5, 3, 1, 7, 2, 2}, {4, 3, 1, 6, 2, 2}, 16, 16},
                                               false);
 }
-TEST_CASE_TEMPLATE_APPLY(conv2d_computes, DevicesAndElements);

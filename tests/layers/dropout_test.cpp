@@ -22,7 +22,7 @@ static_assert(std::string_view(Dropout<std::numeric_limits<double>::quiet_NaN()>
               "has a rate outside [0, 1)");
 #endif
 
-TEST_CASE_TEMPLATE_DEFINE("Dropout computes the operation of its template arguments", D, dropout_computes) {
+TYPED_TEST_CASE("Dropout computes the operation of its template arguments", D, DevicesAndElements) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<Dropout<0.25>, D>({101}, 5, seed);
@@ -30,4 +30,3 @@ TEST_CASE_TEMPLATE_DEFINE("Dropout computes the operation of its template argume
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= static_cast<double>(problem.x[i]);
     CHECK(reference::distance(outcome.output, expected) < operation_run::tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_computes, DevicesAndElements);

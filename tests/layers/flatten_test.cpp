@@ -16,7 +16,7 @@ static_assert(parameters_of<Flatten>(Shape{6, 6, 64}).count == 0);
 static_assert(kind_of<Flatten>() == LayerKind::view && !traits_of<Flatten>().backward_reads_input &&
               !traits_of<Flatten>().backward_reads_output);
 
-TEST_CASE_TEMPLATE_DEFINE("Flatten's operation touches nothing", D, flatten_nothing) {
+TYPED_TEST_CASE("Flatten's operation touches nothing", D, Devices) {
     static_assert(LayerOn<Flatten, D>);
     typename D::Context context(0, device_options<D>(1));
     const BuildContext<D> build{.context = context, .batch = 1, .input = {2, 2, 2}, .output = {8}};
@@ -27,4 +27,3 @@ TEST_CASE_TEMPLATE_DEFINE("Flatten's operation touches nothing", D, flatten_noth
     CHECK_NOTHROW(operation.forward(ForwardArgs<D>{.context = context}));
     CHECK_NOTHROW(operation.backward(BackwardArgs<D>{{.context = context}}));
 }
-TEST_CASE_TEMPLATE_APPLY(flatten_nothing, Devices);

@@ -47,7 +47,7 @@ void agrees(const Shape& input, std::int64_t batch, const std::vector<double>& m
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("FromBytes shifts and scales every byte", D, from_bytes_computes) {
+TYPED_TEST_CASE("FromBytes shifts and scales every byte", D, DevicesAndElements) {
     agrees<FromBytes<>, D>({4, 6, 3}, 2, {0}, {255});
     agrees<FromBytes<means(128), deviations(128)>, D>({1}, 1, {128}, {128});
     agrees<FromBytes<means(125.3, 123.0, 113.9), deviations(63.0, 62.1, 66.7)>, D>({9, 7, 3}, 5, {125.3, 123.0, 113.9},
@@ -55,7 +55,6 @@ TEST_CASE_TEMPLATE_DEFINE("FromBytes shifts and scales every byte", D, from_byte
     agrees<FromBytes<means(1, 2, 3, 4)>, D>({33, 31, 4}, 2, {1, 2, 3, 4}, {255});
     agrees<FromBytes<means(7), deviations(2, 3)>, D>({129, 2}, 1, {7}, {2, 3});
 }
-TEST_CASE_TEMPLATE_APPLY(from_bytes_computes, DevicesAndElements);
 
 static_assert(FromBytes<means(__builtin_nan(""))>::output(Shape{2, 2, 3}).error != nullptr &&
               FromBytes<deviations(__builtin_inf())>::output(Shape{2, 2, 3}).error != nullptr &&

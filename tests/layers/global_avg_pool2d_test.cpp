@@ -16,7 +16,7 @@ static_assert(std::string_view(GlobalAvgPool2d::output(Shape{64}).error) == "exp
 static_assert(!traits_of<GlobalAvgPool2d>().backward_reads_input &&
               !traits_of<GlobalAvgPool2d>().backward_reads_output);
 
-TEST_CASE_TEMPLATE_DEFINE("GlobalAvgPool2d is the mean over height and width", D, global_average) {
+TYPED_TEST_CASE("GlobalAvgPool2d is the mean over height and width", D, DevicesAndElements) {
     for (const Shape& input : {Shape{8, 8, 64}, Shape{7, 4, 3}, Shape{1, 1, 5}}) {
         const std::uint64_t seed = reference::fresh_seed();
         CAPTURE(seed);
@@ -28,4 +28,3 @@ TEST_CASE_TEMPLATE_DEFINE("GlobalAvgPool2d is the mean over height and width", D
               operation_run::tolerance<D>);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(global_average, DevicesAndElements);

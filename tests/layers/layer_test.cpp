@@ -6,15 +6,7 @@
 #include "../test.hpp"
 
 #include <cupola/host.hpp>
-#include <cupola/layers/avg_pool2d.hpp>
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/dropout.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/layer.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/local_response_norm.hpp>
-#include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/relu.hpp>
+#include <cupola/layers.hpp>
 
 using namespace cupola;
 

@@ -5,10 +5,9 @@
 
 #include "../test.hpp"
 
-#include "layer_run.hpp"
-#ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>
-#endif
+
+#include "layer_run.hpp"
 
 using namespace cupola;
 
@@ -39,15 +38,14 @@ void computes() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("LeakyReLU computes the operation of its template arguments", D, leaky_relu_computes) {
+TYPED_TEST_CASE("LeakyReLU computes the operation of its template arguments", D, DevicesAndElements) {
     computes<0.25, D>();
     computes<0.01, D>();
     computes<0, D>();
     computes<2, D>();
 }
-TEST_CASE_TEMPLATE_APPLY(leaky_relu_computes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("LeakyReLU propagates NaN and infinity, and has its slope at 0", D, leaky_relu_special) {
+TYPED_TEST_CASE("LeakyReLU propagates NaN and infinity, and has its slope at 0", D, DevicesAndElements) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     operation_run::Problem problem;
     problem.input = problem.output = {5};
@@ -65,7 +63,6 @@ TEST_CASE_TEMPLATE_DEFINE("LeakyReLU propagates NaN and infinity, and has its sl
     CHECK(outcome.input_gradient[2] == 1.0F);
     CHECK(outcome.input_gradient[3] == 2.0F);
 }
-TEST_CASE_TEMPLATE_APPLY(leaky_relu_special, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 TEST_CASE("the gradient of LeakyReLU is its derivative") {

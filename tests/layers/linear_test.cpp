@@ -53,8 +53,7 @@ void agrees(const reference::Linear& r, bool bias) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("Linear computes the operation of its template arguments", D, linear_computes) {
+TYPED_TEST_CASE("Linear computes the operation of its template arguments", D, DevicesAndElements) {
     agrees<Linear<10>, D>({7, 33, 10}, true);
     agrees<Linear<13, no_bias>, D>({3, 20, 13}, false);
 }
-TEST_CASE_TEMPLATE_APPLY(linear_computes, DevicesAndElements);

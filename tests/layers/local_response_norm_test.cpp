@@ -34,8 +34,7 @@ void agrees(const reference::LocalResponseNorm& r) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("LocalResponseNorm computes the operation of its template arguments", D, lrn_computes) {
+TYPED_TEST_CASE("LocalResponseNorm computes the operation of its template arguments", D, DevicesAndElements) {
     agrees<LocalResponseNorm<4>, D>({64, 4, 1.0, 0.001 / 9.0, 0.75});
     agrees<LocalResponseNorm<2, 0.25, 0.5, 2.0>, D>({13, 2, 2.0, 0.25, 0.5});
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_computes, DevicesAndElements);

@@ -5,6 +5,11 @@
 
 #include "../test.hpp"
 
+#include <cupola/layers.hpp>
+#include <cupola/loss/cross_entropy.hpp>
+#include <cupola/net/check_gradients.hpp>
+#include <cupola/net/sequential.hpp>
+
 #include "layer_run.hpp"
 
 using namespace cupola;
@@ -40,7 +45,7 @@ static_assert(std::is_same_v<OperationOf<Cubic<1, 2>, AnyDevice>, OperationOf<Cu
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a layer made from a formula computes the formula", D, pointwise_computes) {
+TYPED_TEST_CASE("a layer made from a formula computes the formula", D, DevicesAndElements) {
     {
         const auto [problem, outcome] = layer_run::run<Softsign, D>({7, 5, 3}, 2, reference::fresh_seed());
         reference::Doubles y, dx;
@@ -62,19 +67,8 @@ TEST_CASE_TEMPLATE_DEFINE("a layer made from a formula computes the formula", D,
     CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(pointwise_computes, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/leaky_relu.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/net/check_gradients.hpp>
-#include <cupola/net/sequential.hpp>
-
 TEST_CASE("check_gradients accepts layers made from formulas") {
     const GradientCheck softsign = check_gradients<Softsign, Host>({4, 4, 3});
     CHECK_MESSAGE(softsign, softsign.report());

@@ -73,8 +73,7 @@ void agrees(const Shape& input, const reference::Pooling& r) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute the operations of their template arguments", D,
-                          pool2d_computes) {
+TYPED_TEST_CASE("MaxPool2d and AvgPool2d compute the operations of their template arguments", D, DevicesAndElements) {
     agrees<MaxPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, true});
     agrees<MaxPool2d<2, 1, valid>, D>({5, 8, 16}, {2, reference::valid(5, 2, 1), reference::valid(8, 2, 1), 16, true});
     agrees<AvgPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, false});
@@ -89,4 +88,3 @@ TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute the operations of the
     agrees<AvgPool2d<2, 2, pad(1)>, D>(
         {7, 8, 16}, {2, reference::padded(7, 2, 2, 1), reference::padded(8, 2, 2, 1), 16, false, true});
 }
-TEST_CASE_TEMPLATE_APPLY(pool2d_computes, DevicesAndElements);

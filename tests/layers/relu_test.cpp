@@ -17,9 +17,8 @@ static_assert(kind_of<ReLU>() == LayerKind::activation && ReLU::activation == Ac
 static_assert(!traits_of<ReLU>().backward_reads_input && traits_of<ReLU>().backward_reads_output);
 static_assert(!traits_of<ReLU>().absorbs_relu);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU computes the operation of its template arguments", D, relu_computes) {
+TYPED_TEST_CASE("ReLU computes the operation of its template arguments", D, DevicesAndElements) {
     const auto [problem, outcome] = layer_run::run<ReLU, D>({7, 5, 3}, 2, reference::fresh_seed());
     CHECK(reference::distance(outcome.output, reference::relu(reference::widen(problem.x))) == 0);
     CHECK(reference::same_bits(outcome.input_gradient, reference::relu_mask(outcome.output, problem.dy)));
 }
-TEST_CASE_TEMPLATE_APPLY(relu_computes, DevicesAndElements);

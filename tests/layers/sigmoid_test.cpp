@@ -5,10 +5,9 @@
 
 #include "../test.hpp"
 
-#include "layer_run.hpp"
-#ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>
-#endif
+
+#include "layer_run.hpp"
 
 using namespace cupola;
 
@@ -17,7 +16,7 @@ static_assert(Sigmoid::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<Sigmoid>(Shape{384}).count == 0 && multiply_adds_of<Sigmoid>(Shape{384}) == 0);
 static_assert(!traits_of<Sigmoid>().backward_reads_input && traits_of<Sigmoid>().backward_reads_output);
 
-TEST_CASE_TEMPLATE_DEFINE("Sigmoid computes the operation of its template arguments", D, sigmoid_computes) {
+TYPED_TEST_CASE("Sigmoid computes the operation of its template arguments", D, DevicesAndElements) {
     const auto [problem, outcome] = layer_run::run<Sigmoid, D>({37, 5, 3}, 2, reference::fresh_seed());
     reference::Doubles y, dx;
     for (std::size_t i = 0; i < problem.x.size(); ++i) {
@@ -28,9 +27,8 @@ TEST_CASE_TEMPLATE_DEFINE("Sigmoid computes the operation of its template argume
     CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(sigmoid_computes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("Sigmoid tends to 0 and 1, is 1/2 at 0, and propagates a NaN", D, sigmoid_special) {
+TYPED_TEST_CASE("Sigmoid tends to 0 and 1, is 1/2 at 0, and propagates a NaN", D, DevicesAndElements) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     operation_run::Problem problem;
     problem.input = problem.output = {6};
@@ -44,7 +42,6 @@ TEST_CASE_TEMPLATE_DEFINE("Sigmoid tends to 0 and 1, is 1/2 at 0, and propagates
     CHECK(std::isnan(outcome.output[5]));
     CHECK(std::isnan(outcome.input_gradient[5]));
 }
-TEST_CASE_TEMPLATE_APPLY(sigmoid_special, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 TEST_CASE("the gradient of Sigmoid is its derivative") {

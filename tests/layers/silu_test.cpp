@@ -16,7 +16,7 @@ static_assert(SiLU::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<SiLU>(Shape{384}).count == 0 && multiply_adds_of<SiLU>(Shape{384}) == 0);
 static_assert(traits_of<SiLU>().backward_reads_input && !traits_of<SiLU>().backward_reads_output);
 
-TEST_CASE_TEMPLATE_DEFINE("SiLU computes the operation of its template arguments", D, silu_computes) {
+TYPED_TEST_CASE("SiLU computes the operation of its template arguments", D, DevicesAndElements) {
     const auto [problem, outcome] = layer_run::run<SiLU, D>({37, 5, 3}, 2, reference::fresh_seed());
     reference::Doubles y, dx;
     for (std::size_t i = 0; i < problem.x.size(); ++i) {
@@ -28,10 +28,8 @@ TEST_CASE_TEMPLATE_DEFINE("SiLU computes the operation of its template arguments
     CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(silu_computes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("SiLU is x above and 0 below the range of exp, 0 at 0, and propagates a NaN", D,
-                          silu_special) {
+TYPED_TEST_CASE("SiLU is x above and 0 below the range of exp, 0 at 0, and propagates a NaN", D, DevicesAndElements) {
     constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     operation_run::Problem problem;
     problem.input = problem.output = {5};
@@ -49,10 +47,8 @@ TEST_CASE_TEMPLATE_DEFINE("SiLU is x above and 0 below the range of exp, 0 at 0,
         CHECK(std::isnan(outcome.input_gradient[i]));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(silu_special, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("the gradient of SiLU is its derivative", D, silu_gradient) {
+TYPED_TEST_CASE("the gradient of SiLU is its derivative", D, Devices) {
     const GradientCheck check = check_gradients<SiLU, D>({4, 4, 3});
     CHECK_MESSAGE(check, check.report());
 }
-TEST_CASE_TEMPLATE_APPLY(silu_gradient, Devices);

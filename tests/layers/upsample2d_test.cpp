@@ -46,8 +46,7 @@ void agrees(const Shape& input, std::int64_t batch) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("Upsample2d repeats every pixel, and adds the gradients of its square", D,
-                          upsample2d_computes) {
+TYPED_TEST_CASE("Upsample2d repeats every pixel, and adds the gradients of its square", D, DevicesAndElements) {
     agrees<2, D>({8, 6, 16}, 3);
     agrees<2, D>({7, 5, 3}, 2);
     agrees<2, D>({1, 1, 1}, 1);
@@ -55,7 +54,6 @@ TEST_CASE_TEMPLATE_DEFINE("Upsample2d repeats every pixel, and adds the gradient
     agrees<1, D>({4, 3, 5}, 2);
     agrees<2, D>({3, 2, 130}, 1);  // more channels than are added at a time
 }
-TEST_CASE_TEMPLATE_APPLY(upsample2d_computes, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 TEST_CASE("the gradient of Upsample2d is its derivative") {

@@ -117,26 +117,22 @@ void soft_targets_agree() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("cross-entropies of labels agree with plain loops, per sample and per position", D,
-                          cross_entropy_labels) {
+TYPED_TEST_CASE("cross-entropies of labels agree with plain loops, per sample and per position", D, Devices) {
     labels_agree<D, 2>();
     labels_agree<D, 3>();
     labels_agree<D, 10>();
     labels_agree<D, 65>();
     labels_agree<D, 300>();
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_labels, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a cross-entropy with soft targets agrees with plain loops", D, cross_entropy_soft) {
+TYPED_TEST_CASE("a cross-entropy with soft targets agrees with plain loops", D, Devices) {
     soft_targets_agree<D, 2>();
     soft_targets_agree<D, 10>();
     soft_targets_agree<D, 65>();
     soft_targets_agree<D, 300>();
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_soft, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("weights that are all 1, and soft targets of one class, give the values of plain labels", D,
-                          cross_entropy_same) {
+TYPED_TEST_CASE("weights that are all 1, and soft targets of one class, give the values of plain labels", D, Devices) {
     reference::Random random(reference::fresh_seed());
     const Floats z = random.normal(513 * 10, 3.0);
     const Labels labels = random.labels(513, 10);
@@ -155,10 +151,9 @@ TEST_CASE_TEMPLATE_DEFINE("weights that are all 1, and soft targets of one class
         CHECK(reference::distance(of_soft.gradient, plain.gradient) < 1e-6);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_same, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("losses of classes have the same bits for any number of threads, with and without gradient",
-                          D, cross_entropy_bits) {
+TYPED_TEST_CASE("losses of classes have the same bits for any number of threads, with and without gradient", D,
+                Devices) {
     reference::Random random(reference::fresh_seed());
     const Floats z = random.normal(33 * 40 * 4, 3.0);
     const Labels labels = random.labels(33 * 40, 4);
@@ -174,10 +169,8 @@ TEST_CASE_TEMPLATE_DEFINE("losses of classes have the same bits for any number o
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_bits, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("ignored labels have neither loss nor gradient, whatever their logits are", D,
-                          cross_entropy_ignored) {
+TYPED_TEST_CASE("ignored labels have neither loss nor gradient, whatever their logits are", D, Devices) {
     const WeightedCrossEntropy<2> loss{.ignored_label = -100};
     const auto outcome =
         loss_run::run<D>(loss, {2}, {not_a_number, infinity, 0.0F, 0.0F, 1e30F, -1e30F}, {-100, 1, -100});
@@ -193,10 +186,8 @@ TEST_CASE_TEMPLATE_DEFINE("ignored labels have neither loss nor gradient, whatev
     CHECK(none.result.predictions == 0);
     for (const float value : none.gradient) CHECK(value == 0.0F);
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_ignored, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("losses of classes take logits of any size, and report those that are no numbers", D,
-                          cross_entropy_extreme) {
+TYPED_TEST_CASE("losses of classes take logits of any size, and report those that are no numbers", D, Devices) {
     const WeightedCrossEntropy<3> weighted{.class_weights = {1.0F, 2.0F, 4.0F}};
     const auto large = loss_run::run<D>(weighted, {3}, {1e30F, -1e30F, 0.0F}, {1});
     CHECK(close(large.result.sum, 2 * 2e30));
@@ -211,10 +202,8 @@ TEST_CASE_TEMPLATE_DEFINE("losses of classes take logits of any size, and report
             loss_run::run<D>(SoftCrossEntropy<3>{}, {3}, {0.0F, bad, 0.0F}, {1.0F, 0.0F, 0.0F}).result.sum));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_extreme, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a target that is not one is reported with its sample, its position and its value", D,
-                          cross_entropy_targets) {
+TYPED_TEST_CASE("a target that is not one is reported with its sample, its position and its value", D, Devices) {
     const auto message = [](const auto& loss, const Shape& output, auto targets) {
         const std::size_t rows = targets.size() * static_cast<std::size_t>(output.channels());
         const bool soft = std::same_as<typename decltype(targets)::value_type, float>;
@@ -238,10 +227,8 @@ TEST_CASE_TEMPLATE_DEFINE("a target that is not one is reported with its sample,
     CHECK(message(SoftCrossEntropy<3>{}, {3}, Floats{0, infinity, 1}) ==
           "sample 0 of the batch has target inf for class 1, but a target must be from 0 to 1");
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_targets, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("weights of classes that are negative, not finite or all 0 are rejected", D,
-                          cross_entropy_weights) {
+TYPED_TEST_CASE("weights of classes that are negative, not finite or all 0 are rejected", D, Devices) {
     const auto message = [](std::array<float, 3> weights) {
         const WeightedCrossEntropy<3> labels{.class_weights = weights};
         const SoftCrossEntropy<3> soft{.class_weights = weights};
@@ -254,7 +241,6 @@ TEST_CASE_TEMPLATE_DEFINE("weights of classes that are negative, not finite or a
     CHECK(message({infinity, 1, 1}) == "the weight of class 0 must be finite and at least 0, not inf");
     CHECK(message({0, 0, 0}) == "the weights of all 3 classes are 0");
 }
-TEST_CASE_TEMPLATE_APPLY(cross_entropy_weights, Devices);
 
 static_assert(CrossEntropy<10>::target({10}) == Shape{1} && CrossEntropy<10>::target({6, 4, 10}) == Shape{6, 4});
 static_assert(SoftCrossEntropy<10>::target({6, 4, 10}) == Shape{6, 4, 10});

@@ -136,7 +136,7 @@ std::pair<double, float> of_one(const Loss& loss, float x, float t) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("losses of a formula per element agree with the same formula in double", D, elements_agree) {
+TYPED_TEST_CASE("losses of a formula per element agree with the same formula in double", D, Devices) {
     agrees<D>(MeanSquaredError{}, reference::SquaredError{});
     agrees<D>(MeanAbsoluteError{}, reference::AbsoluteError{});
     agrees<D>(Huber<>{}, reference::HuberError{1.0});
@@ -145,11 +145,9 @@ TEST_CASE_TEMPLATE_DEFINE("losses of a formula per element agree with the same f
     agrees<D>(BinaryCrossEntropy{3.5F}, reference::BinaryCrossEntropy{3.5}, 8.0);
     agrees<D>(LogCosh{}, LogCoshInDouble{});
 }
-TEST_CASE_TEMPLATE_APPLY(elements_agree, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE(
-    "a binary cross-entropy with a weight of positives per channel agrees with each channel's own", D,
-    elements_channels) {
+TYPED_TEST_CASE("a binary cross-entropy with a weight of positives per channel agrees with each channel's own", D,
+                Devices) {
     const auto check = [](auto channel_count) {
         constexpr std::int64_t channels = decltype(channel_count)::value;
         WeightedBinaryCrossEntropy<channels> loss;
@@ -188,11 +186,10 @@ TEST_CASE_TEMPLATE_DEFINE(
               (void)loss_run::run<D>(WeightedBinaryCrossEntropy<2>{}, {2}, {0, 0, 0, 0}, {0, 1, 1, 2});
           }) == "sample 1 of the batch has target 2 at element 1, but the loss expects targets that are from 0 to 1");
 }
-TEST_CASE_TEMPLATE_APPLY(elements_channels, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE(
+TYPED_TEST_CASE(
     "losses of a formula per element have the same bits for any number of threads, with and without gradient", D,
-    elements_bits) {
+    Devices) {
     reference::Random random(reference::fresh_seed());
     const Floats x = random.normal(1025 * 37), t = random.normal(1025 * 37);
     const auto one = loss_run::run<D>(Huber<>{}, {37}, x, t);
@@ -204,9 +201,8 @@ TEST_CASE_TEMPLATE_DEFINE(
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(elements_bits, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("the losses per element at equality, at their bounds and far from them", D, elements_places) {
+TYPED_TEST_CASE("the losses per element at equality, at their bounds and far from them", D, Devices) {
     using Pair = std::pair<double, float>;
     CHECK(of_one<D>(MeanSquaredError{}, 3.0F, 3.0F) == Pair(0.0, 0.0F));
     CHECK(of_one<D>(MeanSquaredError{}, -0x1p50F, 0x1p50F) == Pair(0x1p102, -0x1p52F));
@@ -223,9 +219,8 @@ TEST_CASE_TEMPLATE_DEFINE("the losses per element at equality, at their bounds a
     CHECK(loss == doctest::Approx(std::exp(-30.0)).epsilon(1e-5));
     CHECK(static_cast<double>(slope) == doctest::Approx(std::exp(-30.0)).epsilon(1e-5));
 }
-TEST_CASE_TEMPLATE_APPLY(elements_places, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("an output that is no number gives a loss and a gradient that are none", D, elements_nan) {
+TYPED_TEST_CASE("an output that is no number gives a loss and a gradient that are none", D, Devices) {
     const auto check = [](const auto& loss) {
         INFO(std::string(std::remove_cvref_t<decltype(loss)>::name));
         const auto outcome = loss_run::run<D>(loss, {2}, {0.5F, 0.5F, not_a_number, 0.5F}, {0, 1, 0, 1});
@@ -239,10 +234,8 @@ TEST_CASE_TEMPLATE_DEFINE("an output that is no number gives a loss and a gradie
     check(Huber<>{});
     check(BinaryCrossEntropy{});
 }
-TEST_CASE_TEMPLATE_APPLY(elements_nan, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a target that a formula does not take is reported with its sample and its element", D,
-                          elements_targets) {
+TYPED_TEST_CASE("a target that a formula does not take is reported with its sample and its element", D, Devices) {
     const auto message = [](const auto& loss, const Floats& targets) {
         return message_of<InvalidArgument>(
             [&] { (void)loss_run::run<D>(loss, {3}, Floats(targets.size(), 0.5F), targets); });
@@ -262,9 +255,8 @@ TEST_CASE_TEMPLATE_DEFINE("a target that a formula does not take is reported wit
     CHECK(message(LogCosh{}, many) ==
           "sample 3000 of the batch has target nan at element 1, but the loss expects targets that are finite");
 }
-TEST_CASE_TEMPLATE_APPLY(elements_targets, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a weight of positives that is not above 0 is rejected", D, elements_weight) {
+TYPED_TEST_CASE("a weight of positives that is not above 0 is rejected", D, Devices) {
     for (const float weight : {0.0F, -1.0F, infinity, not_a_number}) {
         const BinaryCrossEntropy loss{.positive_weight = weight};
         const WeightedBinaryCrossEntropy<3> of_channels{.positive_weights = {1.0F, weight, 1.0F}};
@@ -274,4 +266,3 @@ TEST_CASE_TEMPLATE_DEFINE("a weight of positives that is not above 0 is rejected
               text("the weight of positives of a binary cross-entropy must be finite and above 0, not ", weight));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(elements_weight, Devices);

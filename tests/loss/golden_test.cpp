@@ -49,7 +49,7 @@ void check(const golden::Case& c, const Loss& loss) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("losses give PyTorch's values and gradients", D, golden_losses) {
+TYPED_TEST_CASE("losses give PyTorch's values and gradients", D, Devices) {
     for (const golden::Case& c : golden::cases("losses")) {
         INFO(c.name());
         const std::string_view kind = c.text("kind");
@@ -78,4 +78,3 @@ TEST_CASE_TEMPLATE_DEFINE("losses give PyTorch's values and gradients", D, golde
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_losses, Devices);

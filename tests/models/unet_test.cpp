@@ -59,12 +59,11 @@ struct Computed : UNet<height, width, 3, 2, 3, depth> {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("UNet computes what the oracle does, forward and backward", D, unet_computes) {
+TYPED_TEST_CASE("UNet computes what the oracle does, forward and backward", D, Devices) {
     agrees<Computed<8, 12, 2>, D>(2, 2e-5);
     agrees<Computed<4, 2, 1>, D>(1, 2e-5);
     agrees<Unfused<Computed<4, 2, 1>>, D>(3, 2e-5);
 }
-TEST_CASE_TEMPLATE_APPLY(unet_computes, Devices);
 
 #ifndef CUPOLA_TEST_CUDA
 

@@ -4,19 +4,6 @@
 // their layers, their names and their memory.
 #include "../test.hpp"
 
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/net/branches.hpp>
-#include <cupola/net/sequential.hpp>
-#ifndef CUPOLA_TEST_CUDA
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/net/check_gradients.hpp>
-#include <cupola/net/summary.hpp>
-#endif
-
 #include "../devices.hpp"
 #include "graph_run.hpp"
 
@@ -86,8 +73,8 @@ void all_agree(double tolerance) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("networks with blocks of branches compute what the oracle does, forward and backward", D,
-                          branches_compute) {
+TYPED_TEST_CASE("networks with blocks of branches compute what the oracle does, forward and backward", D,
+                DevicesAndElements) {
     constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
     // A ReLU in less than float has other zeros than the oracle's.
     all_agree<Sigmoid, D>(exact ? 2e-5 : 8e-2);
@@ -97,7 +84,6 @@ TEST_CASE_TEMPLATE_DEFINE("networks with blocks of branches compute what the ora
         agrees<Unfused<Mixed<ReLU>>, D>(3, 2e-5);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(branches_compute, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 

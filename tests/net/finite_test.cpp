@@ -5,10 +5,7 @@
 
 #include "../test.hpp"
 
-#include <cupola/layers/batch_norm2d.hpp>
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/net/sequential.hpp>
 
 using namespace cupola;

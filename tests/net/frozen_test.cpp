@@ -5,14 +5,7 @@
 
 #include "../test.hpp"
 
-#include <cupola/layers/batch_norm2d.hpp>
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/global_avg_pool2d.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/layers/sigmoid.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/plan.hpp>
@@ -96,7 +89,7 @@ TEST_CASE("a layer without a name is matched by its number, and a norm is frozen
     CHECK_FALSE(FrozenBiases::layers[5].uses_running_statistics);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("the gradients of what is trained, and of the input, are correct", D, frozen_gradients) {
+TYPED_TEST_CASE("the gradients of what is trained, and of the input, are correct", D, Devices) {
     const auto check = []<class Net>(Net, std::size_t trained) {
         const GradientCheck result = check_gradients<Net, CrossEntropy<4>, D>({.batch = 3}, device_options<D>(1));
         CHECK_MESSAGE(result, result.report());
@@ -115,7 +108,6 @@ TEST_CASE_TEMPLATE_DEFINE("the gradients of what is trained, and of the input, a
     check(FrozenTied{}, 4);
     check(FrozenTiedWeight{}, 5);
 }
-TEST_CASE_TEMPLATE_APPLY(frozen_gradients, Devices);
 
 namespace {
 
@@ -174,8 +166,7 @@ struct FrozenStep {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("what is trained has the bits of the gradients that it has in the whole network", D,
-                          frozen_bits) {
+TYPED_TEST_CASE("what is trained has the bits of the gradients that it has in the whole network", D, Devices) {
     FrozenStep<FrozenBranchesNet, D> whole({.batch = 4});
     FrozenStep<FrozenBranches, D> frozen({.batch = 4});
     CHECK(whole.intact);
@@ -191,7 +182,6 @@ TEST_CASE_TEMPLATE_DEFINE("what is trained has the bits of the gradients that it
     }
     CHECK(compared == 4);
 }
-TEST_CASE_TEMPLATE_APPLY(frozen_bits, Devices);
 
 TEST_CASE("a plan keeps nothing for the backward pass of layers that it does not reach") {
     CHECK(activations<FrozenBody>() < activations<FrozenTestNet>());

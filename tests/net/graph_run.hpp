@@ -8,9 +8,17 @@
 
 #include <deque>
 
-#include <cupola/layers/relu.hpp>
+#include <cupola/layers.hpp>
+#include <cupola/losses.hpp>
+#include <cupola/net/branches.hpp>
+#include <cupola/net/check_gradients.hpp>
+#include <cupola/net/frozen.hpp>
+#include <cupola/net/inputs.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/net/summary.hpp>
+#include <cupola/net/tied.hpp>
 
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"

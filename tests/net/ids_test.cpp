@@ -4,24 +4,6 @@
 // compute, forward and backward, against an oracle in double.
 #include "../test.hpp"
 
-#include <cupola/layers/embedding.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/global_avg_pool2d.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/net/branches.hpp>
-#include <cupola/net/frozen.hpp>
-#include <cupola/net/inputs.hpp>
-#include <cupola/net/named_values.hpp>
-#include <cupola/net/plan.hpp>
-#include <cupola/net/sequential.hpp>
-#include <cupola/net/summary.hpp>
-#include <cupola/net/tied.hpp>
-#ifndef CUPOLA_TEST_CUDA
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/net/check_gradients.hpp>
-#endif
-
 #include "../devices.hpp"
 #include "../throws_with.hpp"
 #include "graph_run.hpp"
@@ -78,7 +60,7 @@ static_assert(count_inputs(Words::layers) == 3 && reads_other_types(Words::layer
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("networks that read ids compute what the oracle does, forward and backward", D, ids_compute) {
+TYPED_TEST_CASE("networks that read ids compute what the oracle does, forward and backward", D, DevicesAndElements) {
     constexpr double tolerance = std::is_same_v<ElementOf<D>, float> ? 2e-5 : 8e-2;
     for (const std::int64_t batch : {1, 3, 8}) {
         agrees<Words, D>(batch, tolerance, false);
@@ -87,7 +69,6 @@ TEST_CASE_TEMPLATE_DEFINE("networks that read ids compute what the oracle does, 
         agrees<Mixed, D>(batch, tolerance, false);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(ids_compute, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 

@@ -5,20 +5,6 @@
 // double, and what backward leaves out.
 #include "../test.hpp"
 
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/net/inputs.hpp>
-#include <cupola/net/named_values.hpp>
-#include <cupola/net/plan.hpp>
-#include <cupola/net/sequential.hpp>
-#ifndef CUPOLA_TEST_CUDA
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/net/check_gradients.hpp>
-#endif
-
 #include "../devices.hpp"
 #include "../throws_with.hpp"
 #include "graph_run.hpp"
@@ -82,8 +68,8 @@ void all_agree(double tolerance) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("networks with several inputs compute what the oracle does, forward and backward", D,
-                          inputs_compute) {
+TYPED_TEST_CASE("networks with several inputs compute what the oracle does, forward and backward", D,
+                DevicesAndElements) {
     constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
     all_agree<Sigmoid, D>(exact ? 2e-5 : 8e-2);
     if constexpr (exact) {
@@ -91,7 +77,6 @@ TEST_CASE_TEMPLATE_DEFINE("networks with several inputs compute what the oracle 
         agrees<Unfused<Joined<ReLU>>, D>(3, 2e-5, false);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(inputs_compute, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 

@@ -4,22 +4,6 @@
 // oracle in double; their rows, their nodes and their memory.
 #include "../test.hpp"
 
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/net/named_values.hpp>
-#include <cupola/net/plan.hpp>
-#include <cupola/net/sequential.hpp>
-#ifndef CUPOLA_TEST_CUDA
-#include <cupola/layers/batch_norm2d.hpp>
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/net/check_gradients.hpp>
-#include <cupola/net/summary.hpp>
-#endif
-
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/compare.hpp"
@@ -102,8 +86,8 @@ void all_agree(double tolerance) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("networks with named values compute what the oracle does, forward and backward", D,
-                          named_values_compute) {
+TYPED_TEST_CASE("networks with named values compute what the oracle does, forward and backward", D,
+                DevicesAndElements) {
     constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
     // A ReLU in less than float has other zeros than the oracle's.
     all_agree<Sigmoid, D>(exact ? 2e-5 : 4e-2);
@@ -113,7 +97,6 @@ TEST_CASE_TEMPLATE_DEFINE("networks with named values compute what the oracle do
         agrees<Unfused<InBlocks<ReLU>>, D>(3, 2e-5);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(named_values_compute, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 

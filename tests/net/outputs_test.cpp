@@ -4,16 +4,6 @@
 // against an oracle in double.
 #include "../test.hpp"
 
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/net/branches.hpp>
-#include <cupola/net/named_values.hpp>
-#include <cupola/net/plan.hpp>
-#include <cupola/net/sequential.hpp>
-
 #include "../devices.hpp"
 #include "graph_run.hpp"
 
@@ -62,8 +52,8 @@ void all_agree(double tolerance) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("networks with several ends compute what the oracle does, forward and backward", D,
-                          outputs_compute) {
+TYPED_TEST_CASE("networks with several ends compute what the oracle does, forward and backward", D,
+                DevicesAndElements) {
     constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
     all_agree<Sigmoid, D>(exact ? 2e-5 : 8e-2);
     if constexpr (exact) {
@@ -71,7 +61,6 @@ TEST_CASE_TEMPLATE_DEFINE("networks with several ends compute what the oracle do
         agrees<Unfused<Auxiliary<ReLU>>, D>(3, 2e-5);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(outputs_compute, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 

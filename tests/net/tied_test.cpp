@@ -4,27 +4,9 @@
 // oracle in double; that the set is stored, counted and updated once.
 #include "../test.hpp"
 
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/layers/sigmoid.hpp>
-#include <cupola/net/branches.hpp>
-#include <cupola/net/sequential.hpp>
-#include <cupola/net/tied.hpp>
-#ifndef CUPOLA_TEST_CUDA
-#include <cupola/host.hpp>
-#include <cupola/layers/batch_norm2d.hpp>
-#include <cupola/layers/on_device.hpp>
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/loss/loss_collection.hpp>
-#include <cupola/loss/weight_decay.hpp>
-#include <cupola/net/check_gradients.hpp>
-#include <cupola/net/summary.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
-#endif
 
 #include "../devices.hpp"
 #include "graph_run.hpp"
@@ -71,8 +53,7 @@ void all_agree(double tolerance) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("networks with tied layers compute what the oracle does, forward and backward", D,
-                          tied_layers_compute) {
+TYPED_TEST_CASE("networks with tied layers compute what the oracle does, forward and backward", D, DevicesAndElements) {
     constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
     all_agree<Sigmoid, D>(exact ? 2e-5 : 8e-2);
     if constexpr (exact) {
@@ -80,7 +61,6 @@ TEST_CASE_TEMPLATE_DEFINE("networks with tied layers compute what the oracle doe
         agrees<Unfused<Siamese<ReLU>>, D>(3, 2e-5);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(tied_layers_compute, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 

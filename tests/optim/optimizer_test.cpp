@@ -8,16 +8,8 @@
 
 #include "../test.hpp"
 
-#include <cupola/optim/adagrad.hpp>
-#include <cupola/optim/adam.hpp>
-#include <cupola/optim/adam_w.hpp>
-#include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
-#include <cupola/optim/lamb.hpp>
-#include <cupola/optim/lars.hpp>
-#include <cupola/optim/nesterov_velocity.hpp>
-#include <cupola/optim/rms_prop.hpp>
-#include <cupola/optim/sgd.hpp>
+#include <cupola/optimizers.hpp>
 
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>

@@ -141,7 +141,7 @@ bool is_bfloat16(const std::vector<float>& values) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("rows and their mean are rounded to nearest, ties to even", D, compressed_rounds) {
+TYPED_TEST_CASE("rows and their mean are rounded to nearest, ties to even", D, Devices) {
     for (const int threads : thread_counts<D>()) {
         typename D::Context context(0, device_options<D>(threads));
         for (const std::size_t columns : {std::size_t{1}, std::size_t{37}, std::size_t{9001}}) {
@@ -179,10 +179,8 @@ TEST_CASE_TEMPLATE_DEFINE("rows and their mean are rounded to nearest, ties to e
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(compressed_rounds, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("what is not finite stays so, and a number beyond bfloat16's becomes infinite", D,
-                          compressed_not_finite) {
+TYPED_TEST_CASE("what is not finite stays so, and a number beyond bfloat16's becomes infinite", D, Devices) {
     typename D::Context context(0, device_options<D>(1));
     constexpr float infinity = std::numeric_limits<float>::infinity();
     // The middle between the largest number and the next, and the float below it.
@@ -205,10 +203,8 @@ TEST_CASE_TEMPLATE_DEFINE("what is not finite stays so, and a number beyond bflo
     CHECK(found[6] == -infinity);
     CHECK(found[7] == std::bit_cast<float>(0x7F7F'0000U));
 }
-TEST_CASE_TEMPLATE_APPLY(compressed_not_finite, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a step averages the rounded rows, of unequal batches, none and accumulated ones", D,
-                          compressed_steps) {
+TYPED_TEST_CASE("a step averages the rounded rows, of unequal batches, none and accumulated ones", D, Devices) {
     const CompressedBatches<D> batches;
     for (const int accumulation : {1, 2}) {
         CAPTURE(accumulation);
@@ -246,9 +242,8 @@ TEST_CASE_TEMPLATE_DEFINE("a step averages the rounded rows, of unequal batches,
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(compressed_steps, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a single replica has nothing to average, and nothing is rounded", D, compressed_alone) {
+TYPED_TEST_CASE("a single replica has nothing to average, and nothing is rounded", D, Devices) {
     CompressedBatches<D> batches;
     batches.unequal = false;
     auto exact = compressed_training<D, ConcatMean>(1);
@@ -260,9 +255,8 @@ TEST_CASE_TEMPLATE_DEFINE("a single replica has nothing to average, and nothing 
     CHECK_FALSE(is_bfloat16(compressed.averaged_gradient()));
     CHECK(exact.parameters() == compressed.parameters());
 }
-TEST_CASE_TEMPLATE_APPLY(compressed_alone, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a compressed training converges as the other one", D, compressed_converges) {
+TYPED_TEST_CASE("a compressed training converges as the other one", D, Devices) {
     CompressedBatches<D> batches;
     batches.unequal = false;
     auto exact = compressed_training<D, ConcatMean>(4);
@@ -282,9 +276,8 @@ TEST_CASE_TEMPLATE_DEFINE("a compressed training converges as the other one", D,
     CHECK(std::abs(last_compressed - last_exact) < 0.02 * first);
     CHECK(compressed.parameters() != exact.parameters());
 }
-TEST_CASE_TEMPLATE_APPLY(compressed_converges, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a gradient that is not finite is reported as without compression", D, compressed_reports) {
+TYPED_TEST_CASE("a gradient that is not finite is reported as without compression", D, Devices) {
     CompressedBatches<D> batches;
     batches.unequal = false;
     batches.set_input(12 * 16 + 5, std::numeric_limits<float>::quiet_NaN());  // the first batch of replica 1
@@ -300,4 +293,3 @@ TEST_CASE_TEMPLATE_DEFINE("a gradient that is not finite is reported as without 
     CHECK(expected.find("replica 1") != std::string::npos);
     CHECK(error_of(compressed_training<D, Compressed<ConcatMean>>(4)) == expected);
 }
-TEST_CASE_TEMPLATE_APPLY(compressed_reports, Devices);

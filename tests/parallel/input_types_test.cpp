@@ -137,14 +137,12 @@ template <class Net, class D>
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a network of ids and bytes learns kinds of samples, in float and bfloat16", D,
-                          input_types_learn) {
+TYPED_TEST_CASE("a network of ids and bytes learns kinds of samples, in float and bfloat16", D, Devices) {
     CHECK(trained_accuracy<TextAndPixels, D>() >= 0.9);
     if (!D::host_memory || computes_bfloat16()) CHECK(trained_accuracy<NarrowTextAndPixels, D>() >= 0.9);
 }
-TEST_CASE_TEMPLATE_APPLY(input_types_learn, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("replicas with unequal batches of ids and bytes equal one replica", D, input_types_replicas) {
+TYPED_TEST_CASE("replicas with unequal batches of ids and bytes equal one replica", D, Devices) {
     const TypedSamples samples(24, 5);
     const TypedBatches<D> batches(samples);
     auto several = typed_options<TextAndPixels, D>(3, 5);
@@ -168,10 +166,8 @@ TEST_CASE_TEMPLATE_DEFINE("replicas with unequal batches of ids and bytes equal 
         largest = std::max(largest, std::abs(static_cast<double>(of_three[i]) - static_cast<double>(of_one[i])));
     CHECK(largest < 1e-5);
 }
-TEST_CASE_TEMPLATE_APPLY(input_types_replicas, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("an id that is out of range is an error of the step, and changes nothing", D,
-                          input_types_bad_id) {
+TYPED_TEST_CASE("an id that is out of range is an error of the step, and changes nothing", D, Devices) {
     const TypedSamples good(16, 7);
     TypedSamples bad = good;
     bad.words[9 * words_per_sample + 4] = word_count;
@@ -202,4 +198,3 @@ TEST_CASE_TEMPLATE_DEFINE("an id that is out of range is an error of the step, a
     (void)training.step(of(batches));  // it goes on
     CHECK(training.parameters() != before);
 }
-TEST_CASE_TEMPLATE_APPLY(input_types_bad_id, Devices);
