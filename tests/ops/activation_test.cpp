@@ -36,7 +36,7 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN(), inf = st
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops to the bit", D, relu_agrees) {
+TYPED_TEST_CASE("ReLU, forward and backward, agrees with plain loops to the bit", D, DevicesAndElements) {
     for (const std::int64_t count : {1, 3, 16, 4095, 4096, 4097, 30'000}) {
         for (const int threads : thread_counts<D>()) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -50,9 +50,8 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops t
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(relu_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and ReLU propagates NaN and infinity", D, relu_special) {
+TYPED_TEST_CASE("ReLU's gradient is zero at zero, and ReLU propagates NaN and infinity", D, DevicesAndElements) {
     const Outcome outcome =
         run<D>(problem_of({0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, not_a_number}, {1, 2, 3, 4, 5, 6, 7}, 1));
     CHECK(outcome.output[0] == 0.0F);
@@ -64,11 +63,9 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and ReLU propagates 
     CHECK(std::isnan(outcome.output[6]));
     CHECK(outcome.input_gradient == Floats{0, 0, 3, 0, 5, 0, 0});
 }
-TEST_CASE_TEMPLATE_APPLY(relu_special, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU skips an input gradient that is not needed", D, relu_null) {
+TYPED_TEST_CASE("ReLU skips an input gradient that is not needed", D, DevicesAndElements) {
     Problem problem = problem_of({1, -1, 2}, {1, 1, 1}, 1);
     problem.input_gradient = false;
     for (const float value : run<D>(problem).input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(relu_null, DevicesAndElements);

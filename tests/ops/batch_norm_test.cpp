@@ -67,9 +67,9 @@ const std::vector<Case> cases{
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE(
+TYPED_TEST_CASE(
     "batch normalisation in training agrees with plain loops, forward and backward, with and without a ReLU", D,
-    norm_agrees) {
+    DevicesAndElements) {
     for (const Case& c : cases) {
         for (const Activation activation : {Activation::none, Activation::relu}) {
             for (const int threads : thread_counts<D>()) {
@@ -96,10 +96,9 @@ TEST_CASE_TEMPLATE_DEFINE(
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation uses the running statistics as constants", D,
-                          norm_inference) {
+TYPED_TEST_CASE("outside training batch normalisation uses the running statistics as constants", D,
+                DevicesAndElements) {
     for (const Case& c : cases) {
         for (const bool made_for_training : {false, true}) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -124,10 +123,8 @@ TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation uses the running
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_inference, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients if `accumulate` is set", D,
-                          norm_accumulates) {
+TYPED_TEST_CASE("batch normalisation adds to parameter gradients if `accumulate` is set", D, DevicesAndElements) {
     const Case c{3, 5, 5, 19};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome alone = run<D>(c, problem);
@@ -141,9 +138,8 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients if `a
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_accumulates, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation has the same bits for 1 and 2 threads", D, norm_bits) {
+TYPED_TEST_CASE("batch normalisation has the same bits for 1 and 2 threads", D, DevicesAndElements) {
     const Case c{5, 17, 19, 48};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
@@ -153,17 +149,15 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation has the same bits for 1 and 2 thr
     CHECK(reference::same_bits(one.parameter_gradients[0], two.parameter_gradients[0]));
     CHECK(reference::same_bits(one.statistics[1], two.statistics[1]));
 }
-TEST_CASE_TEMPLATE_APPLY(norm_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("the variance of numbers far from zero is exact: nothing cancels", D, norm_far) {
+TYPED_TEST_CASE("the variance of numbers far from zero is exact: nothing cancels", D, DevicesAndElements) {
     const Case c{4, 32, 32, 16, std::is_same_v<ElementOf<D>, Float16> ? 10000.0 : 100000.0};  // Float16 ends at 65,504
     const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome outcome = run<D>(c, problem);
     CHECK(distance(outcome.statistics[1], oracle(c).moments(problem.x).variance) < reference::tolerance);
 }
-TEST_CASE_TEMPLATE_APPLY(norm_far, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation skips an input gradient that is not needed", D, norm_null) {
+TYPED_TEST_CASE("batch normalisation skips an input gradient that is not needed", D, DevicesAndElements) {
     const Case c{2, 3, 3, 16};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome with = run<D>(c, problem);
@@ -172,16 +166,14 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation skips an input gradient that is n
     for (const float value : without.input_gradient) CHECK(std::isnan(value));
     CHECK(reference::same_bits(with.parameter_gradients[0], without.parameter_gradients[0]));
 }
-TEST_CASE_TEMPLATE_APPLY(norm_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a NaN affects its channel and no other", D, norm_nan) {
+TYPED_TEST_CASE("a NaN affects its channel and no other", D, DevicesAndElements) {
     const Case c{2, 3, 3, 20};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1, Activation::relu);
     problem.x[7] = std::nanf("");
     const Outcome outcome = run<D>(c, problem);
     for (std::size_t i = 0; i < outcome.output.size(); ++i) CHECK(std::isnan(outcome.output[i]) == (i % 20 == 7));
 }
-TEST_CASE_TEMPLATE_APPLY(norm_nan, DevicesAndElements);
 
 TEST_CASE("moments merged from any split are those of all samples, and parts without samples are ignored") {
     constexpr std::size_t channels = 3;

@@ -86,8 +86,8 @@ void concatenates(const Channels& c, bool adds, int wanted, int threads) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a concatenation has the channels of both inputs, and hands each its part of the gradient", D,
-                          concatenation_computes) {
+TYPED_TEST_CASE("a concatenation has the channels of both inputs, and hands each its part of the gradient", D,
+                DevicesAndElements) {
     for (const int threads : thread_counts<D>()) {
         for (const Channels& c : {Channels{{5, 3, 1}, 16, 32, 4}, Channels{{7, 5, 1}, 3, 8, 3},
                                   Channels{{1, 1, 1}, 1, 1, 1}, Channels{{1}, 5, 7, 2}, Channels{{3, 3, 1}, 8, 1, 1},
@@ -98,4 +98,3 @@ TEST_CASE_TEMPLATE_DEFINE("a concatenation has the channels of both inputs, and 
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(concatenation_computes, DevicesAndElements);

@@ -62,9 +62,7 @@ void rounds_and_comes_back() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE(
-    "floats are converted to narrower types and back, in blocks of any length and by any number of threads", D,
-    convert_rounds) {
+TYPED_TEST_CASE("floats are converted to narrower types and back, in blocks of any length and by any number of threads",
+                D, Devices) {
     [&]<class... T>(std::tuple<T...>) { (rounds_and_comes_back<D, T>(), ...); }(NarrowElements{});
 }
-TEST_CASE_TEMPLATE_APPLY(convert_rounds, Devices);

@@ -39,7 +39,7 @@ Outcome run(const Problem& problem, double rate) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the reference's mask, forward and backward", D, dropout_agrees) {
+TYPED_TEST_CASE("dropout agrees with the reference's mask, forward and backward", D, DevicesAndElements) {
     for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
         for (const std::int64_t features : {1, 3, 4, 5, 64, 1001}) {
             for (const int threads : thread_counts<D>()) {
@@ -67,9 +67,8 @@ TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the reference's mask, forward and
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout drops at its rate and keeps the mean", D, dropout_rate) {
+TYPED_TEST_CASE("dropout drops at its rate and keeps the mean", D, DevicesAndElements) {
     for (const double rate : {0.1, 0.5, 0.8}) {
         CAPTURE(rate);
         const Outcome outcome = run<D>(problem_of(64, 4096, 1), rate);
@@ -83,16 +82,14 @@ TEST_CASE_TEMPLATE_DEFINE("dropout drops at its rate and keeps the mean", D, dro
         CHECK(mean / count == doctest::Approx(1.0).epsilon(0.02));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_rate, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout's forward and backward drop the same elements", D, dropout_same) {
+TYPED_TEST_CASE("dropout's forward and backward drop the same elements", D, DevicesAndElements) {
     const Outcome outcome = run<D>(problem_of(5, 333, 2), 0.5);
     CHECK(reference::same_bits(outcome.output, outcome.input_gradient));
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_same, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batch is split, or on threads", D,
-                          dropout_split) {
+TYPED_TEST_CASE("dropout's mask does not depend on how the global batch is split, or on threads", D,
+                DevicesAndElements) {
     const Outcome whole = run<D>(problem_of(12, 77, 1), 0.5);
     CHECK(reference::same_bits(run<D>(problem_of(12, 77, 2), 0.5).output, whole.output));
     for (const std::int64_t parts : {2, 3, 4, 12}) {
@@ -110,9 +107,8 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batc
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_split, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout's mask differs by seed, step, layer and sample", D, dropout_differs) {
+TYPED_TEST_CASE("dropout's mask differs by seed, step, layer and sample", D, DevicesAndElements) {
     const Problem problem = problem_of(2, 256, 1);
     const Floats mask = run<D>(problem, 0.5).output;
     const auto agreement = [&](const Floats& other) {
@@ -133,9 +129,8 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's mask differs by seed, step, layer and sampl
     CHECK(std::abs(changed([](Problem& p) { p.first_sample += 2; }) - 0.5) < 0.13);
     CHECK(changed([](Problem&) {}) == 1.0);
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_differs, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout is the identity in evaluation", D, dropout_evaluation) {
+TYPED_TEST_CASE("dropout is the identity in evaluation", D, DevicesAndElements) {
     reference::Random random(1);
     Problem problem = problem_of(3, 50, 1);
     problem.x = rounded<D>(random.normal(150));
@@ -143,11 +138,9 @@ TEST_CASE_TEMPLATE_DEFINE("dropout is the identity in evaluation", D, dropout_ev
     problem.training = problem.made_for_training = false;
     CHECK(reference::same_bits(run<D>(problem, 0.5).output, problem.x));
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_evaluation, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout skips an input gradient that is not needed", D, dropout_null) {
+TYPED_TEST_CASE("dropout skips an input gradient that is not needed", D, DevicesAndElements) {
     Problem problem = problem_of(3, 50, 1);
     problem.input_gradient = false;
     for (const float value : run<D>(problem, 0.5).input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_null, DevicesAndElements);

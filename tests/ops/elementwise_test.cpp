@@ -59,7 +59,7 @@ static_assert(!ComputesElements<Nowhere, float>);
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a formula is computed once per element, and nothing else is written", D, elements_computed) {
+TYPED_TEST_CASE("a formula is computed once per element, and nothing else is written", D, DevicesAndElements) {
     using T = ElementOf<D>;
     static_assert(ComputesElements<DeviceOf<D>, T>);
     for (const std::int64_t count : counts) {
@@ -94,10 +94,9 @@ TEST_CASE_TEMPLATE_DEFINE("a formula is computed once per element, and nothing e
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(elements_computed, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a formula can update several values in place, and read one array at two offsets", D,
-                          elements_updated) {
+TYPED_TEST_CASE("a formula can update several values in place, and read one array at two offsets", D,
+                DevicesAndElements) {
     using Device = DeviceOf<D>;
     using T = ElementOf<D>;
     for (const std::int64_t count : counts) {
@@ -130,7 +129,6 @@ TEST_CASE_TEMPLATE_DEFINE("a formula can update several values in place, and rea
         CHECK(on_g.guards_intact());
     }
 }
-TEST_CASE_TEMPLATE_APPLY(elements_updated, DevicesAndElements);
 
 TEST_CASE_TEMPLATE("is_positive is correct for each 16-bit pattern, and false for a NaN", T, BFloat16, Float16) {
     for (std::uint32_t bits = 0; bits < 0x1'0000U; ++bits) {

@@ -63,7 +63,7 @@ void check(const golden::Case& c, const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's values", D, golden_convolution) {
+TYPED_TEST_CASE("convolution gives PyTorch's values", D, Devices) {
     for (const golden::Case& c : golden::cases("conv2d")) {
         for (const int threads : thread_counts<D>()) {
             INFO(c.name());
@@ -76,9 +76,8 @@ TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's values", D, golden_convol
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_convolution, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's values", D, golden_linear) {
+TYPED_TEST_CASE("linear layers give PyTorch's values", D, Devices) {
     for (const golden::Case& c : golden::cases("linear")) {
         for (const int threads : thread_counts<D>()) {
             INFO(c.name());
@@ -89,9 +88,8 @@ TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's values", D, golden_linea
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_linear, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("embeddings give PyTorch's values", D, golden_embedding) {
+TYPED_TEST_CASE("embeddings give PyTorch's values", D, Devices) {
     for (const golden::Case& c : golden::cases("embedding")) {
         for (const int threads : thread_counts<D>()) {
             INFO(c.name());
@@ -113,9 +111,8 @@ TEST_CASE_TEMPLATE_DEFINE("embeddings give PyTorch's values", D, golden_embeddin
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_embedding, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's values", D, golden_pooling) {
+TYPED_TEST_CASE("pooling gives PyTorch's values", D, Devices) {
     const auto check_all = [](std::string_view group, PoolingKind kind) {
         for (const golden::Case& c : golden::cases(group)) {
             for (const int threads : thread_counts<D>()) {
@@ -131,9 +128,8 @@ TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's values", D, golden_pooling) {
     check_all("max_pool2d", PoolingKind::max);
     check_all("average_pool2d", PoolingKind::average);
 }
-TEST_CASE_TEMPLATE_APPLY(golden_pooling, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's values", D, golden_lrn) {
+TYPED_TEST_CASE("local response normalisation gives PyTorch's values", D, Devices) {
     for (const golden::Case& c : golden::cases("local_response_norm")) {
         INFO(c.name());
         const Problem problem = problem_of(c, 2);
@@ -144,9 +140,8 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's values",
               }));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_lrn, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU gives PyTorch's values", D, golden_relu) {
+TYPED_TEST_CASE("ReLU gives PyTorch's values", D, Devices) {
     for (const golden::Case& c : golden::cases("relu")) {
         INFO(c.name());
         const Outcome outcome = operation_run::run<D>(
@@ -155,9 +150,8 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU gives PyTorch's values", D, golden_relu) {
         CHECK(distance(outcome.input_gradient, c.list("input_gradient")) == 0);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_relu, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's values", D, golden_softmax) {
+TYPED_TEST_CASE("softmax cross-entropy gives PyTorch's values", D, Devices) {
     for (const golden::Case& c : golden::cases("cross_entropy")) {
         INFO(c.name());
         const auto batch = static_cast<std::size_t>(c.extents("logits")[0]);
@@ -190,9 +184,8 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's values", D, gol
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(golden_softmax, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation and its running update agree with PyTorch", D, batch_norm_golden) {
+TYPED_TEST_CASE("batch normalisation and its running update agree with PyTorch", D, Devices) {
     for (const golden::Case& c : golden::cases("batch_norm")) {
         for (const int threads : thread_counts<D>()) {
             INFO(c.name(), ", threads ", threads);
@@ -226,4 +219,3 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation and its running update agree with
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(batch_norm_golden, Devices);

@@ -35,8 +35,7 @@ private:
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("the first id that is out of range is found on the device, and makes the loss NaN", D,
-                          ids_are_checked) {
+TYPED_TEST_CASE("the first id that is out of range is found on the device, and makes the loss NaN", D, Devices) {
     typename D::Context context(0, device_options<D>(2));
     [[maybe_unused]] const auto team = context.team();
     for (const std::size_t count : {std::size_t{1}, std::size_t{70}, std::size_t{5000}}) {
@@ -69,4 +68,3 @@ TEST_CASE_TEMPLATE_DEFINE("the first id that is out of range is found on the dev
         CHECK(report.first().column == 4);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(ids_are_checked, Devices);

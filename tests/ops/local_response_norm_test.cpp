@@ -71,8 +71,7 @@ const std::vector<Case> cases{
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, agrees with plain loops", D,
-                          lrn_agrees) {
+TYPED_TEST_CASE("local response normalisation, forward and backward, agrees with plain loops", D, DevicesAndElements) {
     for (const Case& c : cases) {
         for (const int threads : thread_counts<D>()) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -84,10 +83,9 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, a
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation has the same bits for 1 and 2 threads and for a split batch", D,
-                          lrn_bits) {
+TYPED_TEST_CASE("local response normalisation has the same bits for 1 and 2 threads and for a split batch", D,
+                DevicesAndElements) {
     const Case c{6, 5, 7, 64, 4, 1.0F, 0.3F};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
@@ -106,10 +104,9 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation has the same bits for 1 
     CHECK(reference::same_bits(split.output, std::span(one.output).first(split.output.size())));
     CHECK(reference::same_bits(split.input_gradient, std::span(one.input_gradient).first(split.output.size())));
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and small numbers, element for element", D,
-                          lrn_magnitudes) {
+TYPED_TEST_CASE("local response normalisation is precise for large and small numbers, element for element", D,
+                DevicesAndElements) {
     // Half a step of the element type: of a number, and of those next to zero.
     using T = ElementOf<D>;
     const bool half = std::is_same_v<T, Float16>;
@@ -133,25 +130,22 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_magnitudes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation skips an input gradient that is not needed", D, lrn_null) {
+TYPED_TEST_CASE("local response normalisation skips an input gradient that is not needed", D, DevicesAndElements) {
     const Case c{2, 3, 3, 16, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     problem.input_gradient = problem.made_for_input_gradient = false;
     const Outcome outcome = run<D>(c, problem);
     for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation propagates a NaN to its window only", D, lrn_nan) {
+TYPED_TEST_CASE("local response normalisation propagates a NaN to its window only", D, DevicesAndElements) {
     const Case c{1, 1, 2, 16, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     problem.x[8] = std::numeric_limits<float>::quiet_NaN();
     const Outcome outcome = run<D>(c, problem);
     for (std::size_t i = 0; i < 32; ++i) CHECK(std::isnan(outcome.output[i]) == (i >= 6 && i <= 10));
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_nan, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 
@@ -170,12 +164,11 @@ TEST_CASE("more channels than a row can hold are rejected with the numbers") {
 
 #endif
 
-TEST_CASE_TEMPLATE_DEFINE("the largest row that local response normalisation supports is computed correctly", D,
-                          lrn_largest) {
+TYPED_TEST_CASE("the largest row that local response normalisation supports is computed correctly", D,
+                DevicesAndElements) {
     const Case c{1, 1, 2, 4088, 4, 1.0F, 0.3F};
     const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome outcome = run<D>(c, problem);
     CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < tolerance<D>);
     CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) < tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_largest, DevicesAndElements);

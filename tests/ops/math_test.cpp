@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("on the calling thread every result is within the error that 
     CHECK(worst > 0.4);  // what rounding alone is
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a device's loops compute the same functions", D, math_on_devices) {
+TYPED_TEST_CASE("a device's loops compute the same functions", D, Devices) {
     const auto check = [](auto formula) {
         using F = decltype(formula);
         reference::Floats x;
@@ -105,7 +105,6 @@ TEST_CASE_TEMPLATE_DEFINE("a device's loops compute the same functions", D, math
     check(Tanh{});
     check(Erf{});
 }
-TEST_CASE_TEMPLATE_APPLY(math_on_devices, Devices);
 
 TEST_CASE("at the ends of their ranges the functions have their limits, and they propagate a NaN") {
     CHECK(math::exp(-inf) == 0.0F);

@@ -105,9 +105,9 @@ void agrees(const Formula& formula, Forward forward, Backward backward) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE(
+TYPED_TEST_CASE(
     "an operation made from a formula agrees with plain loops, with the gradient from its output or its input", D,
-    pointwise_agrees) {
+    DevicesAndElements) {
     agrees<D>(
         Softsign{}, [](double x) { return x / (1 + std::abs(x)); },
         [](double, double y, double dy) { return dy * (1 - std::abs(y)) * (1 - std::abs(y)); });
@@ -121,9 +121,8 @@ TEST_CASE_TEMPLATE_DEFINE(
         NegativePart{}, [](double x) { return x < 0 ? x : 0; },
         [](double x, double, double dy) { return x < 0 ? dy : 0; });
 }
-TEST_CASE_TEMPLATE_APPLY(pointwise_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a formula receives NaN and infinity unchanged", D, pointwise_special) {
+TYPED_TEST_CASE("a formula receives NaN and infinity unchanged", D, DevicesAndElements) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     Problem problem = problem_of<D>(2, 1, 1);
     problem.x = {std::numeric_limits<float>::quiet_NaN(), -inf, inf, 0.0F};
@@ -135,12 +134,9 @@ TEST_CASE_TEMPLATE_DEFINE("a formula receives NaN and infinity unchanged", D, po
     CHECK(outcome.output[3] == 0.0F);
     CHECK(outcome.input_gradient[3] == 0.5F);
 }
-TEST_CASE_TEMPLATE_APPLY(pointwise_special, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("an operation made from a formula skips an input gradient that is not needed", D,
-                          pointwise_null) {
+TYPED_TEST_CASE("an operation made from a formula skips an input gradient that is not needed", D, DevicesAndElements) {
     Problem problem = problem_of<D>(3, 1, 1);
     problem.input_gradient = false;
     for (const float value : computed<D>(problem, Softsign{}).input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(pointwise_null, DevicesAndElements);

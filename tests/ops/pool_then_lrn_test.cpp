@@ -144,8 +144,8 @@ std::vector<Case> cases() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation agree with plain loops, in both orders", D,
-                          pool_then_lrn_agrees) {
+TYPED_TEST_CASE("pooling and normalisation in one operation agree with plain loops, in both orders", D,
+                DevicesAndElements) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         for (const Case& c : cases()) {
             for (const int threads : thread_counts<D>()) {
@@ -162,11 +162,10 @@ TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation agree with
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE(
+TYPED_TEST_CASE(
     "pooling and normalisation in one operation have the same bits for 1 and 2 threads and for a split batch", D,
-    pool_then_lrn_bits) {
+    DevicesAndElements) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         const Case c{6, 9, 7, 64, 3, 2, 4};
         const std::uint64_t seed = reference::fresh_seed();
@@ -188,10 +187,9 @@ TEST_CASE_TEMPLATE_DEFINE(
                                    std::span(one.input_gradient).first(split.input_gradient.size())));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation apply the mask of a ReLU before them", D,
-                          pool_then_lrn_masks) {
+TYPED_TEST_CASE("pooling and normalisation in one operation apply the mask of a ReLU before them", D,
+                DevicesAndElements) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         for (const Case& c : cases()) {
             if (c.batch == 0) continue;
@@ -208,10 +206,9 @@ TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation apply the 
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_masks, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("made for evaluation, pooling and normalisation compute the same output and save nothing", D,
-                          pool_then_lrn_inference) {
+TYPED_TEST_CASE("made for evaluation, pooling and normalisation compute the same output and save nothing", D,
+                DevicesAndElements) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         for (const Case& c : cases()) {
             INFO(describe(c));
@@ -224,10 +221,8 @@ TEST_CASE_TEMPLATE_DEFINE("made for evaluation, pooling and normalisation comput
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_inference, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation skip an input gradient that is not needed", D,
-                          pool_then_lrn_null) {
+TYPED_TEST_CASE("pooling and normalisation skip an input gradient that is not needed", D, DevicesAndElements) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         const Case c{2, 6, 6, 64, 3, 2, 4};
         Problem problem = problem_of<D>(c, order, reference::fresh_seed(), 1);
@@ -236,10 +231,8 @@ TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation skip an input gradient that
         for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a maximum propagates a NaN of either sign, at every position of the window", D,
-                          pool_then_lrn_nan) {
+TYPED_TEST_CASE("a maximum propagates a NaN of either sign, at every position of the window", D, DevicesAndElements) {
     for (const std::int64_t channels : {64, 20}) {
         const Case c{1, 3, 3, channels, 3, 3, 0, 1.0F, 0.0F};  // one window; the norm divides by one
         for (std::int64_t tap = 0; tap < 9; ++tap) {
@@ -261,4 +254,3 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum propagates a NaN of either sign, at every p
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_nan, DevicesAndElements);

@@ -48,8 +48,7 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN(), inf = st
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy, its gradient and its count agree with plain loops", D,
-                          softmax_agrees) {
+TYPED_TEST_CASE("softmax cross-entropy, its gradient and its count agree with plain loops", D, Devices) {
     for (const std::int32_t classes : {1, 2, 3, 10, 100, 1000}) {
         for (const std::int64_t batch : {1, 3, 128, 513, 1025}) {
             for (const float smoothing : {0.0F, 0.1F}) {
@@ -81,10 +80,9 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy, its gradient and its count agr
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_agrees, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE(
-    "softmax cross-entropy gives the same bits for any number of threads, with and without gradient", D, softmax_bits) {
+TYPED_TEST_CASE("softmax cross-entropy gives the same bits for any number of threads, with and without gradient", D,
+                Devices) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     reference::Random random(seed);
@@ -101,10 +99,8 @@ TEST_CASE_TEMPLATE_DEFINE(
     CHECK(without.result.correct == one.result.correct);
     for (const float value : without.gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_bits, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("more samples than a device has blocks for at the same time are each counted once", D,
-                          softmax_many) {
+TYPED_TEST_CASE("more samples than a device has blocks for at the same time are each counted once", D, Devices) {
     // On Cuda a block of few samples, of which there are at most 682, takes a second part.
     constexpr std::int32_t classes = 65;
     constexpr std::int64_t batch = 2 * 682 * 8 + 3;
@@ -117,17 +113,14 @@ TEST_CASE_TEMPLATE_DEFINE("more samples than a device has blocks for at the same
     CHECK(outcome.result.correct == r.correct(z, labels));
     CHECK(reference::distance(outcome.gradient, r.gradient(z, labels)) < reference::tolerance);
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_many, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("equal logits have a loss of log(classes), and the first class is the prediction", D,
-                          softmax_equal) {
+TYPED_TEST_CASE("equal logits have a loss of log(classes), and the first class is the prediction", D, Devices) {
     const Outcome outcome = run<D>(Floats(30, 0.7F), {0, 0, 9}, 10, 0.0F);
     CHECK(outcome.result.sum == doctest::Approx(3 * std::log(10.0)).epsilon(1e-12));
     CHECK(outcome.result.correct == 2);
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_equal, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("logits of any size have the loss of plain loops in double", D, softmax_any_size) {
+TYPED_TEST_CASE("logits of any size have the loss of plain loops in double", D, Devices) {
     for (const std::size_t classes : {2U, 10U, 1000U}) {
         for (const float size : {0.0F, 1e3F, -1e8F, 1e15F, -1e16F, 1e20F, -1e30F, 3e38F}) {
             for (const float smoothing : {0.0F, 0.1F}) {
@@ -147,9 +140,8 @@ TEST_CASE_TEMPLATE_DEFINE("logits of any size have the loss of plain loops in do
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_any_size, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("large logits neither overflow nor lose the loss", D, softmax_large) {
+TYPED_TEST_CASE("large logits neither overflow nor lose the loss", D, Devices) {
     const Floats z{1000.0F, 0.0F, -1000.0F, 3e38F, -3e38F, 0.0F, -1e4F, -1e4F, -1e4F};
     const Outcome outcome = run<D>(z, {2, 0, 1}, 3, 0.0F);
     CHECK(outcome.result.sum == doctest::Approx(2000.0 + 0.0 + std::log(3.0)));
@@ -161,9 +153,8 @@ TEST_CASE_TEMPLATE_DEFINE("large logits neither overflow nor lose the loss", D, 
     CHECK(std::isfinite(worst.result.sum));
     CHECK(worst.result.sum == doctest::Approx(6e38));
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_large, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a NaN logit gives a NaN loss and counts as wrong", D, softmax_nan) {
+TYPED_TEST_CASE("a NaN logit gives a NaN loss and counts as wrong", D, Devices) {
     for (const std::size_t at : {0U, 1U, 2U}) {
         for (const std::int32_t label : {0, 1, 2}) {
             for (const float smoothing : {0.0F, 0.1F}) {
@@ -179,26 +170,22 @@ TEST_CASE_TEMPLATE_DEFINE("a NaN logit gives a NaN loss and counts as wrong", D,
     }
     CHECK(run<D>({not_a_number, not_a_number, not_a_number}, {0}, 3, 0.0F).result.correct == 0);
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_nan, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("an infinite logit gives a loss that is not finite", D, softmax_infinite) {
+TYPED_TEST_CASE("an infinite logit gives a loss that is not finite", D, Devices) {
     CHECK_FALSE(std::isfinite(run<D>({inf, 0.0F, 0.0F}, {0}, 3, 0.0F).result.sum));
     CHECK_FALSE(std::isfinite(run<D>({-inf, 0.0F, 0.0F}, {0}, 3, 0.0F).result.sum));
     CHECK_FALSE(std::isfinite(run<D>({-inf, -inf, -inf}, {0}, 3, 0.0F).result.sum));
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_infinite, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a label that is not a class is rejected with the sample and the classes", D,
-                          softmax_labels) {
+TYPED_TEST_CASE("a label that is not a class is rejected with the sample and the classes", D, Devices) {
     const auto message = [](const Labels& labels) {
         return message_of<InvalidArgument>([&] { run<D>(Floats(labels.size() * 10, 0.0F), labels, 10, 0.0F); });
     };
     CHECK(message({0, 9, 10}) == "sample 2 of the batch has label 10, but the loss has classes 0 to 9");
     CHECK(message({-1}) == "sample 0 of the batch has label -1, but the loss has classes 0 to 9");
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_labels, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("the gradient of a batch sums to zero over each sample's classes", D, softmax_zero_sum) {
+TYPED_TEST_CASE("the gradient of a batch sums to zero over each sample's classes", D, Devices) {
     reference::Random random(reference::fresh_seed());
     const Outcome outcome = run<D>(random.normal(50), random.labels(5, 10), 10, 0.1F);
     for (std::size_t n = 0; n < 5; ++n) {
@@ -207,4 +194,3 @@ TEST_CASE_TEMPLATE_DEFINE("the gradient of a batch sums to zero over each sample
         CHECK(std::abs(sum) < 1e-7);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_zero_sum, Devices);
