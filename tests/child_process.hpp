@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <doctest/doctest.h>
+
 struct ChildResult {
     bool passed = false;
     std::string output;
@@ -76,6 +78,14 @@ struct ChildResult {
     if (WIFEXITED(status)) result.status = WEXITSTATUS(status);
     result.passed = WIFEXITED(status) && WEXITSTATUS(status) == 0 && counted && cases == 1 && passed == 1;
     return result;
+}
+
+/// Runs a test case in a process of its own, where it must pass.
+inline void check_in_child(const std::string& name, const std::vector<std::pair<std::string, std::string>>& variables) {
+    const ChildResult child = run_in_child(name, variables);
+    CAPTURE(name);
+    INFO(child.output);
+    CHECK(child.passed);
 }
 
 /// The result of `f` in a process of its own, with its own limits and signals.
