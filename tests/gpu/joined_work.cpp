@@ -8,28 +8,17 @@
 
 #include <cupola/cuda.hpp>
 #include <cupola/device/cuda_graph.hpp>
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/relu.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/tied.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
-#include <cupola/optim/adagrad.hpp>
-#include <cupola/optim/adam.hpp>
-#include <cupola/optim/adam_w.hpp>
-#include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
-#include <cupola/optim/lars.hpp>
 #include <cupola/optim/moving_average.hpp>
-#include <cupola/optim/nesterov_velocity.hpp>
-#include <cupola/optim/rms_prop.hpp>
-#include <cupola/optim/sgd.hpp>
 #include <cupola/optim/update_parameters.hpp>
+#include <cupola/optimizers.hpp>
 
 #include "../devices.hpp"
 #include "../reference/compare.hpp"

@@ -6,12 +6,8 @@
 #include "../test.hpp"
 
 #include <cupola/cuda.hpp>
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/layers/initializer.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/relu.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/schedule.hpp>

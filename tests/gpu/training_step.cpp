@@ -11,14 +11,10 @@
 #include <cupola/device/step_constants.hpp>
 #include <cupola/host.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
-#include <cupola/optim/adam.hpp>
 #include <cupola/optim/clipped.hpp>
-#include <cupola/optim/lamb.hpp>
-#include <cupola/optim/lars.hpp>
 #include <cupola/optim/moving_average.hpp>
-#include <cupola/optim/rms_prop.hpp>
-#include <cupola/optim/sgd.hpp>
 #include <cupola/optim/update_parameters.hpp>
+#include <cupola/optimizers.hpp>
 
 #include "../reference/compare.hpp"
 #include "../throws_with.hpp"
