@@ -45,7 +45,7 @@ bool same(const Result& a, const Result& b) {
 }
 
 /// Checks that the run ended without an error and agrees with that on the host.
-void check_against_host(const Run& run, double losses, double parameters) {
+void check_against_host(const Run& run, double losses = 1e-4, double parameters = 1e-3) {
     const Result host = run_on_host(run), ours = run_on_cuda(run);
     CHECK(host.error.empty());
     CHECK(ours.error == "");
@@ -95,7 +95,7 @@ struct Restored : NotCopied {
 TEST_CASE("ten losses from one seed agree with Host's") {
     for (const std::int64_t max_in_flight : {0, 1, 2}) {
         CAPTURE(max_in_flight);
-        check_against_host({.max_in_flight = max_in_flight, .evaluates = true}, 1e-4, 1e-3);
+        check_against_host({.max_in_flight = max_in_flight, .evaluates = true});
     }
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("replicas and GPUs: ConcatMean has the same bits on one GPU as on two"
     for (const int replicas : {2, 3}) {
         CAPTURE(replicas);
         Run run{.replicas = replicas, .steps = 8, .max_in_flight = 2, .places = 2};
-        check_against_host(run, 1e-4, 1e-3);
+        check_against_host(run);
         const Result one = run_on_cuda(run);
         for (const int devices : {2, 3}) {
             if (devices > replicas) continue;
@@ -232,8 +232,7 @@ TEST_CASE("replicas and GPUs: the sum of NCCL agrees with ConcatMean") {
                             .momentum = 0.9,
                             .max_in_flight = 2,
                             .places = 2,
-                            .evaluates = true},
-                           1e-4, 1e-3);
+                            .evaluates = true});
     }
 }
 
@@ -248,40 +247,35 @@ TEST_CASE("a short batch, and a replica without samples") {
                                 .steps = 9,
                                 .sizes = {{}, {8, 3}, {}, {8, 0}, {}, {0, 8}, {3, 0}, {8, 3}},
                                 .max_in_flight = 2,
-                                .places = 2},
-                               1e-4, 1e-3);
+                                .places = 2});
         }
     }
 }
 
 TEST_CASE("gradients are accumulated over batches") {
-    check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2}, 1e-4, 1e-3);
-    check_against_host({.replicas = 2, .devices = 2, .gradient_accumulation_steps = 3, .steps = 6, .max_in_flight = 2},
-                       1e-4, 1e-3);
+    check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2});
+    check_against_host({.replicas = 2, .devices = 2, .gradient_accumulation_steps = 3, .steps = 6, .max_in_flight = 2});
     check_against_host({.gradient_accumulation_steps = 2,
                         .steps = 6,
                         .sizes = {{8}, {8}, {8}, {3}, {3}, {0}, {0}, {8}},
-                        .max_in_flight = 2},
-                       1e-4, 1e-3);
+                        .max_in_flight = 2});
     // In one step the second batch of a replica is its first; in all other steps it adds to the first, whichever packs the weights.
     check_against_host({.replicas = 2,
                         .gradient_accumulation_steps = 2,
                         .steps = 6,
                         .sizes = {{}, {}, {}, {}, {}, {}, {8, 0}, {8, 8}},
-                        .max_in_flight = 2},
-                       1e-4, 1e-3);
+                        .max_in_flight = 2});
 }
 
 TEST_CASE("replicas and accumulated batches count by the weights of their labels") {
-    check_against_host({.model = Model::weighted, .max_in_flight = 2}, 1e-4, 1e-3);
+    check_against_host({.model = Model::weighted, .max_in_flight = 2});
     check_against_host({.model = Model::weighted,
                         .replicas = 2,
                         .devices = 2,
                         .gradient_accumulation_steps = 2,
                         .steps = 6,
                         .sizes = {{}, {}, {}, {}, {}, {}, {8, 3}, {0, 8}},
-                        .max_in_flight = 2},
-                       1e-4, 1e-3);
+                        .max_in_flight = 2});
 }
 
 TEST_CASE("a clipped gradient and the sums of squares of 16 parameters agree with Host's in every step") {
@@ -298,7 +292,7 @@ TEST_CASE("a network with two inputs and two outputs, each with its loss") {
             .max_in_flight = 2,
             .places = 2,
             .evaluates = true};
-    check_against_host(run, 1e-4, 1e-3);
+    check_against_host(run);
     const Result two = run_on_cuda(run);
     REQUIRE(two.evaluation.size() == 5);  // samples, correct, the sum and the loss of each output
     CHECK(two.evaluation[2] == doctest::Approx(two.evaluation[3] + 0.5 * two.evaluation[4]).epsilon(1e-6));
@@ -307,7 +301,7 @@ TEST_CASE("a network with two inputs and two outputs, each with its loss") {
     const Result apart = run_on_cuda(run);
     CHECK(same(apart, two));
     run.average = Average::nccl;
-    if (gpus() > 1) check_against_host(run, 1e-4, 1e-3);
+    if (gpus() > 1) check_against_host(run);
     run.average = Average::concat_mean;
     // The same samples by one replica.
     run.devices = run.replicas = 1;
@@ -324,28 +318,25 @@ TEST_CASE("a network with two inputs and two outputs, each with its loss") {
                         .gradient_accumulation_steps = 2,
                         .steps = 4,
                         .sizes = {{}, {}, {8, 3}, {0, 8}},
-                        .max_in_flight = 2},
-                       1e-4, 1e-3);
+                        .max_in_flight = 2});
 }
 
 TEST_CASE("batches may be overwritten two steps later") {
-    check_against_host({.max_in_flight = 2, .places = 2}, 1e-4, 1e-3);
-    check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2, .places = 4}, 1e-4, 1e-3);
+    check_against_host({.max_in_flight = 2, .places = 2});
+    check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2, .places = 4});
 }
 
 TEST_CASE("optimisers with a state, and moving averages") {
-    check_against_host({.rate_decay = 0.5, .max_in_flight = 2}, 1e-4, 1e-3);
+    check_against_host({.rate_decay = 0.5, .max_in_flight = 2});
     check_against_host(
-        {.momentum = 0.9, .moving_average = 0.99, .rate_decay = 0.8, .max_in_flight = 2, .evaluates = true}, 1e-4,
-        1e-3);
+        {.momentum = 0.9, .moving_average = 0.99, .rate_decay = 0.8, .max_in_flight = 2, .evaluates = true});
     check_against_host({.rule = Rule::adam, .rate = 0.005, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4, 2e-3);
     check_against_host({.rule = Rule::rms_prop, .rate = 0.002, .momentum = 0.5, .max_in_flight = 2}, 1e-4, 2e-3);
-    check_against_host({.rule = Rule::clipped, .momentum = 0.5, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4, 1e-3);
+    check_against_host({.rule = Rule::clipped, .momentum = 0.5, .rate_decay = 0.8, .max_in_flight = 2});
     check_against_host({.rule = Rule::lamb, .rate = 0.01, .max_in_flight = 2}, 1e-4, 2e-3);
     check_against_host({.rule = Rule::lars, .momentum = 0.9, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4, 2e-3);
     check_against_host(
-        {.rule = Rule::uncaptured, .momentum = 0.9, .moving_average = 0.9, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4,
-        1e-3);
+        {.rule = Rule::uncaptured, .momentum = 0.9, .moving_average = 0.9, .rate_decay = 0.8, .max_in_flight = 2});
     check_against_host(
         {.rule = Rule::adam, .replicas = 2, .devices = 2, .rate = 0.005, .moving_average = 0.9, .max_in_flight = 1},
         1e-4, 2e-3);
@@ -367,10 +358,10 @@ TEST_CASE("the running statistics of batch normalisation") {
             CHECK(distance(ours.buffers, host.buffers) < 1e-5);
             CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(1e-4));
             run.steps = 6;
-            check_against_host(run, 1e-4, 1e-3);
+            check_against_host(run);
             run.gradient_accumulation_steps = 2;
             run.sizes.clear();
-            check_against_host(run, 1e-4, 1e-3);
+            check_against_host(run);
         }
     }
 }
@@ -384,8 +375,7 @@ TEST_CASE("frozen parameters and parameter groups") {
                             .momentum = 0.9,
                             .moving_average = 0.9,
                             .max_in_flight = 2,
-                            .evaluates = true},
-                           1e-4, 1e-3);
+                            .evaluates = true});
     }
     check_against_host({.model = Model::frozen_middle,
                         .replicas = 2,
@@ -394,8 +384,7 @@ TEST_CASE("frozen parameters and parameter groups") {
                         .momentum = 0.9,
                         .moving_average = 0.9,
                         .max_in_flight = 2,
-                        .evaluates = true},
-                       1e-4, 1e-3);
+                        .evaluates = true});
     for (const Rule rule : {Rule::sgd, Rule::clipped, Rule::lars}) {
         check_against_host({.model = Model::normalized,
                             .rule = rule,
@@ -413,7 +402,7 @@ TEST_CASE("frozen parameters and parameter groups") {
 }
 
 TEST_CASE("a network with layers on the host beside it") {
-    check_against_host({.model = Model::offloaded, .momentum = 0.9, .max_in_flight = 2, .evaluates = true}, 1e-4, 1e-3);
+    check_against_host({.model = Model::offloaded, .momentum = 0.9, .max_in_flight = 2, .evaluates = true});
     check_against_host({.model = Model::offloaded,
                         .replicas = 2,
                         .devices = 2,
@@ -421,8 +410,7 @@ TEST_CASE("a network with layers on the host beside it") {
                         .moving_average = 0.9,
                         .sizes = {{}, {}, {8, 3}},
                         .max_in_flight = 2,
-                        .evaluates = true},
-                       1e-4, 1e-3);
+                        .evaluates = true});
 }
 
 TEST_CASE("a network in bfloat16") {
@@ -568,7 +556,7 @@ TEST_CASE("a step without labels is skipped by the option, with as many steps ah
                     .rate_decay = 0.9,
                     .unlabelled_place = 4,
                     .max_in_flight = max_in_flight};
-            check_against_host(run, 1e-4, 1e-3);
+            check_against_host(run);
             const Result ours = run_on_cuda(run);
             CHECK(ours.step == 10);
             CHECK(ours.skipped == std::vector<std::int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 1, 1});

@@ -7,16 +7,10 @@
 #include "../../test.hpp"
 
 #include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
 #include <cupola/layers/initializer.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/nccl.hpp>
-#include <cupola/net/sequential.hpp>
-#include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/compressed.hpp>
-#include <cupola/parallel/data_parallel.hpp>
 
 #include "../emulator/control.hpp"
 #include "../emulator/nccl_behavior.hpp"

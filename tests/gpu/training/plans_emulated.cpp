@@ -5,17 +5,10 @@
 #include "../../test.hpp"
 
 #include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
 #include <cupola/io/plan_file.hpp>
-#include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/flatten.hpp>
 #include <cupola/layers/initializer.hpp>
-#include <cupola/layers/linear.hpp>
-#include <cupola/layers/relu.hpp>
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/net/sequential.hpp>
-#include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/cuda/concat_mean.hpp>
-#include <cupola/parallel/data_parallel.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../../io/file_support.hpp"
