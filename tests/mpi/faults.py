@@ -487,18 +487,8 @@ class Trial:
         self.require(any(found) or not living, f"no process says why it cannot go on: {said}")
 
     def job_of_fault(self, saves=0):
-        fault, launcher = self.fault, self.launcher
-        return Job(
-            launcher,
-            self.options.program,
-            self.folder,
-            fault.processes,
-            fault.hosts,
-            fault.policy,
-            launcher.deadline,
-            saves,
-            fault.replicas,
-        )
+        fault, program, deadline = self.fault, self.options.program, self.launcher.deadline
+        return Job(self.launcher, program, self.folder, fault.processes, fault.hosts, fault.policy, deadline, saves, fault.replicas)
 
     def fail(self):
         fault = self.fault
@@ -724,27 +714,37 @@ def ended_by(results):
     return f"{max(ends):.1f}" if ends else ""
 
 
-def median_and_largest(seconds):
-    return [f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}"] if seconds else ["", ""]
+def those(name):
+    """How many of some results have it."""
+    return lambda results: sum(bool(each[name]) for each in results)
+
+
+def seconds(of, name):
+    """The median, or the largest, of the times that some results have."""
+    def column(results):
+        times = [time for each in results for time in each[name]]
+        return f"{of(times):.2f}" if times else ""
+
+    return column
+
+
+def table(kinds, results, first, columns):
+    """A row for each kind of fault, with what a function says of its results in each column."""
+    rows = []
+    for kind, title in kinds.items():
+        of_kind = [each for each in results if each["kind"] == kind]
+        rows.append([title, *(column(of_kind) for column in columns.values())])
+    return machine.table([first, *columns], rows)
 
 
 def section_of_faults(measured):
-    rows, results = [], measured["faults"]
-    for kind, title in KINDS.items():
-        of_kind = [each for each in results if each["kind"] == kind]
-        files = [seconds for each in of_kind for seconds in each["files"]]
-        rows.append(
-            [
-                title,
-                len(of_kind),
-                sum(each["hangs"] for each in of_kind),
-                sum(each["lost_checkpoint"] for each in of_kind),
-                len(files),
-                *median_and_largest(files),
-                ended_by(of_kind),
-                sum(bool(each["problems"]) for each in of_kind),
-            ]
-        )
+    results = measured["faults"]
+    columns = {
+        "count": len, "hangs": those("hangs"), "lost checkpoints": those("lost_checkpoint"),
+        "files": lambda of_kind: sum(len(each["files"]) for each in of_kind),
+        "median s to a file": seconds(statistics.median, "files"), "largest": seconds(max, "files"),
+        "`mpirun` ended by, s": ended_by, "failures": those("problems"),
+    }  # fmt: skip
     files = sum(len(each["files"]) for each in results)
     exact = sum(each["files_that_name_exactly_the_failed"] for each in results)
     return [
@@ -756,10 +756,7 @@ def section_of_faults(measured):
         "deadline and 1 s; the newest checkpoint must be that of the log; and the run that goes on, with another number of "
         "processes, must end with the bits of a run without a fault. After a signal, and where the disk is full, there are no files.",
         "",
-        *machine.table(
-            ["fault", "count", "hangs", "lost checkpoints", "files", "median s to a file", "largest", "`mpirun` ended by, s", "failures"],
-            rows,
-        ),
+        *table(KINDS, results, "fault", columns),
         "",
         f"{exact} of {files} files name exactly the processes that failed. The others name some of them, or a process that had itself "
         "waited for one of them: of two faults the first ends the job, and a part that was sent last may still be on its way when its "
@@ -774,23 +771,14 @@ def section_of_faults(measured):
 
 
 def section_of_survivors(measured):
-    rows = []
-    for kind, title in KILLS.items():
-        of_kind = [each for each in measured["faults"] if each["kind"] == kind]
-        right = [each for each in of_kind if not each["problems"]]
-        rows.append(
-            [
-                title,
-                len(of_kind),
-                sum(each["survived"] for each in right),
-                sum(not each["survived"] for each in right),
-                sum(each["hangs"] for each in of_kind),
-                sum(each["lost_checkpoint"] for each in of_kind),
-                *median_and_largest([seconds for each in of_kind for seconds in each["gone_on_after"]]),
-                ended_by(of_kind),
-                sum(bool(each["problems"]) for each in of_kind),
-            ]
-        )
+    def right(survived):
+        return lambda of_kind: sum(each["survived"] == survived for each in of_kind if not each["problems"])
+
+    columns = {
+        "count": len, "went on": right(True), "ended by the rules": right(False), "hangs": those("hangs"),
+        "lost checkpoints": those("lost_checkpoint"), "median s until they go on": seconds(statistics.median, "gone_on_after"),
+        "largest": seconds(max, "gone_on_after"), "`mpirun` ended by, s": ended_by, "failures": those("problems"),
+    }  # fmt: skip
     slow = sum(each["slow_starts"] for each in measured["faults"])
     return [
         "## Processes that survive",
@@ -804,21 +792,7 @@ def section_of_survivors(measured):
         "its file too, and end with the status 75, the newest checkpoint must be that of the log, and the run that is started again must "
         "end with the same bits.",
         "",
-        *machine.table(
-            [
-                "`kill -9`",
-                "count",
-                "went on",
-                "ended by the rules",
-                "hangs",
-                "lost checkpoints",
-                "median s until they go on",
-                "largest",
-                "`mpirun` ended by, s",
-                "failures",
-            ],
-            rows,
-        ),
+        *table(KILLS, measured["faults"], "`kill -9`", columns),
         "",
         "A job whose start of MPI took longer than the deadline, which happens between hosts that share few cores, ended by itself with that "
         f"message, before it was killed, and was started again: {slow}.",
