@@ -82,7 +82,7 @@ std::vector<Case> cases() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution, forward and backward, agrees with plain loops", W, winograd_agrees) {
+TYPED_TEST_CASE("Winograd's convolution, forward and backward, agrees with plain loops", W, AllTiles) {
     for (const Case& c : cases<W>()) {
         for (const int threads : {1, 2}) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -99,10 +99,8 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution, forward and backward, agrees 
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(winograd_agrees, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bits of the separate operations", W,
-                          winograd_relu) {
+TYPED_TEST_CASE("a ReLU fused into Winograd's convolution gives the bits of the separate operations", W, AllTiles) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe<W>(c), ", seed ", seed);
@@ -126,10 +124,8 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bi
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(winograd_relu, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any number of threads", W,
-                          winograd_threads) {
+TYPED_TEST_CASE("Winograd's convolution gives the same bits with any number of threads", W, AllTiles) {
     for (const Case& c : cases<W>()) {
         INFO(describe<W>(c));
         Problem problem = problem_of<W>(c, reference::fresh_seed(), 1);
@@ -147,10 +143,8 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any n
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(winograd_threads, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradients if `accumulate` is set", W,
-                          winograd_adds) {
+TYPED_TEST_CASE("Winograd's convolution adds to its parameters' gradients if `accumulate` is set", W, AllTiles) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe<W>(c), ", seed ", seed);
@@ -166,7 +160,6 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradie
         CHECK(reference::same_bits(added.input_gradient, written.input_gradient));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(winograd_adds, AllTiles);
 
 TEST_CASE("Winograd's convolution needs less memory without gradients, or with only that of the weights") {
     using W = Tiles<4, 5>;
