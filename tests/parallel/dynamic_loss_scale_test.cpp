@@ -16,6 +16,7 @@
 #include <cupola/parallel/compressed.hpp>
 
 #include "delayed_device.hpp"
+#include "loss/squares.hpp"
 #include "policies.hpp"
 #include "processes/sum_of_processes.hpp"
 #include "processes/thread_processes.hpp"
@@ -28,38 +29,10 @@ namespace {
 constexpr int replicas = 4;
 constexpr std::int64_t batch = 3;
 
-/// Half the squared difference from the first of the target's two values, times the second, the weight.
-template <bool counts>
-struct Squares {
-    static constexpr std::string_view name = "squares";
-    using Target = float;
-    static constexpr bool weighted = counts;
-    static constexpr Shape target(const Shape&) { return {2}; }
-    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
-
-    struct Operation {
-        LossResult forward(HostContext&, const float* outputs, const float* targets, std::int64_t samples,
-                           float* gradient) const {
-            LossResult result;
-            for (std::int64_t n = 0; n < samples; ++n) {
-                const float difference = outputs[n] - targets[2 * n], weight = counts ? targets[2 * n + 1] : 1.0F;
-                result.sum += 0.5 * static_cast<double>(weight * difference * difference);
-                result.weight += static_cast<double>(weight);
-                if (gradient != nullptr) gradient[n] = weight * difference / static_cast<float>(samples);
-            }
-            return result;
-        }
-    };
-    template <class Device>
-    [[nodiscard]] Operation operation() const {
-        return {};
-    }
-};
-
 struct Net : Sequential<Input<4, 4, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, ReLU, Flatten,
                         Named<"out", Linear<1>>> {};
 template <class A, class D, bool counts = false, class Statistics = Pooled>
-using TrainingOf = DataParallel<Net, Squares<counts>, AdamW, A, D, Statistics>;
+using TrainingOf = DataParallel<Net, WeightedSquares<counts, counts>, AdamW, A, D, Statistics>;
 
 /// A scale at which a gradient of 1e15 is above the largest float, while its square is not.
 constexpr LossScale rule{.initial = 0x1p100, .interval = 3};

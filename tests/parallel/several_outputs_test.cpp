@@ -11,6 +11,7 @@
 
 #include "delayed_device.hpp"
 #include "largest_difference.hpp"
+#include "loss/squares.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
 
@@ -18,31 +19,7 @@ using namespace cupola;
 
 namespace {
 
-/// Half the squared distance, a sum over the elements.
-struct Squares {
-    static constexpr std::string_view name = "squares";
-    using Target = float;
-    static constexpr Shape target(const Shape& output) { return output; }
-    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
-
-    struct Operation {
-        std::int64_t elements;
-        LossResult forward(HostContext&, const float* outputs, const float* targets, std::int64_t batch,
-                           float* gradient) const {
-            LossResult result{.sum = 0, .correct = 0, .weight = static_cast<double>(batch), .predictions = 0};
-            for (std::int64_t i = 0; i < batch * elements; ++i) {
-                const float difference = outputs[i] - targets[i];
-                result.sum += 0.5 * static_cast<double>(difference * difference);
-                if (gradient != nullptr) gradient[i] = difference / static_cast<float>(batch);
-            }
-            return result;
-        }
-    };
-    template <class Device>
-    [[nodiscard]] Operation operation(const Shape& output = {2}) const {
-        return {output.size()};
-    }
-};
+using Squares = SumOfSquares<>;
 
 struct Net : Sequential<Input<5>, Named<"body", Linear<7>>, ReLU, Keep<"shared">, Named<"kinds", Linear<3>>,
                         Output<"kind">, From<"shared">, Named<"boxes", Linear<2>>, Output<"box">> {};

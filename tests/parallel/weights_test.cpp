@@ -10,41 +10,13 @@
 
 #include "delayed_device.hpp"
 #include "largest_difference.hpp"
+#include "loss/squares.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
 
 namespace {
-
-/// Half the squared difference from the first of the target's two values, times the second, the weight. Without `counts` the
-/// mean is by samples.
-template <bool counts>
-struct WeightedSquares {
-    static constexpr std::string_view name = "weighted_squares";
-    using Target = float;
-    static constexpr bool weighted = counts;
-    static constexpr Shape target(const Shape&) { return {2}; }
-    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
-
-    struct Operation {
-        LossResult forward(HostContext&, const float* outputs, const float* targets, std::int64_t batch,
-                           float* gradient) const {
-            LossResult result;
-            for (std::int64_t n = 0; n < batch; ++n) {
-                const float difference = outputs[n] - targets[2 * n], weight = targets[2 * n + 1];
-                result.sum += 0.5 * static_cast<double>(weight * difference * difference);
-                result.weight += static_cast<double>(weight);
-                if (gradient != nullptr) gradient[n] = weight * difference / static_cast<float>(batch);
-            }
-            return result;
-        }
-    };
-    template <class Device>
-    [[nodiscard]] Operation operation() const {
-        return {};
-    }
-};
 
 struct ScaledLoss : Float32 {
     static constexpr float loss_scale = 1024;

@@ -14,6 +14,8 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
+#include "../loss/squares.hpp"
+
 namespace processes {
 
 using namespace cupola;
@@ -21,38 +23,11 @@ using namespace cupola;
 constexpr int replicas = 4;
 constexpr std::int64_t batch = 6;
 
-/// Half the squared difference from the first of the target's two values, times the second, the weight.
-struct WeightedSquares {
-    static constexpr std::string_view name = "weighted_squares";
-    using Target = float;
-    static constexpr bool weighted = true;
-    static constexpr Shape target(const Shape&) { return {2}; }
-    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
-
-    struct Operation {
-        LossResult forward(HostContext&, const float* outputs, const float* targets, std::int64_t samples,
-                           float* gradient) const {
-            LossResult result;
-            for (std::int64_t n = 0; n < samples; ++n) {
-                const float difference = outputs[n] - targets[2 * n], weight = targets[2 * n + 1];
-                result.sum += 0.5 * static_cast<double>(weight * difference * difference);
-                result.weight += static_cast<double>(weight);
-                if (gradient != nullptr) gradient[n] = weight * difference / static_cast<float>(samples);
-            }
-            return result;
-        }
-    };
-    template <class Device>
-    [[nodiscard]] Operation operation() const {
-        return {};
-    }
-};
-
 /// Enough parameters for two processes of two devices with columns of their own.
 struct Net : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<16, 3, no_bias>>, Named<"bn1", BatchNorm2d<>>, ReLU,
                         Named<"conv2", Conv2d<32, 3, stride(2), no_bias>>, Named<"bn2", BatchNorm2d<>>, ReLU, Flatten,
                         Dropout<0.5>, Named<"out", Linear<1>>> {};
-using Loss = LossCollection<WeightedSquares, WeightDecay<0.01, "out">>;
+using Loss = LossCollection<WeightedSquares<>, WeightDecay<0.01, "out">>;
 
 /// A policy for statistics that is chosen at run time.
 struct AnyStatistics {
