@@ -37,10 +37,13 @@ const InMemory& data() {
 
 /// A run whose messages are kept.
 struct Fixture {
+    io_tests::TemporaryFolder folder;
     std::unique_ptr<std::FILE, int (*)(std::FILE*)> output{std::tmpfile(), &std::fclose};
     Training::Options training{.batch_size = 4, .seed = 1, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}};
     /// Entries of the run's own.
     std::vector<std::pair<const char*, const char*>> entries{};
+
+    std::string path(const std::string& below = "") const { return folder.path(below); }
 
     /// The exit status; what was said is in `said()`.
     template <class... Callbacks>
@@ -131,32 +134,29 @@ TEST_CASE("the header names the network, the replicas and the devices") {
 }
 
 TEST_CASE("a folder has checkpoints and the log, and a resumed run ends with the bits of one that was not stopped") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
-    CHECK(f.run({.folder = folder.path("whole"), .max_steps = 25, .checkpoint_every = 10}) == 0);
-    CHECK(
-        f.run({.folder = folder.path("parted"), .resume = Resume::if_there, .max_steps = 12, .checkpoint_every = 10}) ==
-        0);
+    CHECK(f.run({.folder = f.path("whole"), .max_steps = 25, .checkpoint_every = 10}) == 0);
+    CHECK(f.run({.folder = f.path("parted"), .resume = Resume::if_there, .max_steps = 12, .checkpoint_every = 10}) ==
+          0);
     CHECK_FALSE(contains(f.said(), "resumed"));
     for (const char* const file : {"model-10.safetensors", "model-12.safetensors"}) {
-        CHECK(!io_tests::read_bytes(folder.path("parted") + '/' + file).empty());
+        CHECK(!io_tests::read_bytes(f.path("parted") + '/' + file).empty());
     }
-    CHECK(f.run({.folder = folder.path("parted"), .resume = Resume::if_there, .max_steps = 25}) == 0);
-    CHECK(contains(f.said(), "resumed from " + folder.path("parted/model-12.safetensors") + ": step 12 comes next\n"));
-    CHECK(io_tests::read_bytes(folder.path("parted/model-25.safetensors")) ==
-          io_tests::read_bytes(folder.path("whole/model-25.safetensors")));
-    CHECK(lines_of(io_tests::read_bytes(folder.path("parted/train.log")), ", loss = ") == 3);
+    CHECK(f.run({.folder = f.path("parted"), .resume = Resume::if_there, .max_steps = 25}) == 0);
+    CHECK(contains(f.said(), "resumed from " + f.path("parted/model-12.safetensors") + ": step 12 comes next\n"));
+    CHECK(io_tests::read_bytes(f.path("parted/model-25.safetensors")) ==
+          io_tests::read_bytes(f.path("whole/model-25.safetensors")));
+    CHECK(lines_of(io_tests::read_bytes(f.path("parted/train.log")), ", loss = ") == 3);
 
-    CHECK(f.run({.folder = folder.path("parted"), .resume = Resume::yes, .max_steps = 20}) == 0);
+    CHECK(f.run({.folder = f.path("parted"), .resume = Resume::yes, .max_steps = 20}) == 0);
     CHECK(contains(f.said(), "nothing to train: 25 steps are made, and .max_steps is 20\n"));
 }
 
 TEST_CASE("a checkpoint records the settings of the run and then those of its training") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     f.entries = {{"model", "mine"}, {"seed", "a seed of its own"}};
-    f.run({.folder = folder.path(), .max_steps = 1});
-    const CheckpointInfo info = read_checkpoint(folder.path("model-1.safetensors"), Net::layers).info;
+    f.run({.folder = f.path(), .max_steps = 1});
+    const CheckpointInfo info = read_checkpoint(f.path("model-1.safetensors"), Net::layers).info;
     std::vector<std::string> keys;
     for (const auto& [key, value] : info.entries()) keys.push_back(key);
     CHECK(keys == std::vector<std::string>{"model",          "seed",
@@ -184,23 +184,21 @@ TEST_CASE("a checkpoint records the settings of the run and then those of its tr
 }
 
 TEST_CASE("parameter groups are part of a run's description, and a run with other groups does not continue it") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     f.training.groups = {{.pattern = "*.bias", .rate = 2, .decay = 0}};
-    f.run({.folder = folder.path(), .max_steps = 1});
-    const CheckpointInfo info = read_checkpoint(folder.path("model-1.safetensors"), Net::layers).info;
+    f.run({.folder = f.path(), .max_steps = 1});
+    const CheckpointInfo info = read_checkpoint(f.path("model-1.safetensors"), Net::layers).info;
     CHECK(*info.find("parameter_groups") == "*.bias: rate x 2, decay x 0");
     f.training.groups[0].rate = 3;
-    CHECK(contains(f.refusal({.folder = folder.path(), .resume = Resume::yes, .max_steps = 2}), "parameter_groups"));
+    CHECK(contains(f.refusal({.folder = f.path(), .resume = Resume::yes, .max_steps = 2}), "parameter_groups"));
 }
 
 TEST_CASE("an entry of the program that is called network is compared beside the network itself") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     f.entries = {{"network", "wide"}};
-    f.run({.folder = folder.path(), .max_steps = 2});
+    f.run({.folder = f.path(), .max_steps = 2});
     f.entries = {{"network", "narrow"}};
-    const TrainingRunOptions on{.folder = folder.path(), .resume = Resume::yes, .max_steps = 3};
+    const TrainingRunOptions on{.folder = f.path(), .resume = Resume::yes, .max_steps = 3};
     CHECK(contains(f.refusal(on), "other settings: network was wide and is narrow;"));
     f.entries = {{"network", "wide"}};
     CHECK(f.run(on) == 0);
@@ -228,11 +226,11 @@ TEST_CASE("a folder with checkpoints is rejected unless the run resumes from the
 }
 
 TEST_CASE("a number that is too small is rejected before a folder is made") {
-    const io_tests::TemporaryFolder folder;
+    Fixture f;
     const auto refusal = [](const TrainingRunOptions& options) {
         return message_of<InvalidArgument>([&] { TrainingRun run(options); });
     };
-    for (const std::string& path : {std::string(), folder.path("run")}) {
+    for (const std::string& path : {std::string(), f.path("run")}) {
         CHECK(refusal({.folder = path, .log = {.every = -1}}) ==
               ".log.every must be 0 (no lines) or more steps, not -1");
         CHECK(refusal({.folder = path, .checkpoint_every = -2}) ==
@@ -241,9 +239,8 @@ TEST_CASE("a number that is too small is rejected before a folder is made") {
         CHECK(refusal({.folder = path, .summary_every = -3}) ==
               ".summary_every must be 0 (no summaries) or more steps, not -3");
     }
-    CHECK(folder.names().empty());
-    Fixture f;
-    CHECK(f.run({.folder = folder.path("run"),
+    CHECK(f.folder.names().empty());
+    CHECK(f.run({.folder = f.path("run"),
                  .max_steps = 1,
                  .log = {.every = 0},
                  .checkpoint_every = 0,
@@ -252,32 +249,30 @@ TEST_CASE("a number that is too small is rejected before a folder is made") {
 }
 
 TEST_CASE("damaged checkpoints are skipped and reported; if all are damaged, no run starts") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
-    f.run({.folder = folder.path(), .max_steps = 4, .checkpoint_every = 2});
-    io_tests::write_bytes(folder.path("model-4.safetensors"), "cut");
+    f.run({.folder = f.path(), .max_steps = 4, .checkpoint_every = 2});
+    io_tests::write_bytes(f.path("model-4.safetensors"), "cut");
     f.said();
-    CHECK(f.run({.folder = folder.path(), .resume = Resume::yes, .max_steps = 4, .checkpoint_every = 0}) == 0);
+    CHECK(f.run({.folder = f.path(), .resume = Resume::yes, .max_steps = 4, .checkpoint_every = 0}) == 0);
     const std::string said = f.said();
-    CHECK(contains(said, "warning: " + folder.path("model-4.safetensors")));
-    CHECK(contains(said, "resumed from " + folder.path("model-2.safetensors") + ": step 2 comes next\n"));
+    CHECK(contains(said, "warning: " + f.path("model-4.safetensors")));
+    CHECK(contains(said, "resumed from " + f.path("model-2.safetensors") + ": step 2 comes next\n"));
     for (const char* const name : {"model-2.safetensors", "model-4.safetensors"}) {
-        io_tests::write_bytes(folder.path(name), "cut");
+        io_tests::write_bytes(f.path(name), "cut");
     }
     for (const Resume resume : {Resume::if_there, Resume::yes, Resume::anyway}) {
-        CHECK(f.refusal({.folder = folder.path(), .resume = resume}) ==
-              folder.path() + " has no valid checkpoint to resume from: 2 are damaged");
+        CHECK(f.refusal({.folder = f.path(), .resume = resume}) ==
+              f.path() + " has no valid checkpoint to resume from: 2 are damaged");
     }
 }
 
 TEST_CASE("a checkpoint of other settings is rejected with both values, or resumed from with a warning") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     f.entries = {{"isa", "old"}};
-    f.run({.folder = folder.path(), .max_steps = 2});
+    f.run({.folder = f.path(), .max_steps = 2});
     f.said();
-    const std::string path = folder.path("model-2.safetensors");
-    const TrainingRunOptions on{.folder = folder.path(), .resume = Resume::if_there, .max_steps = 3};
+    const std::string path = f.path("model-2.safetensors");
+    const TrainingRunOptions on{.folder = f.path(), .resume = Resume::if_there, .max_steps = 3};
     f.entries = {{"isa", "new"}};
     CHECK(
         f.refusal(on) ==
@@ -400,14 +395,13 @@ TEST_CASE("data that a function makes are compared by the name of its type and t
 }
 
 TEST_CASE("a checkpoint that is older than these entries is resumed from with one line that names them") {
-    const io_tests::TemporaryFolder folder;
-    const std::string path = folder.path("model-2.safetensors");
+    Fixture f;
+    const std::string path = f.path("model-2.safetensors");
     io_tests::write_bytes(
         path, io_tests::read_bytes(std::string(CUPOLA_SOURCE_DIR) + "/tests/train/data/model-2-of-0.1.safetensors"));
-    Fixture f;
     for (const std::string_view property : {"convolution", "threads_per_device", "onednn", "isa"})
         f.entries.emplace_back(property.data(), "any");
-    const TrainingRunOptions options{.folder = folder.path(), .resume = Resume::yes, .max_steps = 4};
+    const TrainingRunOptions options{.folder = f.path(), .resume = Resume::yes, .max_steps = 4};
     CHECK(f.run(options) == 0);
     const std::string said = f.said();
     CHECK(contains(said, "warning: " + path +
@@ -417,7 +411,7 @@ TEST_CASE("a checkpoint that is older than these entries is resumed from with on
     CHECK(f.run(options) == 0);
     CHECK_FALSE(contains(f.said(), "warning"));  // what it writes has them
     // A setting that the old file has is compared.
-    io_tests::write_bytes(folder.path("model-4.safetensors"), "");
+    io_tests::write_bytes(f.path("model-4.safetensors"), "");
     f.training.optimizer.momentum = 0.5;
     CHECK(contains(f.refusal(options), "optimizer was sgd, momentum 0.9 and is sgd, momentum 0.5"));
 }
@@ -469,42 +463,40 @@ TEST_CASE("the names of the classes are kept with the weights, and a run with ot
 }
 
 TEST_CASE("a checkpoint that cannot be resumed even so is rejected with its name") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
-    f.run({.folder = folder.path(), .max_steps = 2});
+    f.run({.folder = f.path(), .max_steps = 2});
     f.training.moving_average.decay = 0.9;
-    CHECK(f.refusal({.folder = folder.path(), .resume = Resume::anyway})
-              .starts_with(folder.path("model-2.safetensors") + " cannot be resumed from: "));
+    CHECK(f.refusal({.folder = f.path(), .resume = Resume::anyway})
+              .starts_with(f.path("model-2.safetensors") + " cannot be resumed from: "));
 }
 
 TEST_CASE("the best checkpoint is kept and compared with, and never that of another run") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
-    const TrainingRunOptions best{.folder = folder.path("run"), .max_steps = 2, .keep_best = true};
+    const TrainingRunOptions best{.folder = f.path("run"), .max_steps = 2, .keep_best = true};
     CHECK(f.run(best) == 0);
-    CHECK(!io_tests::read_bytes(folder.path("run/model-best.safetensors")).empty());
-    CHECK(read_checkpoint(folder.path("run/model-best.safetensors"), Net::layers).info.find("metric") != nullptr);
+    CHECK(!io_tests::read_bytes(f.path("run/model-best.safetensors")).empty());
+    CHECK(read_checkpoint(f.path("run/model-best.safetensors"), Net::layers).info.find("metric") != nullptr);
 
     f.training.seed = 2;
-    TrainingRunOptions other{.folder = folder.path("other"), .max_steps = 2};
+    TrainingRunOptions other{.folder = f.path("other"), .max_steps = 2};
     f.run(other);
-    io_tests::write_bytes(folder.path("other/model-best.safetensors"),
-                          io_tests::read_bytes(folder.path("run/model-best.safetensors")));
+    io_tests::write_bytes(f.path("other/model-best.safetensors"),
+                          io_tests::read_bytes(f.path("run/model-best.safetensors")));
     other.keep_best = true;
     other.resume = Resume::yes;
     other.max_steps = 3;
     CHECK(
         f.refusal(other) ==
-        folder.path("other/model-best.safetensors") +
+        f.path("other/model-best.safetensors") +
             " is the best checkpoint of a run with other settings: seed was 1 and is 2; order was shuffled, seed 1 and is "
             "shuffled, seed 2; rename it, or "
             "Resume::anyway compares with it and replaces it by a better one");
-    std::remove(folder.path("run/model-2.safetensors").c_str());
-    CHECK(f.refusal(best) == folder.path("run/model-best.safetensors") +
+    std::remove(f.path("run/model-2.safetensors").c_str());
+    CHECK(f.refusal(best) == f.path("run/model-best.safetensors") +
                                  " is the best checkpoint of another run: rename it, or start in another .folder");
     CHECK(f.refusal({.keep_best = true}) == ".keep_best needs .folder, the folder to keep it in");
-    f.run({.folder = folder.path("no test"), .max_steps = 2});
-    TrainingRun run({.folder = folder.path("no test"), .resume = Resume::yes, .keep_best = true});
+    f.run({.folder = f.path("no test"), .max_steps = 2});
+    TrainingRun run({.folder = f.path("no test"), .resume = Resume::yes, .keep_best = true});
     Training training(f.training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
     CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
@@ -513,17 +505,16 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
 }
 
 TEST_CASE("train.log has the header, the messages and the results too, and a later run appends its own") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     std::string log;
     for (const std::int64_t steps : {3, 5}) {
         Training training(f.training);
-        TrainingRun run({.folder = folder.path("run"),
+        TrainingRun run({.folder = f.path("run"),
                          .resume = Resume::if_there,
                          .max_steps = steps,
                          .log = {.every = 0, .file = f.output.get()}});
         run.print_header(training);
-        CHECK(io_tests::read_bytes(folder.path("run/train.log")) == log);  // a run that ends here leaves nothing there
+        CHECK(io_tests::read_bytes(f.path("run/train.log")) == log);  // a run that ends here leaves nothing there
         InMemoryBatches batches(data(), {.batch_size = 4, .seed = 1});
         CHECK(run.train(training, batches, EvaluationBatches(data(), IdentityTransform{}, 4)) == 0);
         const std::string said = f.said();
@@ -531,23 +522,22 @@ TEST_CASE("train.log has the header, the messages and the results too, and a lat
         CHECK(lines_of(said, "resumed from ") == (steps == 5));
         CHECK(contains(said, "\ntest accuracy = "));
         log += said;
-        CHECK(io_tests::read_bytes(folder.path("run/train.log")) == log);
+        CHECK(io_tests::read_bytes(f.path("run/train.log")) == log);
     }
 }
 
 TEST_CASE("a process that does not write resumes from the folder and leaves it unchanged") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
-    f.run({.folder = folder.path("run"), .max_steps = 3});
-    const auto before = folder.names();
-    const std::string log = io_tests::read_bytes(folder.path("run/train.log"));
+    f.run({.folder = f.path("run"), .max_steps = 3});
+    const auto before = f.folder.names();
+    const std::string log = io_tests::read_bytes(f.path("run/train.log"));
     f.said();
-    CHECK(f.run({.folder = folder.path("run"), .resume = Resume::yes, .writes = false, .max_steps = 5}) == 0);
+    CHECK(f.run({.folder = f.path("run"), .resume = Resume::yes, .writes = false, .max_steps = 5}) == 0);
     CHECK(contains(f.said(), "step 3 comes next"));
-    CHECK(io_tests::read_bytes(folder.path("run/train.log")) == log);
-    CHECK(io_tests::read_bytes(folder.path("run/model-5.safetensors")).empty());
-    CHECK(f.run({.folder = folder.path("none"), .writes = false, .max_steps = 1}) == 0);
-    CHECK(folder.names() == before);
+    CHECK(io_tests::read_bytes(f.path("run/train.log")) == log);
+    CHECK(io_tests::read_bytes(f.path("run/model-5.safetensors")).empty());
+    CHECK(f.run({.folder = f.path("none"), .writes = false, .max_steps = 1}) == 0);
+    CHECK(f.folder.names() == before);
 }
 
 TEST_CASE("two runs do not share a folder") {
@@ -566,44 +556,41 @@ TEST_CASE("a signal ends the training after the step, with a checkpoint, and is 
             if (report.step == step) std::raise(signal);
         }
     };
-    const io_tests::TemporaryFolder folder;
     Fixture f;
-    CHECK(f.run({.folder = folder.path(), .max_steps = 9}, RaisesAt{SIGTERM, 4}) == 128 + SIGTERM);
+    CHECK(f.run({.folder = f.path(), .max_steps = 9}, RaisesAt{SIGTERM, 4}) == 128 + SIGTERM);
     const std::string said = f.said();
-    CHECK(said.ends_with("stopped by signal 15 after 5 steps; Resume::yes continues from " + folder.path() + '\n'));
+    CHECK(said.ends_with("stopped by signal 15 after 5 steps; Resume::yes continues from " + f.path() + '\n'));
     CHECK_FALSE(contains(said, "accuracy"));
-    CHECK(!io_tests::read_bytes(folder.path("model-5.safetensors")).empty());
+    CHECK(!io_tests::read_bytes(f.path("model-5.safetensors")).empty());
     CHECK(f.run({.max_steps = 9}, RaisesAt{SIGINT, 0}) == 128 + SIGINT);
     CHECK(f.said().ends_with("stopped by signal 2 after 1 step; without .folder nothing was kept\n"));
 }
 
 TEST_CASE(
     "summaries are written to the sink that `events` opens, every N steps; without it, or every 0 steps, there are none") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     Counted::starts.clear();
     Counted::writes.clear();
-    f.run({.folder = folder.path("a"), .max_steps = 5, .events = Counted::open, .summary_every = 2});
-    CHECK(Counted::folder == folder.path("a"));
+    f.run({.folder = f.path("a"), .max_steps = 5, .events = Counted::open, .summary_every = 2});
+    CHECK(Counted::folder == f.path("a"));
     CHECK(Counted::starts == std::vector<std::int64_t>{0});
     CHECK(Counted::writes == std::vector<std::int64_t>{0, 0, 2, 4});  // hyper-parameters and network first
     CHECK(contains(f.said(), "\nsummaries took "));
-    f.run({.folder = folder.path("b"), .max_steps = 5, .events = Counted::open, .summary_every = 0});
-    f.run({.folder = folder.path("c"), .max_steps = 5});
+    f.run({.folder = f.path("b"), .max_steps = 5, .events = Counted::open, .summary_every = 0});
+    f.run({.folder = f.path("c"), .max_steps = 5});
     f.run({.max_steps = 5, .events = Counted::open});
     CHECK(Counted::writes.size() == 4);
     CHECK_FALSE(contains(f.said(), "summaries took"));
 }
 
 TEST_CASE("the smoothed losses of log and summaries continue in a resumed run") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     const LogOptions parts{.every = 1, .parts = true};
-    f.run({.folder = folder.path("whole"), .max_steps = 4, .log = parts});
-    f.run({.folder = folder.path("parted"), .max_steps = 2, .log = parts});
-    f.run({.folder = folder.path("parted"), .resume = Resume::yes, .max_steps = 4, .log = parts});
+    f.run({.folder = f.path("whole"), .max_steps = 4, .log = parts});
+    f.run({.folder = f.path("parted"), .max_steps = 2, .log = parts});
+    f.run({.folder = f.path("parted"), .resume = Resume::yes, .max_steps = 4, .log = parts});
     const auto smoothed = [&](const char* run) {
-        const std::string log = io_tests::read_bytes(folder.path(run) + "/train.log");
+        const std::string log = io_tests::read_bytes(f.path(run) + "/train.log");
         return log.substr(log.rfind("(smoothed "));
     };
     CHECK(smoothed("whole") == smoothed("parted"));
@@ -629,14 +616,13 @@ TEST_CASE("with json every line is a JSON object") {
 }
 
 TEST_CASE("a loss that counts no predictions is the result that is printed, and the best checkpoint has the lowest") {
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     using Regression = DataParallel<Net, MeanSquaredError, Sgd, ConcatMean, Host>;
     const std::vector<float> targets(16, 0.5F);
     const InMemory numbers(Net::input_shape, points, Net::output_shape, targets);
     const auto trained = [&](const char* name, bool json) {
         Regression training({.batch_size = 4, .seed = 1, .optimizer = {.learning_rate = 0.1}});
-        TrainingRunOptions options{.folder = folder.path(name), .max_steps = 4, .keep_best = true};
+        TrainingRunOptions options{.folder = f.path(name), .max_steps = 4, .keep_best = true};
         options.checkpoint_every = 1;
         options.log = {.every = 1, .file = f.output.get(), .json = json};
         TrainingRun run(options);
@@ -650,7 +636,7 @@ TEST_CASE("a loss that counts no predictions is the result that is printed, and 
     trained("json", true);
     CHECK(contains(f.said(),
                    text(R"({"loss":)", exact_text(loss), R"(,"step":4,"samples":8,"weights":"trained parameters"})")));
-    const Checkpoint kept = read_checkpoint(folder.path("text/model-best.safetensors"), Net::layers);
+    const Checkpoint kept = read_checkpoint(f.path("text/model-best.safetensors"), Net::layers);
     const std::string* const best = kept.info.find("metric");
     REQUIRE(best != nullptr);
     CHECK(std::stod(*best) < 0);
@@ -661,7 +647,6 @@ TEST_CASE("a network with several outputs: the result has the loss of each, and 
     using Heads = Sequential<Input<2>, Linear<4>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">,
                              Linear<2>, Output<"box">>;
     using HeadLosses = Losses<At<"kind", CrossEntropy<3>>, At<"box", Weighted<0.5, MeanSquaredError>>>;
-    const io_tests::TemporaryFolder folder;
     Fixture f;
     const std::vector<float> samples{0, 1, 1, 0, 0.5F, 0.25F, 1, 1}, boxes(8, 0.5F);
     const std::vector<std::int32_t> kinds{0, 2, 1, 0};
@@ -669,7 +654,7 @@ TEST_CASE("a network with several outputs: the result has the loss of each, and 
     const auto trained = [&](const char* name, bool json) {
         DataParallel<Heads, HeadLosses, Sgd, ConcatMean, Host> training(
             {.batch_size = 2, .seed = 1, .optimizer = {.learning_rate = 0.1}});
-        TrainingRunOptions options{.folder = folder.path(name), .max_steps = 4, .keep_best = true};
+        TrainingRunOptions options{.folder = f.path(name), .max_steps = 4, .keep_best = true};
         options.checkpoint_every = 1;
         options.log = {.every = 1, .file = f.output.get(), .json = json};
         TrainingRun run(options);
@@ -690,7 +675,7 @@ TEST_CASE("a network with several outputs: the result has the loss of each, and 
                               exact_text(result.losses[0].loss), R"(,"precision":)")));
     CHECK(contains(json, text(R"(},"box":{"loss":)", exact_text(result.losses[1].loss),
                               R"(}},"step":4,"samples":4,"weights":"trained parameters"})")));
-    const Checkpoint kept = read_checkpoint(folder.path("text/model-best.safetensors"), Heads::layers);
+    const Checkpoint kept = read_checkpoint(f.path("text/model-best.safetensors"), Heads::layers);
     REQUIRE(kept.info.find("metric") != nullptr);
     CHECK(std::stod(*kept.info.find("metric")) < 0);
     // The parts of the loss and of the log's lines have the names of the outputs.
