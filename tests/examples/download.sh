@@ -124,15 +124,21 @@ nothing_at_all
 trains $good --url "$site/good/good"
 whole
 
+# Begins a download that stops in the middle; $loader is its process.
+begins() {
+    "$program" $good --url "$site/hang/good" >/dev/null 2>&1 &
+    loader=$!
+    local try
+    for try in $(seq 600); do
+        [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = 50000 ] && return
+        sleep 0.1
+    done
+    fail "the download never came so far"
+}
+
 # A process that is killed during the download; a second process at the same time is rejected.
 fresh
-"$program" $good --url "$site/hang/good" >/dev/null 2>&1 &
-loader=$!
-for try in $(seq 600); do
-    [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = 50000 ] && break
-    [ "$try" -lt 600 ] || fail "the download never came so far"
-    sleep 0.1
-done
+begins
 refuses "$part is in use by another process" $good --url "$site/good/good"
 [ "$(stat -c %s "$part")" = 50000 ] || fail "the second process spoilt the first one's file"
 kill -KILL $loader
@@ -155,13 +161,7 @@ done
 whole
 [ "$(wc -l <"$work/requests")" -eq 1 ] || fail "not one of four processes downloaded: $(cat "$work/requests")"
 fresh
-"$program" $good --url "$site/hang/good" >/dev/null 2>&1 &
-loader=$!
-for try in $(seq 600); do
-    [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = 50000 ] && break
-    [ "$try" -lt 600 ] || fail "the download never came so far"
-    sleep 0.1
-done
+begins
 "$program" $good --wait --url "$site/good/good" >"$work/waiting-1" 2>&1 &
 waiting=$!
 kill -KILL $loader

@@ -48,19 +48,7 @@ grep -q "^step 20: $((right + twice)) of 1024 images" "$work/output" || fail "no
 [ "$(precision)" = "$(ratio $((right + twice)) 1024)" ] || fail "not the tutorial's precision"
 
 # A file that PyTorch saved has only parameters, which are used even without --no-averages.
-python3 - "$work/run/model-20.safetensors" "$work/saved.safetensors" <<'END'
-import json, struct, sys
-data = open(sys.argv[1], "rb").read()
-(length,) = struct.unpack("<Q", data[:8])
-header = {k: v for k, v in json.loads(data[8 : 8 + length]).items() if not k.startswith(("ema.", "optimizer.", "__"))}
-body = b""
-for entry in header.values():
-    begin, end = entry["data_offsets"]
-    entry["data_offsets"] = [len(body), len(body) + end - begin]
-    body += data[8 + length + begin : 8 + length + end]
-text = json.dumps(header).encode()
-open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + body)
-END
+as_pytorch_saves "$work/run/model-20.safetensors" "$work/saved.safetensors"
 trains --checkpoint "$work/saved.safetensors"
 grep -q "^test accuracy = $(precision) (1000 images)$" "$work/train.out" || fail "other parameters than the file's"
 grep -q 'images correct, trained parameters of ' "$work/output" || fail "no message that these are no averages"

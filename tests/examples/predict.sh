@@ -29,19 +29,7 @@ awk 'NR % 20 == 1' "$work/expected" | diff - "$work/found" >/dev/null || fail "o
 
 image=$(head -n 1 "$work/files")
 # A file that PyTorch saved says no names: a class is its number.
-python3 - "$checkpoint" "$work/saved.safetensors" <<'END'
-import json, struct, sys
-data = open(sys.argv[1], "rb").read()
-(length,) = struct.unpack("<Q", data[:8])
-header = {k: v for k, v in json.loads(data[8 : 8 + length]).items() if not k.startswith(("ema.", "optimizer.", "__"))}
-body = b""
-for entry in header.values():
-    begin, end = entry["data_offsets"]
-    entry["data_offsets"] = [len(body), len(body) + end - begin]
-    body += data[8 + length + begin : 8 + length + end]
-text = json.dumps(header).encode()
-open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + body)
-END
+as_pytorch_saves "$checkpoint" "$work/saved.safetensors"
 trains "$work/saved.safetensors" "$image"
 grep -Eq "^$image: [0-9] \([0-9]+ %\)$" "$work/output" || fail "not a number for a class without a name"
 # Other classes, in the order of the bytes of their names: 1, 10, 2 and on.

@@ -62,3 +62,20 @@ losses() { sed -nE 's|^.*: step ([0-9]+), loss = ([0-9.]+) .*|\1 \2|p' "$work/ou
 
 # One processor, so that the needs of a run do not depend on the machine.
 one_processor="taskset -c $(sed -nE 's/^Cpus_allowed_list:[[:space:]]*([0-9]+).*/\1/p' /proc/self/status)"
+
+# as_pytorch_saves FROM TO: the parameters of a checkpoint alone, as in a file that PyTorch saved.
+as_pytorch_saves() {
+    python3 - "$@" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+(length,) = struct.unpack("<Q", data[:8])
+header = {k: v for k, v in json.loads(data[8 : 8 + length]).items() if not k.startswith(("ema.", "optimizer.", "__"))}
+body = b""
+for entry in header.values():
+    begin, end = entry["data_offsets"]
+    entry["data_offsets"] = [len(body), len(body) + end - begin]
+    body += data[8 + length + begin : 8 + length + end]
+text = json.dumps(header).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + body)
+END
+}
