@@ -5,22 +5,28 @@
 #   // case: NAME               begins a case. Cases that follow each other without text between them share the text after the last one.
 #   /* wrong */ STATEMENT       only with the error; `/* right */`: only in the twin
 #   /* wrong NAME */ STATEMENT  only with the error of the case NAME; `/* NAME */`: everywhere but there
-#   // fit: TYPES               a function that trains DataParallel<TYPES, Host>; `// step: TYPES`: one that makes a step
+#   // fit: TYPES               a function that trains DataParallel<TYPES, Host>; `// step: TYPES`: one that makes a step;
+#                               `// fit on DEVICE: TYPES` on another device, `// fit with CALLBACK: TYPES` with a callback
 # A case that defines no `struct Net` and names it has a small one.
 set -euo pipefail
 rm -rf "$1"
 mkdir -p "$1"
 awk -v folder="$1" '
+    BEGIN { program = "^// (fit|step)( on [A-Za-z]+| with [A-Za-z]+[{][}])?: " }
     function fail(reason) { print FILENAME ": " reason; failed = 1; exit 1 }
     # Writes the line `text` of the case `name`. A marked statement ends where its braces are closed and a line ends with ; or }.
-    function write_line(name, text, out,    types, mark) {
-        if (match(text, /^\/\/ (fit|step): /)) {
+    function write_line(name, text, out,    types, mark, device, callback) {
+        if (match(text, program)) {
             types = substr(text, RLENGTH + 1)
+            text = substr(text, 1, RLENGTH - 2)
+            device = callback = ""
+            if (match(text, / on .*/)) device = substr(text, RSTART + 4)
+            if (match(text, / with .*/)) callback = ", " substr(text, RSTART + 6)
             if (text ~ /^\/\/ fit/) {
                 print "void run(const InMemory& data) {" >out
-                print "DataParallel<" types ", Host> training({.replicas = 2, .batch_size = 8});" >out
+                print "DataParallel<" types ", " (device == "" ? "Host" : device) "> training({.replicas = 2, .batch_size = 8});" >out
                 print "InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});" >out
-                text = "fit(training, batches, {.steps = 10}, LogEvery{5}); }"
+                text = "fit(training, batches, {.steps = 10}, LogEvery{5}" callback "); }"
             } else {
                 print "void run(const BatchView& batch) {" >out
                 print "DataParallel<" types ", Host> training({.batch_size = 8});" >out
@@ -69,6 +75,6 @@ awk -v folder="$1" '
         if (count[current]++) fail("two cases are named " current)
     }
     current == "" { next }
-    !lines && /^\/\/ / && !/^\/\/ (fit|step): / { group[current] = group[current] $0 "\n"; next }
+    !lines && /^\/\/ / && $0 !~ program { group[current] = group[current] $0 "\n"; next }
     { body[++lines] = $0; all = all $0 "\n" }
     END { if (!failed) write_cases() }' "${@:2}"

@@ -7,11 +7,7 @@
 };
 /* right */ using Bare = Host;
 
-void run(const InMemory& data) {
-    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Bare> training({.replicas = 2, .batch_size = 8});
-    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-    fit(training, batches, {.steps = 10}, LogEvery{5});
-}
+// fit on Bare: Net, CrossEntropy<3>, Sgd, ConcatMean
 
 // case: device_without_operations
 // A device without operations: one that is like Host but is not Host.
@@ -22,11 +18,7 @@ void run(const InMemory& data) {
 };
 /* right */ using Other = Host;
 
-void run(const InMemory& data) {
-    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Other> training({.replicas = 2, .batch_size = 8});
-    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-    fit(training, batches, {.steps = 10}, LogEvery{5});
-}
+// fit on Other: Net, CrossEntropy<3>, Sgd, ConcatMean
 
 // case: gradients_checked_in_bfloat16
 // expect: gradients are checked in float32, and Narrow is computed in bfloat16: name the network without InPrecision
@@ -67,11 +59,7 @@ void run(const std::string& path, std::span<const float> sample, std::span<float
 /* wrong */ using D = HostContext;
 /* right */ using D = Host;
 
-void run(const InMemory& data) {
-    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, D> training({.replicas = 2, .batch_size = 8});
-    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-    fit(training, batches, {.steps = 10}, LogEvery{5});
-}
+// fit on D: Net, CrossEntropy<3>, Sgd, ConcatMean
 
 // case: offloaded_batch_norm
 // Batch normalisation on a device of its own: replicas could not exchange its statistics.

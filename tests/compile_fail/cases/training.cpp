@@ -2,16 +2,16 @@
 
 // case: callback_without_hook
 // expect: Stop is not a callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`
+// case: hook_of_other_arguments
+// A hook that takes something else: it would never be called.
+// expect: Stop::on_step cannot be called as `on_step(const StepReport&, Run&)`
 struct Stop {
-    /* wrong */ void after_step(const StepReport&, Run& run) { run.stop = true; }
+    /* wrong callback_without_hook */ void after_step(const StepReport&, Run& run) { run.stop = true; }
+    /* wrong hook_of_other_arguments */ void on_step(const Evaluation&, Run& run) { run.stop = true; }
     /* right */ void on_step(const StepReport&, Run& run) { run.stop = true; }
 };
 
-void run(const InMemory& data) {
-    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
-    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-    fit(training, batches, {.steps = 10}, LogEvery{5}, Stop{});
-}
+// fit with Stop{}: Net, CrossEntropy<3>, Sgd, ConcatMean
 
 // case: error_in_a_whole_program
 // An error in the network of a program with everything: data, a run in a folder, an evaluation, a prediction.
@@ -46,20 +46,6 @@ int run(std::span<const float> samples, std::span<const std::int32_t> labels, st
     const Predictor<Net> predictor("run1/model-100.safetensors", {.max_batch = 2});
     predictor.predict(samples, logits);
     return 0;
-}
-
-// case: hook_of_other_arguments
-// A hook that takes something else: it would never be called.
-// expect: Stop::on_step cannot be called as `on_step(const StepReport&, Run&)`
-struct Stop {
-    /* wrong */ void on_step(const Evaluation&, Run& run) { run.stop = true; }
-    /* right */ void on_step(const StepReport&, Run& run) { run.stop = true; }
-};
-
-void run(const InMemory& data) {
-    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
-    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-    fit(training, batches, {.steps = 10}, LogEvery{5}, Stop{});
 }
 
 // case: invalid_network_is_trained
