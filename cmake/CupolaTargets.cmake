@@ -60,9 +60,9 @@ function(cupola_add_target name)
         set_target_properties(cupola_${name} PROPERTIES SYSTEM ON)  # so that the warnings of a parent project do not apply to these headers
     endif()
     list(TRANSFORM ${name}_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE files)
-    # Definitions are no headers to be compiled alone: .ipp files, which their headers include, and src.hpp.
+    # Definitions are no headers to be compiled alone: .ipp files, which their headers include, src.hpp and mpi_src.hpp.
     set(definitions ${files})
-    list(FILTER definitions INCLUDE REGEX "\\.ipp$|/src\\.hpp$")
+    list(FILTER definitions INCLUDE REGEX "\\.ipp$|src\\.hpp$")
     if(definitions)
         list(REMOVE_ITEM files ${definitions})
     endif()

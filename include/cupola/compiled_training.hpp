@@ -24,6 +24,8 @@
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/optimizers.hpp>
+#include <cupola/parallel/agreement/rows_policy.hpp>
+#include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/host/concat_mean.hpp>
 #include <cupola/parallel/host/queue.hpp>
@@ -117,6 +119,7 @@ CUPOLA_HOST_TRAINING(CUPOLA_BFLOAT16_TEMPLATE, BFloat16)
 // And of those without an element type.
 CUPOLA_FLOAT_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
 CUPOLA_FLOAT_TEMPLATE class impl::ReplicaGradients<Host>;
+CUPOLA_FLOAT_TEMPLATE class impl::RowsPolicyOf<ConcatMean, Host>;
 CUPOLA_FLOAT_TEMPLATE void MovingAverage::update<Host>(HostContext&, float*, const float*, std::int64_t,
                                                        std::int64_t) const;
 CUPOLA_FLOAT_TEMPLATE class ops::ElementwiseLoss<Host, impl::AbsoluteErrorFormula>;

@@ -23,6 +23,8 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/processes/agreement/process_peers.hpp>
+#include <cupola/processes/agreement/same_training.hpp>
 
 #ifdef CUPOLA_SRC_FUNCTIONS
 // Definitions of headers that cupola.hpp leaves out.

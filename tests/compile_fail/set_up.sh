@@ -49,6 +49,10 @@ expect 'cupola/src.hpp is for programs whose files are all compiled with -DCUPOL
 expect 'cupola/src.hpp must be included before any other header of Cupola: include it first, or in a file of its own' \
     '#include <cupola/core/error.hpp>\n#include <cupola/src.hpp>' "$@" "$separate"
 expect 'cupola/src.hpp is included twice in this file' '#include <cupola/src.hpp>\n#include <cupola/src.hpp>' "$@" "$separate" -E -o /dev/null
+expect 'cupola/mpi_src.hpp is for programs whose files are all compiled with -DCUPOLA_SEPARATE_COMPILATION: define it' \
+    '#include <cupola/mpi_src.hpp>' "$@"
+expect 'cupola/mpi_src.hpp must be included before any other header of Cupola: include it first, or in a file of its own' \
+    '#include <cupola/core/error.hpp>\n#include <cupola/mpi_src.hpp>' "$@" "$separate"
 for old in CUPOLA_OPS CUPOLA_OPS_HAS=7 CUPOLA_INLINE= CUPOLA_COMPILING_OPS; do
     expect 'CUPOLA_OPS and its like are gone: define CUPOLA_SEPARATE_COMPILATION, and include <cupola/src.hpp> in one file' \
         '#include <cupola/cupola.hpp>' "$@" "-D$old"

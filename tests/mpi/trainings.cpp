@@ -296,7 +296,8 @@ Order order;
 int sums_posted_once(const MpiEnvironment& mpi) {
     constexpr int rounds = 3, parts = 3;
     if (mpi.count() == 1) return 0;
-    impl::MpiProcesses processes(300, {}, false, nullptr, true);
+    const auto made = impl::make_mpi_processes(300, {}, false, nullptr, true);
+    Processes& processes = *made;
     std::vector<float> values(100 * parts);
     posted_sums = 0;
     int wrong = 0;
@@ -346,7 +347,8 @@ int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, s
 
 /// A sum to which process 2 does not come, and in which process 1 is stopped.
 int silent(const std::string& folder, const MpiEnvironment& mpi) {
-    impl::MpiProcesses processes(2, folder, false, nullptr);
+    const auto made = impl::make_mpi_processes(2, folder, false, nullptr);
+    Processes& processes = *made;
     if (mpi.number() == 2) {
         std::signal(SIGTERM, SIG_DFL);
         for (;;) pause();
@@ -364,7 +366,8 @@ int silent(const std::string& folder, const MpiEnvironment& mpi) {
 
 /// Process 1 cannot open the memory of the others: it may have one more file, its own memory.
 int unopened(const MpiEnvironment& mpi) {
-    impl::MpiProcesses processes(60, {}, true, nullptr);
+    const auto made = impl::make_mpi_processes(60, {}, true, nullptr);
+    Processes& processes = *made;
     if (mpi.number() == 1) {
         const int next = dup(STDERR_FILENO);
         close(next);
@@ -378,7 +381,8 @@ int unopened(const MpiEnvironment& mpi) {
 
 /// A message that is larger than process 1 expects.
 int larger_message(const MpiEnvironment& mpi) {
-    impl::MpiProcesses processes(60, {}, true, nullptr);
+    const auto made = impl::make_mpi_processes(60, {}, true, nullptr);
+    Processes& processes = *made;
     std::vector<std::byte> bytes(mpi.number() == 0 ? 8 : 4);
     const ProcessMessage message{1 - mpi.number(), bytes.data(), bytes.size()};
     if (mpi.number() == 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Covers: cupola/compiled_operations.hpp, cupola/compiled_training.hpp, cupola/host_operations.hpp, cupola/layers.hpp
+# Covers: cupola/compiled_operations.hpp, cupola/compiled_training.hpp, cupola/mpi_src.hpp, cupola/host_operations.hpp, cupola/layers.hpp
 # Covers: cupola/optimizers.hpp, cupola/src.hpp
 #
 # Usage: consume.sh WAY FOLDER. Builds and runs a small program that uses Cupola in one of the five ways, or compiled separately,
@@ -77,6 +77,13 @@ case $way in
             "$PROGRAM" -L "$DNNL_PREFIX/lib" -ldnnl -Wl,-rpath,"$DNNL_PREFIX/lib" -o "$folder/consumer"
         ;;
     compiled)
+        # The package with the component mpi, where there is MPI.
+        if command -v mpicc >/dev/null; then
+            cmake -S "$SOURCE" -B "$folder/headers" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DDNNL_DIR="$DNNL_DIR" -DCUPOLA_BUILD_TESTS=OFF \
+                -DCUPOLA_BUILD_EXAMPLES=OFF -DCUPOLA_MPI=ON
+            cmake --install "$folder/headers" --prefix "$folder/prefix"
+            PREFIX=$folder/prefix
+        fi
         # The library is built in the project, here without optimisation, and the program links to it.
         cmake -S "$here/compiled" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Release \
             -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_PREFIX_PATH="$PREFIX" -DDNNL_DIR="$DNNL_DIR" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
@@ -90,15 +97,36 @@ case $way in
         [ "$(grep -c -- '-march=x86-64-v3 .*/compiled_for_avx2\.dir/' "$folder/compile_commands.json")" -eq 3 ] ||
             { echo "cupola_add_compiled does not pass its options"; exit 1; }
         [ -z "$(find "$folder/CMakeFiles/compiled_for_avx2.dir" -name '*.o')" ] || { echo "a library that nothing links to is built"; exit 1; }
-        # src.hpp reaches each file of definitions, except those that need libraries which it does not link to.
-        reached=$("$CXX" -std=c++20 -fopenmp -DCUPOLA_SEPARATE_COMPILATION -M -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" -x c++ - \
-            <<<'#include <cupola/src.hpp>')
-        while IFS= read -r definitions; do
-            case $reached in
-                *"$definitions"*) ;;
-                *) echo "cupola/src.hpp does not reach $definitions"; exit 1 ;;
-            esac
-        done < <(find "$SOURCE/include" -name '*.ipp')
+        # The program with MPI, where the package has it: it compiles no agreement and no engine, and the other one does not load MPI.
+        if [ -e "$folder/mpi_consumer" ]; then
+            object=$folder/CMakeFiles/mpi_consumer.dir/mpi_consumer.cpp.o
+            if nm -C --defined-only "$object" | grep -E ' [WTV] cupola::[a-z0-9_]*::(impl::(Process[A-Za-z]*Agreement<.*>::(agree|average|add_rows)|Step(Records|Vote)<.*>::(exchange|vote)|MpiProcesses::|ProcessRunPolicy::|ProcessPeers::(compare|exchange))|MpiEnvironment::MpiEnvironment)'; then
+                echo "this is compiled with the program of MPI, and should be in the library"
+                exit 1
+            fi
+            if readelf -d "$folder/consumer" | grep libmpi; then echo "a program without MPI loads it"; exit 1; fi
+            export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+            said=$(OMP_NUM_THREADS=1 mpirun --oversubscribe --bind-to none -n 2 "$folder/mpi_consumer")
+            grep -qx "2 processes: trained" <<<"$said" || { echo "the program of MPI says $said"; exit 1; }
+        fi
+        # src.hpp reaches each file of definitions, except those that need libraries which it does not link to; mpi_src.hpp those of MPI.
+        reaches() { # reaches HEADER FOLDERS... : reads the files of definitions
+            local header=$1 definitions reached
+            reached=$("$CXX" -std=c++20 -fopenmp -DCUPOLA_SEPARATE_COMPILATION -M -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" "${@:2}" \
+                -x c++ - <<<"#include <cupola/$header>")
+            while IFS= read -r definitions; do
+                case $reached in
+                    *"$definitions"*) ;;
+                    *) echo "cupola/$header does not reach $definitions"; exit 1 ;;
+                esac
+            done
+        }
+        reaches src.hpp < <(find "$SOURCE/include" -name '*.ipp' -exec grep -L '^CUPOLA_MPI_DECL' {} +)
+        if command -v mpicc >/dev/null; then
+            folders=()
+            for each in $(mpicc --showme:incdirs); do folders+=(-isystem "$each"); done
+            reaches mpi_src.hpp "${folders[@]}" < <(grep -rl '^CUPOLA_MPI_DECL' --include='*.ipp' "$SOURCE/include")
+        fi
         ;;
     two_files)
         # Without CMake: a program's file and the one of src.hpp, without optimisation; then what goes wrong.
@@ -131,6 +159,14 @@ case $way in
             "$CXX" -O0 "${compile[@]}" "${flags%:*}" -c "$folder/small.cpp" -o "$folder/other.o"
             links_not "src.hpp with other flags than ${flags%:*}" "undefined reference to .cupola::${flags#*:}::$name" "$folder/other.o" "$folder/src.o"
         done
+        # A file with mpi.hpp, and the definitions of src.hpp alone.
+        if command -v mpicc >/dev/null; then
+            for each in $(mpicc --showme:incdirs); do compile+=(-isystem "$each"); done
+            name=include_cupola_mpi_src_hpp_in_exactly_one_file_with_the_same_flags
+            printf '#include <cupola/mpi.hpp>\nint main() {}\n' >"$folder/mpi.cpp"
+            "$CXX" -O0 "${compile[@]}" -c "$folder/mpi.cpp" -o "$folder/mpi.o"
+            links_not "mpi_src.hpp in no file" "undefined reference to .cupola::v0_1::$name" "$folder/mpi.o" "$folder/src.o"
+        fi
         # By clang under AddressSanitizer, with its own oneDNN and a file of the program's own.
         clang_onednn=$SOURCE/.deps/onednn-clang
         if command -v clang++-16 >/dev/null && [ -d "$clang_onednn" ]; then

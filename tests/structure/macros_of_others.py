@@ -5,7 +5,7 @@
     macros_of_others.py SOURCE_FOLDER COMPILER FLAGS...
 
 macros_of_others.txt has the names. Compiles one unit that defines all of them, after the headers of others that ours include, and then
-includes every header whose includes exist here. The rest (CUDA's kernels, what needs a library that is not installed, and src.hpp, which is
+includes every header whose includes exist here. The rest (CUDA's kernels, what needs a library that is not installed, src.hpp and mpi_src.hpp, which are
 not for programs of headers alone) is only searched, as all headers are, for the names outside comments and texts."""
 
 import re
@@ -50,7 +50,7 @@ for header, text in texts.items():
 includes = {header: INCLUDE.findall(text) for header, text in texts.items()}
 others = sorted({other for of in includes.values() for other in of if other not in texts})
 found = existing(others)
-left_out = {header for header, of in includes.items() if header.endswith((".cuh", "/src.hpp")) or not found.issuperset(set(of) - texts.keys())}
+left_out = {header for header, of in includes.items() if header.endswith((".cuh", "src.hpp")) or not found.issuperset(set(of) - texts.keys())}
 while more := {header for header, of in includes.items() if header not in left_out and left_out.intersection(of)}:
     left_out |= more
 compiled = [header for header in texts if header not in left_out]

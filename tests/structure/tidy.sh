@@ -18,7 +18,7 @@ END
 if command -v mpicc >/dev/null; then
     for folder in $(mpicc --showme:incdirs); do set -- "$@" -isystem "$folder"; done
 fi
-headers=$(find include/cupola -name '*.hpp' -not -name src.hpp | sort)  # which is not for programs of headers alone
+headers=$(find include/cupola -name '*.hpp' -not -name '*src.hpp' | sort)  # which are not for programs of headers alone
 cuda=$(grep -lE '#include <(cuda|cudnn|cublas|nccl|cupti)' $headers || true)
 command -v mpicc >/dev/null || cuda+=$'\n'$(grep -lE '#include <(mpi\.h|cupola/processes/(mpi/mpi_calls|mpi_environment)\.hpp)>' $headers)
 # A header that includes such a header needs CUDA too.

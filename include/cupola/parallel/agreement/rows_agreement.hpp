@@ -30,13 +30,8 @@ class RowsAgreement final : public StepAgreement<D, T> {
     using StepAgreement<D, T>::replicas_;
 
 public:
-    [[gnu::cold]] RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas)
-        : StepAgreement<D, T>(replicas),
-          policy_(std::move(policy)),
-          local_(replicas),
-          rows_(static_cast<std::size_t>(replicas.placement().device_count() * D::max_steps_in_flight)) {
-        for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
-    }
+    [[gnu::cold]] RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas);
+    [[gnu::cold]] ~RowsAgreement() override;
 
     [[nodiscard]] Peers& peers() override { return none_; }
     void wait(int device, std::int64_t step, bool finished) override { local_.wait(device, step, finished); }
@@ -79,6 +74,17 @@ struct AgreementOf<A, D, T> {
         return std::make_unique<RowsAgreement<D, T>>(rows_policy<typename D::Kernels>(policy), replicas);
     }
 };
+
+template <class D, class T>
+RowsAgreement<D, T>::RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas)
+    : StepAgreement<D, T>(replicas),
+      policy_(std::move(policy)),
+      local_(replicas),
+      rows_(static_cast<std::size_t>(replicas.placement().device_count() * D::max_steps_in_flight)) {
+    for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
+}
+template <class D, class T>
+RowsAgreement<D, T>::~RowsAgreement() = default;
 
 template <class D, class T>
 bool RowsAgreement<D, T>::agree(Step& step) {

@@ -34,14 +34,8 @@ class StepRecords {
 
 public:
     /// The replicas, which are divided between processes, and `local` must outlive the object.
-    [[gnu::cold]] StepRecords(Replicas<D, T>& replicas, LocalDevices<D, T>& local)
-        : replicas_(replicas),
-          local_(local),
-          processes_(*replicas.settings().processes),
-          peers_(processes_, replicas.placement(), replicas.settings().gradient_accumulation_steps,
-                 replicas.settings().losses, replicas.network().buffer_elements),
-          results_(replicas, peers_),
-          hashes_(static_cast<std::size_t>(replicas.placement().device_count())) {}
+    [[gnu::cold]] StepRecords(Replicas<D, T>& replicas, LocalDevices<D, T>& local);
+    [[gnu::cold]] ~StepRecords();
 
     /// The other processes, with the results from their records.
     [[nodiscard]] ProcessPeers& peers() { return peers_; }
@@ -71,6 +65,18 @@ private:
     FixedArray<std::uint64_t> hashes_;
     std::span<const float> running_{};
 };
+
+template <class D, class T>
+StepRecords<D, T>::StepRecords(Replicas<D, T>& replicas, LocalDevices<D, T>& local)
+    : replicas_(replicas),
+      local_(local),
+      processes_(*replicas.settings().processes),
+      peers_(processes_, replicas.placement(), replicas.settings().gradient_accumulation_steps,
+             replicas.settings().losses, replicas.network().buffer_elements),
+      results_(replicas, peers_),
+      hashes_(static_cast<std::size_t>(replicas.placement().device_count())) {}
+template <class D, class T>
+StepRecords<D, T>::~StepRecords() = default;
 
 template <class D, class T>
 bool StepRecords<D, T>::exchange(Step& step) {

@@ -30,6 +30,12 @@
 #include <cupola/core/error.hpp>
 #include <cupola/processes/watch/process_id.hpp>
 
+// As CUPOLA_DECL (core/abi.hpp), before definitions that need MPI: where the program is compiled with
+// CUPOLA_SEPARATE_COMPILATION, they are only in the file that includes mpi_src.hpp, which defines it as empty.
+#ifndef CUPOLA_SEPARATE_COMPILATION
+#define CUPOLA_MPI_DECL inline
+#endif
+
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 [[nodiscard, gnu::cold]] inline std::string mpi_error_text(int status) {

@@ -4,48 +4,31 @@
 // the network receives them, so that different files, seeds and augmentations are detected. It reads few samples.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
-#include <vector>
 
-#include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/data/batches.hpp>
-#include <cupola/io/crc32c.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// `fill` is that of the batches; `samples_per_epoch` is below 0 if they have no epochs.
+[[nodiscard]] std::string fingerprint_of_samples(
+    std::int64_t batch_size, int replicas, std::int64_t samples_per_epoch, const Columns& columns,
+    FunctionRef<void(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, const BatchSpan&)> fill);
 
 /// Empty for batches of which a process makes only those of its own replicas.
 template <class Batches>
 [[nodiscard]] std::string fingerprint_of_batches(const Batches& batches) {
     if constexpr (BatchSource<Batches>) {
-        constexpr std::int64_t probed_batches = 8, probed_samples = 4;
-        const std::int64_t size = batches.batch_size();
-        const Columns columns(batches.columns());
-        BatchSpan batch(columns);
-        std::vector<std::vector<std::byte>> memory(columns.size());
-        for (std::size_t c = 0; c < columns.size(); ++c) {
-            memory[c].resize(static_cast<std::size_t>(size) * columns[c].bytes());
-            batch.set_data(c, memory[c].data());
-        }
-        std::int64_t steps = probed_batches;
-        if constexpr (requires { batches.samples_per_epoch(); })
-            steps = std::max<std::int64_t>(1, batches.samples_per_epoch() / (size * batches.replicas()));
-        std::uint32_t sum = 0;
-        for (std::int64_t i = 0; i < std::min(steps, probed_batches); ++i) {
-            const std::int64_t step = steps / probed_batches * i + std::min(steps % probed_batches, i);
-            const std::int64_t count = std::min(size, probed_samples);
-            batches.fill(step, static_cast<int>(i % batches.replicas()), 0, count, batch);
-            for (std::size_t c = 0; c < columns.size(); ++c)
-                sum = crc32c(std::span(memory[c]).first(static_cast<std::size_t>(count) * columns[c].bytes()), sum);
-        }
-        char digits[16];
-        std::snprintf(digits, sizeof digits, "%08x", sum);
-        return text("crc32c ", digits);
+        std::int64_t samples_per_epoch = -1;
+        if constexpr (requires { batches.samples_per_epoch(); }) samples_per_epoch = batches.samples_per_epoch();
+        return fingerprint_of_samples(batches.batch_size(), batches.replicas(), samples_per_epoch,
+                                      Columns(batches.columns()),
+                                      [&](std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
+                                          const BatchSpan& to) { batches.fill(step, replica, begin, end, to); });
     } else if constexpr (requires { batches.source(); }) {
         return fingerprint_of_batches(batches.source());
     } else {
@@ -54,3 +37,7 @@ template <class Batches>
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
+
+#ifdef CUPOLA_DECL
+#include <cupola/processes/run/batches_fingerprint.ipp>
+#endif
