@@ -4,4 +4,5 @@
 // <cupola/cuda.hpp>. It needs NCCL 2 (cupola::nccl).
 #pragma once
 
+#include <cupola/parallel/compressed.hpp>
 #include <cupola/processes/nccl/nccl_collective.hpp>

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/collective_agreement.hpp>
+#include <cupola/parallel/agreement/parameter_agreement.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
 
 /// The mean of the rows, each by its samples, added in double.

@@ -137,13 +137,15 @@ concept AveragesBuckets =
 ///       and `all` receives them in the order of RankBlocks, both in host memory; `all` is empty on a device that does
 ///       not need them. Throws as the other members do
 ///
-/// A header with such a collective includes <cupola/processes/nccl/collective_processes.hpp>.
+/// A header with a collective includes <cupola/parallel/agreement/collective_agreement.hpp>; with one that gathers,
+/// <cupola/processes/nccl/collective_processes.hpp>, which includes the former.
 template <class C, class D>
 concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context,
                                  const ExchangeName& name, std::span<const std::byte> mine,
                                  std::span<std::byte> all) { collective.gather(0, queue, context, name, mine, all); };
 
-/// The parameters of each replica of one process, in replica order, in host memory; the policy changes them in place.
+/// The parameters of each replica of one process, in replica order, in host memory; the policy changes them in place. A
+/// header with such a policy includes <cupola/parallel/agreement/parameter_agreement.hpp>.
 struct ParameterRows {
     std::span<float* const> rows{};
     std::int64_t columns = 0;
@@ -233,5 +235,21 @@ template <class A, class D>
     }
     return message;
 }
+
+namespace impl {
+
+/// The error message for a policy whose agreement is not included.
+template <class A, class D>
+[[nodiscard]] consteval CompileTimeMessage missing_agreement() {
+    CompileTimeMessage message;
+    message << A::name << " needs #include <cupola/";
+    if constexpr (SpansProcesses<A>)
+        message << "processes/agreement/process_" << (sums_of_processes<A> ? "sums" : "rows");
+    else
+        message << "parallel/agreement/" << (MovesParameters<A, D> ? "parameter" : "collective");
+    return message << "_agreement.hpp>";
+}
+
+}  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI

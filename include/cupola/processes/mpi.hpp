@@ -29,6 +29,7 @@
 #include <cupola/processes/mpi/mpi_calls.hpp>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/processes/agreement/process_compressed_sums_agreement.hpp>
 #include <cupola/processes/agreement/process_rows_agreement.hpp>

@@ -47,7 +47,7 @@ public:
     /// Returns when no queued work runs any more, whether it succeeded or not.
     void end(int device);
 
-    /// Queues what the policy of the rows does with each row of the device before they are averaged.
+    /// Queues what a policy that prepares rows does with each row of the device before they are averaged.
     void prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step);
 
     /// Where the loss has weights, makes the divisor that of the step, in two parts. Before the device's barrier, once
@@ -85,7 +85,7 @@ void LocalDevices<D, T>::wait(int device, std::int64_t step, bool finished) {
 
 template <class D, class T>
 void LocalDevices<D, T>::prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step) {
-    if (!policy.prepares() || replicas_.gradients().in_place()) return;
+    if (replicas_.gradients().in_place()) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     const int device = step.device;
     for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);

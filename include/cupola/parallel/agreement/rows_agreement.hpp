@@ -92,7 +92,7 @@ bool RowsAgreement<D, T>::agree(Step& step) {
     const int device = step.device;
     // Other devices read the rows and slices, so each is waited for on the device that made it.
     step.state.attempt([&] {
-        local_.prepare_rows(*policy_, step);
+        if (policy_->prepares) local_.prepare_rows(*policy_, step);
         local_.wait_for_queue(step);
         local_.read_weight(device);
     });
@@ -130,7 +130,7 @@ template <class D, class T>
 bool RowsAgreement<D, T>::agree_alone(Step& step) {
     step.state.attempt([&] {
         require_samples(step);
-        local_.prepare_rows(*policy_, step);
+        if (policy_->prepares) local_.prepare_rows(*policy_, step);
         // Other work between the passes and the update would keep a queue from repeating both together.
         if (replicas_.settings().weighted) {
             const double scale =

@@ -16,11 +16,16 @@ class RowsPolicy {
 public:
     using Context = typename Kernels::Context;
 
+    RowsPolicy(const RowsPolicy&) = delete;
+    RowsPolicy& operator=(const RowsPolicy&) = delete;
     virtual ~RowsPolicy() = default;
     /// Whether prepare() changes a row.
-    [[nodiscard]] virtual bool prepares() const = 0;
+    const bool prepares;
     virtual void prepare(Context& context, std::span<float> row) const = 0;
     virtual void average(Context& context, const GradientRows& gradients, std::span<float> mean) const = 0;
+
+protected:
+    explicit RowsPolicy(bool prepares_rows) : prepares(prepares_rows) {}
 };
 
 template <class A, class Kernels>
@@ -28,8 +33,7 @@ class RowsPolicyOf final : public RowsPolicy<Kernels> {
     using typename RowsPolicy<Kernels>::Context;
 
 public:
-    explicit RowsPolicyOf(const A& policy) : policy_(policy) {}
-    [[nodiscard]] bool prepares() const override { return PreparesRows<A, Kernels>; }
+    explicit RowsPolicyOf(const A& policy) : RowsPolicy<Kernels>(PreparesRows<A, Kernels>), policy_(policy) {}
     void prepare([[maybe_unused]] Context& context, [[maybe_unused]] std::span<float> row) const override {
         if constexpr (PreparesRows<A, Kernels>) policy_.prepare(context, row);
     }

@@ -78,8 +78,14 @@ protected:
 /// static:
 ///   AgreementTraits traits(policy, elements)                          `elements` are those of a gradient
 ///   std::unique_ptr<StepAgreement<D, T>> make(policy, replicas)
-/// Agreements between processes are in processes/agreement/, so that only programs with such a policy compile them.
+/// A training of gradient rows in one process has the one of rows_agreement.hpp; only programs with another kind of
+/// policy include its header: collective_agreement.hpp, parameter_agreement.hpp, and those of processes/agreement/.
 template <class A, class D, class T>
-struct AgreementOf;
+struct AgreementOf {
+    static_assert(static_assert_message<missing_agreement<A, D>()>());
+    // So that the compiler reports nothing more.
+    static AgreementTraits traits(const A&, std::int64_t) { return {}; }
+    static std::unique_ptr<StepAgreement<D, T>> make(const A&, Replicas<D, T>&) { return nullptr; }
+};
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -16,8 +16,6 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/peak_rates.hpp>
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/parallel/agreement/collective_agreement.hpp>
-#include <cupola/parallel/agreement/parameter_agreement.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
@@ -118,9 +116,11 @@ private:
         return rates;
     }
 
+    /// `P` is Processes, which only the trainings of a policy that spans processes know more of than its name.
+    template <class P>
     [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
                                                      std::size_t regularized, std::span<const RequiredColumn> required,
-                                                     Processes* processes) {
+                                                     P* processes) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
@@ -134,11 +134,17 @@ private:
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>(),
                                .synchronized = synchronized},
                               Net::layers);
-        const ProcessNumber process = process_of(options, processes);
-        if (process.count > 1) {
-            const bool survivors = processes != nullptr && processes->are_survivors();
-            require_divisible(options.replicas, options.devices, process.count, survivors);
+        ProcessNumber process;
+        bool survivors = false;
+        std::vector<std::byte*> (*share)(Processes&, std::size_t) = nullptr;
+        if constexpr (AveragesBuckets<Averaging, D>) {
+            process = Averaging::template Collective<D>::process(options.averaging);
+        } else if constexpr (SpansProcesses<Averaging>) {
+            process = {processes->count(), processes->number()};
+            survivors = processes->are_survivors();
+            share = [](P& all, std::size_t bytes) { return all.share(bytes); };
         }
+        if (process.count > 1) require_divisible(options.replicas, options.devices, process.count, survivors);
         options.moving_average.check();
         const AgreementTraits traits = Agreement::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
@@ -161,15 +167,11 @@ private:
                 .losses = functions.sums_losses ? functions.losses.size() : 0,
                 .process = process,
                 .processes = processes,
+                .share = share,
                 .averages_rows_of_all = traits.averages_rows_of_all,
                 .required = required,
                 .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                 .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};
-    }
-    [[nodiscard]] static ProcessNumber process_of([[maybe_unused]] const Options& options, const Processes* processes) {
-        if constexpr (AveragesBuckets<Averaging, D>)
-            return Averaging::template Collective<D>::process(options.averaging);
-        return processes == nullptr ? ProcessNumber{} : ProcessNumber{processes->count(), processes->number()};
     }
     template <class Optimizer>
     [[nodiscard]] static constexpr std::string_view ignores_factors() {
@@ -188,10 +190,9 @@ private:
     }
 
     /// Null in one process.
-    [[nodiscard, gnu::cold]] static std::unique_ptr<RunPolicy> run_policy_of([[maybe_unused]] Processes* processes) {
-        if constexpr (SpansProcesses<decltype(Options::averaging)>) {
-            if (processes != nullptr) return make_run_policy(*processes);
-        }
+    template <class P>
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RunPolicy> run_policy_of([[maybe_unused]] P* processes) {
+        if constexpr (SpansProcesses<Averaging>) return make_run_policy(*processes);
         return nullptr;
     }
 

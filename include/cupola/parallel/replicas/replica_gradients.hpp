@@ -14,10 +14,10 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
-#include <cupola/processes/processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -39,9 +39,9 @@ public:
 
     /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
     [[gnu::cold]] void allocate(int device, int first, int last);
-    /// Places the memory of all devices in memory that all processes read and write. Returns false, and does nothing,
-    /// if they have none in common.
-    [[nodiscard, gnu::cold]] bool place_in_shared(Processes& processes);
+    /// Places the memory of all devices in memory that all processes read and write, by Processes::share(). Returns
+    /// false, and does nothing, if they have none in common.
+    [[nodiscard, gnu::cold]] bool place_in_shared(FunctionRef<std::vector<std::byte*>(std::size_t)> share);
 
     /// Null for a replica whose row this process cannot read.
     [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }
@@ -108,10 +108,10 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
 }
 
 template <class D>
-bool ReplicaGradients<D>::place_in_shared(Processes& processes) {
+bool ReplicaGradients<D>::place_in_shared(FunctionRef<std::vector<std::byte*>(std::size_t)> share) {
     // The average is behind the rows of the last process.
-    const bool last = processes.number() + 1 == processes.count();
-    const std::vector<std::byte*> parts = processes.share(arena_bytes() * (replicas_here() + (last ? 1 : 0)));
+    const bool last = placement_.process_number() + 1 == placement_.process_count();
+    const std::vector<std::byte*> parts = share(arena_bytes() * (replicas_here() + (last ? 1 : 0)));
     if (parts.empty()) return false;
     for (int r = 0; r < placement_.replicas(); ++r) {
         const int process = placement_.process_of(r);

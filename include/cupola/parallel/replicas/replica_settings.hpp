@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/processes/processes.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/process_number.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -44,9 +46,11 @@ struct ReplicaSettings {
     /// The number of reports of each batch beside that of the sum of its losses.
     std::size_t losses = 0;
     /// The processes that the replicas are divided between; `processes` is their engine, null unless the policy has
-    /// one; must outlive the training.
+    /// one; must outlive the training. `share` is Processes::share(), which is called through this pointer so that a
+    /// training of one process needs no engine's header.
     ProcessNumber process{};
     Processes* processes = nullptr;
+    std::vector<std::byte*> (*share)(Processes&, std::size_t bytes) = nullptr;
     /// Whether each process reads the rows of all, and writes a part of one average.
     bool averages_rows_of_all = false;
     /// The columns that the network and the losses read; must outlive the training.

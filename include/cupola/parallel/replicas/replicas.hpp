@@ -187,7 +187,8 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
     }
     memory_ = require_memory<D>(memory_, options);
     if (settings.processes != nullptr && settings.averages_rows_of_all && settings.has_averages())
-        shares_rows_ = gradients_.place_in_shared(*settings.processes);
+        shares_rows_ =
+            gradients_.place_in_shared([&](std::size_t bytes) { return settings.share(*settings.processes, bytes); });
     threads_.run([&](int device) { allocate(device); });
     settings_.other_batch_sizes = {};  // the caller's
 }

@@ -112,7 +112,7 @@ ProcessRowsAgreement<D, T, Element>::ProcessRowsAgreement(std::unique_ptr<const 
 template <class D, class T, class Element>
 bool ProcessRowsAgreement<D, T, Element>::agree(Step& step) {
     auto& state = step.state;
-    state.attempt([&] { local_.prepare_rows(*policy_, step); });
+    if (policy_->prepares) state.attempt([&] { local_.prepare_rows(*policy_, step); });
     if (!records_.exchange(step)) return false;
     if (messages_.any()) {
         state.attempt([&] {

@@ -53,7 +53,7 @@ private:
 /// Throws InvalidArgument unless all processes have the same settings, compared as names and texts. The numbers of the
 /// devices may differ.
 template <class Net, class Loss, class D, class Options>
-[[gnu::cold]] void require_same_training(ProcessGroup& processes, const Options& options) {
+void require_same_training(ProcessGroup& processes, const Options& options) {
     ComparedSettings settings;
     settings.add("network", type_name<Net>());
     settings.add_layers(Net::layers);
