@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an averaging policy: how replicas agree on a gradient. docs/how-to/your-own-averaging.md shows how to
-// write one.
+// The interface of an averaging policy: how replicas agree on a gradient. docs/how-to/your-own-averaging.md shows how
+// to write one.
 //
 //   static constexpr std::string_view name
 //   void average(Context& context, const GradientRows& gradients, std::span<float> mean) const
-//   void prepare(Context& context, std::span<float> row) const       may be left out: changes a row in place
+//   void prepare(Context& context, std::span<float> row) const       optional: changes a row in place
 //
-// Each device calls `prepare` once for the whole row of each of its replicas with samples, and then, when all rows are
-// ready, `average` for its own slice of the columns, so the mean of a column may depend on that column alone. With one
+// Each device calls `prepare` once for the whole row of each of its replicas with samples and, when all rows are ready,
+// `average` for its own slice of the columns. The mean of a column must therefore depend on that column only. With one
 // replica neither is called.
 //
 // A policy of every device calls
@@ -32,11 +32,11 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The stacked gradients: a slice of the columns of one matrix that has one row per replica. Each row is the gradient
-/// of the mean loss over its own samples. Rows of replicas without samples are left out.
+/// of the mean loss over the replica's samples. Rows of replicas without samples are omitted.
 struct GradientRows {
     /// The beginning of each row's slice, in replica order.
     std::span<const float* const> rows{};
-    /// The number of samples that each row is the mean of; never 0.
+    /// The number of samples over which each row is the mean; never 0.
     std::span<const std::int64_t> samples{};
     std::int64_t total_samples = 0;
     std::int64_t columns = 0;

@@ -94,7 +94,7 @@ struct CompressedCollectiveOf<A, D, Element> {
     using Type = typename A::template CompressedCollective<D, Element>;
 };
 
-/// The error message for a Compressed that no training on `D` can have; empty if one can.
+/// The error message for a Compressed that no training on `D` supports; empty if one does.
 template <class A, class Element, class D>
 [[nodiscard]] consteval CompileTimeMessage compressed_diagnostic() {
     CompileTimeMessage message;
@@ -116,12 +116,12 @@ template <class A, class Element, class D>
 
 }  // namespace impl
 
-/// `policy` is the wrapped one with its options.
+/// `policy` is the wrapped policy with its options.
 template <class Averaging, class Element>
 struct Compressed {
     static constexpr std::string_view name{impl::name_of_compressed<Averaging, Element>.characters,
                                            impl::name_of_compressed<Averaging, Element>.size};
-    /// The type that rounded rows and means are exact in.
+    /// The type in which rounded rows and means are exact.
     using MessageElement = Element;
     template <class Device>
     using Collective = typename impl::CompressedCollectiveOf<Averaging, Device, Element>::Type;
@@ -150,7 +150,7 @@ struct Compressed {
     }
 };
 
-/// The policies of several processes.
+/// For policies that span processes.
 template <class Averaging, class Element>
     requires SpansProcesses<Averaging>
 struct Compressed<Averaging, Element> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConcatMean: stack the replicas' gradients, then take the mean along the new axis, weighted by samples:
+// ConcatMean: stacks the replicas' gradients, then takes the mean along the new axis, weighted by samples:
 //
 //   mean = sum over replicas of (n_i / N) g_i,   in replica order
 //

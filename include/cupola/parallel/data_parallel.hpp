@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DataParallel<Net, Loss, Optimizer, Averaging, Device, Statistics>: a network trained by R replicas on 1 to R devices.
+// DataParallel<Net, Loss, Optimizer, Averaging, Device, Statistics>: trains a network with R replicas on 1 to R
+// devices.
 //
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.replicas = 4, .devices = 2});
 //
 // Each device has one worker thread, one copy of the parameters and one arena for activations. Its replicas run on that
-// thread in order; each has a gradient row of its own. In a step every replica runs forward and backward, the replicas
-// agree on a gradient by the policy `Averaging` (parallel/agreement.hpp), and each device updates its parameters. The
-// update has the same bits on each device. With ConcatMean the trained model does not depend on the number of devices.
+// thread in order; each has its own gradient row. In a step every replica runs forward and backward, the replicas agree
+// on a gradient by the policy `Averaging` (parallel/agreement.hpp), and each device updates its parameters. The update
+// has the same bits on each device. With ConcatMean the trained model does not depend on the number of devices.
 //
 // Steps are queued: queue() returns when the work of the step is queued on every device. At most max_steps_in_flight
 // steps are queued whose reports have not been read. On `Host` this limit is 1, and a step is complete when queue()
 // returns. A step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
-// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. Under a
-// dynamic loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped: its report
-// says so.
+// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. With a
+// dynamic loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped, which its
+// report states.
 //
 // Its parts are in parallel/replicas/, parallel/step/ and parallel/agreement/. A call from a second thread, from inside
 // another call of the same training, or in a child of fork() throws InvalidArgument.
@@ -61,32 +62,32 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
     using InputSample = InputValue<Net>;
     using InspectionType = Inspection<typename D::Kernels>;
-    /// Whether it may have several processes that agree on more than the gradient.
+    /// Whether the training may have several processes that agree on more than the gradient.
     static constexpr bool has_agreement = agrees_between_processes<Averaging, D>;
-    /// The largest number of steps that are queued and whose reports have not been read.
+    /// The maximum number of queued steps whose reports have not been read.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
-    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or, before anything is allocated,
-    /// OutOfMemory if the memory does not suffice. Writes a warning to standard error if a launcher has started several
-    /// processes and this training is of one.
+    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, and, before anything is
+    /// allocated, OutOfMemory if there is not enough memory. Writes a warning to standard error if a launcher has
+    /// started several processes and this training uses one.
     [[gnu::cold]] explicit DataParallel(const Options& chosen)  // misspelt? DataParallel<...>::Options{...} names it
         : options(chosen), parts_(options) {
         if (process().count == 1) impl::warn_of_lone_processes();
     }
 
-    /// The options that the training was made with.
+    /// The options with which the training was constructed.
     const Options options;
 
     [[nodiscard]] const MemoryReport& memory() const { return parts_.replicas_.memory(); }
     /// The columns of a batch that the network and the losses read.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_; }
-    /// The step that is queued next; 0 before the first.
+    /// The number of the step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
-    /// The number of processes that the replicas are divided between, and that of this one.
+    /// The number of processes between which the replicas are divided, and the number of this one.
     [[nodiscard]] ProcessNumber process() const {
         return {parts_.replicas_.placement().process_count(), parts_.replicas_.placement().process_number()};
     }
-    /// The engine of these processes that moves their gradients; null unless the policy spans processes.
+    /// The engine that exchanges the processes' gradients; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.replicas_.settings().processes; }
 
     /// For fit() and its callbacks.
@@ -94,40 +95,39 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.run_policy_ != nullptr ? *parts_.run_policy_ : impl::run_policy_of_one_process();
     }
 
-    /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of
-    /// devices differ, or a collective has failed. After a loss that diverged they are those before the step.
+    /// Whether the parameters are those after a complete step. False if an update was interrupted, if the parameters of
+    /// devices differ, or if a collective has failed. After a loss that diverged they are those before the step.
     [[nodiscard]] bool healthy() const { return parts_.engine_.healthy(); }
 
     /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it
-    /// is called on the thread of that device. The memory must not change until the step's report has been read or,
-    /// where the device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws
-    /// InvalidArgument for a batch that lacks a column of required_columns() or whose size no plan was made for, and
-    /// for a step without samples, and for a learning rate that is negative or not finite, before anything is queued;
-    /// also throws the error of an earlier step and what a schedule throws. A report that was not read in time is
-    /// dropped.
+    /// is called on the thread of that device. The memory must not change until the step's report has been read or, if
+    /// the device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws
+    /// InvalidArgument, before anything is queued, for a batch that lacks a column of required_columns() or has a size
+    /// without a plan, for a step without samples, and for a learning rate that is negative or not finite. Also throws
+    /// the error of an earlier step and exceptions of a schedule. A report that was not read in time is dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     void queue(Batches&& batches) {
         queue_step(batches, {});
     }
     /// The same; also calls `inspector` with an Inspection between the averaging and the update, on the first device's
-    /// thread, which waits for it. An exception of `inspector` is rethrown from here after the step.
+    /// thread, which waits for it. An exception of `inspector` is rethrown from this function after the step.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     void queue(Batches&& batches, Inspector&& inspector) {
         queue_step(batches, [&](auto& engine) { engine.show(inspector); });
     }
-    /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
-    /// otherwise. Waits for that step; with 0, a loop until null waits for all. The report is valid until
-    /// max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
+    /// Returns the report of the oldest step whose report was not read, if there are more than `max_in_flight` such
+    /// steps, otherwise null. Waits for that step; calling it with 0 until it returns null waits for all. The report is
+    /// valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
     const StepReport* poll_report(std::int64_t max_in_flight = max_steps_in_flight - 1) {
         const impl::Activity::Scope scope(parts_.activity_, "poll_report()");
         return parts_.engine_.poll(max_in_flight);
     }
 
-    /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and the
-    /// error of the step. Of the processes of a collective all call it for a step, or none.
+    /// Queues a step and waits for its report, which is valid until the next step. Throws the errors of queue() and
+    /// that of the step. Either all processes of a collective call it for a step, or none.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
@@ -148,15 +148,15 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return step([&](std::int64_t, int replica, Context&) { return batches[static_cast<std::size_t>(replica)]; });
     }
 
-    // The members below wait for all queued steps, and throw the error of a step that failed.
+    // The following members wait for all queued steps, and throw the error of a step that failed.
 
     /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data
-    /// and the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at
-    /// most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
-    /// parameters or their moving averages; where each replica has parameters of its own, those of the first replica
-    /// are run. Throws InvalidArgument for samples that hold a NaN or an infinity, and DataError where the batches have
-    /// no samples. `metrics`, if it refers to a function, is called with each batch in the order of i; evaluate() of
-    /// train/evaluate.hpp takes Metrics.
+    /// and the correct predictions. `batches(i, device, context)` returns batch i, on the thread of that device; it has
+    /// at most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
+    /// parameters or their moving averages; if each replica has its own parameters, those of the first replica are
+    /// used. `metrics`, if not empty, is called with each batch in the order of i; evaluate() of train/evaluate.hpp
+    /// takes Metrics. Throws InvalidArgument for samples that contain a NaN or an infinity, and DataError if the
+    /// batches have no samples.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
@@ -166,8 +166,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
     }
-    /// The checks of evaluate(), which it makes first: throws InvalidArgument for other columns, batches that are too
-    /// large, and moving averages that the training does not keep.
+    /// The checks that evaluate() makes first: throws InvalidArgument for other columns, batches that are too large,
+    /// and moving averages that the training does not keep.
     template <class Batches>
     void require_evaluable(const Batches& batches, std::int64_t count, Weights weights) const {
         require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
@@ -178,19 +178,19 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         }
     }
     /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in
-    /// evaluate(). With several outputs, those of the last. The values of a sample are floats, or ids or bytes where
-    /// the Input is of those. Throws InvalidArgument for samples that hold a NaN, an infinity or an id that is out of
-    /// range.
+    /// evaluate(). With several outputs, those of the last one. The values of a sample are floats, or ids or bytes if
+    /// the Input has that type. Throws InvalidArgument for samples that contain a NaN, an infinity or an id that is out
+    /// of range.
     [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
                                              Weights weights = Weights::trained) {
         return predict_output(impl::batch_of_samples<Net>(samples), Net::outputs.size() - 1, weights);
     }
-    /// The same of the output of that name. Throws InvalidArgument if the network has none.
+    /// The same for the output with that name. Throws InvalidArgument if the network has none.
     [[nodiscard]] std::vector<float> predict(TensorView<const InputSample, InputExtents> samples,
                                              std::string_view output, Weights weights = Weights::trained) {
         return predict_output(impl::batch_of_samples<Net>(samples), output_of_name(Net::outputs, output), weights);
     }
-    /// The same for a batch in host memory with a column per input of the network; other columns are not read.
+    /// The same for a batch in host memory with one column per input of the network; other columns are not read.
     [[nodiscard]] std::vector<float> predict(const BatchView& samples, Weights weights = Weights::trained) {
         return predict_output(samples, Net::outputs.size() - 1, weights);
     }
@@ -198,8 +198,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                                              Weights weights = Weights::trained) {
         return predict_output(samples, output_of_name(Net::outputs, output), weights);
     }
-    /// The same for a vector or another contiguous range of whole samples, one after another. Throws InvalidArgument
-    /// for another number of values.
+    /// The same for a vector or another contiguous range that contains whole samples. Throws InvalidArgument for a
+    /// different number of values.
     template <class Samples>
         requires std::convertible_to<const Samples&, std::span<const InputSample>>
     [[nodiscard]] std::vector<float> predict(const Samples& samples, Weights weights = Weights::trained) {
@@ -212,8 +212,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return predict(impl::whole_samples<Net>(samples), output, weights);
     }
 
-    /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own,
-    /// that of the device's first replica.
+    /// The parameter arena of a device, `Net::parameter_elements` floats; if each replica has its own parameters, those
+    /// of the device's first replica.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
@@ -228,19 +228,18 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.transfer_.set_parameters(values);
     }
 
-    /// Everything that the next step depends on except the options and the data.
+    /// The state on which the next step depends, except for the options and the data.
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
         return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values(),
                                      parts_.engine_.loss_scale());
     }
-    /// Continues from a state, and discards the steps that are queued and their errors. A state without a loss scale,
-    /// of a training in another precision, continues with the initial one. Throws InvalidArgument, before anything is
-    /// changed, if the state is not one of this network (the message names the first parameter of another name or other
-    /// extents), of this optimiser, with or without moving averages as this training, or of as many replicas with
-    /// parameters of their own; and if a value is not finite, or a running variance or a mean of squares of the
-    /// optimiser is below 0.
+    /// Restores a state, and discards the queued steps and their errors. If the state has no loss scale, because it is
+    /// from a training in another precision, the initial one is used. Throws InvalidArgument, before anything is
+    /// changed, if the state does not fit this network (the message names the first parameter with another name or
+    /// other extents), this optimiser, the use of moving averages, or the number of replicas with their own parameters;
+    /// and if a value is not finite, or a running variance or a mean of squares of the optimiser is negative.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
         parts_.transfer_.require_fitting(state);
@@ -250,9 +249,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.engine_.restart(state.step, state.buffers, parts_.transfer_.loss_scale_of(state));
     }
 
-    /// The gradients of the last step: of one of this process's replicas' mean loss, or averaged over all replicas,
-    /// unless each replica is updated by its own. They do not contain the regularisers' gradients, which the optimiser
-    /// adds. `Net::trained_elements` floats.
+    /// The gradients of the last step: that of one of this process's replicas' mean loss, or the average over all
+    /// replicas, unless each replica is updated by its own. They do not contain the regularisers' gradients, which the
+    /// optimiser adds. `Net::trained_elements` floats.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
@@ -271,12 +270,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                                        [&](auto&) { return parts_.replicas_.gradients().average(0); });
     }
 
-    /// From now on the first device adds the time of each part of its steps to `times`; null ends this. `profile` of
+    /// From now on the first device adds the time of each part of its steps to `times`; null stops this. `profile` of
     /// train/profile.hpp makes a table of them.
     void time_steps(StepTimes* times) { parts_.replicas_.at(0).worker.time(times); }
 
     /// From now on `trace` is called with the names of the operations of each step in the order in which a device
-    /// queues them, which is not necessarily that of their execution; `{}` ends this.
+    /// queues them, which is not necessarily that of their execution; `{}` stops this.
     void trace_steps(Borrowed<impl::StepTrace> trace) { parts_.engine_.trace(trace); }
 
     /// The peak rates of a device in this network's precision, measured on all devices at the same time.
@@ -286,11 +285,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.peak_rates();
     }
 
-    /// The reason, for the log, why the work of a step is queued again each time although the device could capture it;
-    /// empty if it is captured, or if the device captures nothing.
+    /// The reason, for the log, why the work of a step is not captured although the device supports that; empty if it
+    /// is captured, or if the device does not capture work.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
-    /// "a step queues 13 kernels and copies, 13 of them in 1 graph": the last step on the first device, for the log;
-    /// empty if a part of it was not captured, or if the device captures nothing.
+    /// "a step queues 13 kernels and copies, 13 of them in 1 graph": a description of the last step on the first
+    /// device, for the log; empty if a part of it was not captured, or if the device does not capture work.
     [[nodiscard, gnu::cold]] std::string launches_description() const { return parts_.engine_.launches_description(); }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>

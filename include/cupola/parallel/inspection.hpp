@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Inspection: access to the values of a step between the averaging and the update, for summaries. Outputs that fusion
-// and the memory plan do not store are computed again into scratch memory: a run has the same bits with and without.
+// and the memory plan do not store are recomputed in scratch memory, so a run has the same bits with and without it.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ template <class Device>
 class Inspection {
 public:
     using Context = typename Device::Context;
-    /// Visits a layer's output; `visitor` is the pointer that `EachOutput` was called with.
+    /// Visits a layer's output; `visitor` is the pointer that was passed to `EachOutput`.
     using VisitOutput = void (*)(void* visitor, std::size_t layer, std::span<const float> values);
     /// Computes the layers' outputs for a batch; `training` is the object that made the inspection.
     using EachOutput = void (*)(void* training, const BatchView& batch, const RngKey& key, void* visitor,
@@ -45,7 +45,7 @@ public:
     /// The batch of the first replica that has samples; with gradient accumulation, its last batch that has samples.
     [[nodiscard]] const BatchView& batch() const { return batch_; }
 
-    /// Calls visit(layer, values) for every layer of the network in its order: its output for `batch()`.
+    /// Calls visit(layer, values) for every layer of the network, in order, with its output for `batch()`.
     template <class Visit>
     void for_each_activation(Visit&& visit) const {
         auto* const visitor = const_cast<void*>(static_cast<const void*>(std::addressof(visit)));

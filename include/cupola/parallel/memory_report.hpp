@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a training run by its use, which is known and printed before the first step. It has the tensors, which
-// grow with network and batch; not what is there once for a program: code, stacks, and the machine code and
-// descriptions that oneDNN makes for each kind of operation, a few megabytes whose size it does not tell.
+// The memory of a training by its use, known and printed before the first step. It includes the tensors, which grow
+// with network and batch, but not memory that a program needs once: code, stacks, and the machine code and descriptions
+// that oneDNN creates for each kind of operation, a few megabytes whose size oneDNN does not report.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ struct MemoryReport {
     /// Bytes on each device; `frozen` is the part of `parameters` that is not trained (net/frozen.hpp).
     std::size_t parameters = 0, frozen = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     PlanBytes plan;
-    /// Arenas of activations on each device: one, or one per replica where statistics are synchronised.
+    /// Arenas of activations on each device: one, or one per replica if statistics are synchronised.
     int arenas = 1;
     /// Bytes on all devices together.
     std::size_t gradients = 0, average = 0, statistics = 0;
-    /// Bytes of one batch per replica on all devices together, where the host's memory is not the device's.
+    /// Bytes of one batch per replica on all devices together, if the devices do not use host memory.
     std::size_t batches = 0;
-    /// Throws OutOfMemory for more than any computer has.
+    /// Throws OutOfMemory for a total that no computer has.
     [[nodiscard]] std::size_t total() const;
 };
 
 [[nodiscard, gnu::cold]] std::string to_string(const MemoryReport& memory);
 
-/// The largest part of the memory, and what makes it smaller: "the activations are the largest part: ...".
+/// The largest part of the memory, and how to reduce it: "the activations are the largest part: ...".
 [[nodiscard, gnu::cold]] std::string largest_part(const MemoryReport& memory);
 
 inline std::size_t MemoryReport::total() const {

@@ -31,7 +31,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// The data of an update, in host memory: the running statistics, and one row of batch statistics (mean, biased
+/// The arguments of an update, in host memory: the running statistics, and one row of batch statistics (mean, biased
 /// variance) per replica that has samples, in replica order.
 struct StatisticsUpdate {
     float* running = nullptr;
@@ -49,8 +49,8 @@ struct StatisticsUpdate {
         }
     }
 
-    /// Adds the statistics of all rows' samples together: mean = sum of n_i mean_i / N, variance = sum of
-    /// n_i (variance_i + (mean_i - mean)^2) / N, in double and in replica order.
+    /// Adds the pooled statistics of all rows' samples: mean = sum of n_i mean_i / N, variance = sum of n_i (variance_i
+    /// + (mean_i - mean)^2) / N, in double and in replica order.
     void take_pooled() const noexcept {
         std::int64_t total = 0;
         for (const std::int64_t count : samples) total += count;
@@ -124,7 +124,7 @@ concept StatisticsPolicy = std::copyable<S> && requires(const S& policy, const S
     policy.update(update);
 };
 
-/// The error message for a type `S` that is not a policy for statistics; empty if it is one.
+/// The error message for a type `S` that is not a statistics policy; empty if it is one.
 template <class S>
 [[nodiscard]] consteval CompileTimeMessage statistics_diagnostic() {
     CompileTimeMessage message;
