@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an agreement: how the replicas of a training agree. It is one template argument of `DataParallel`, of
-// one of four kinds. No other part of a training depends on the kind.
+// The interface of an agreement policy: how the replicas of a training agree. It is one template argument of
+// `DataParallel`, of one of four kinds. No other part of a training depends on the kind.
 //
-//   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a policy
-//                     of the user's own): parallel/averaging.hpp
-//   AveragesBuckets   a collective: one object for the devices of a process, which receives parts of the gradient while
-//                     the backward pass runs; each wait for it has a deadline. It may span processes (`NcclAllReduce`)
+//   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a
+//                     user-defined policy): parallel/averaging.hpp
+//   AveragesBuckets   a collective: one object for the devices of a process, which receives buckets of the gradient
+//                     during the backward pass; each wait for it has a deadline. It may span processes
+//                     (`NcclAllReduce`)
 //   SpansProcesses    a function of the gradient rows, or a sum, of the replicas of several processes
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
 //                     has its own parameters and updates them with its own gradient (local SGD, elastic averaging)
 //
-// Replicas are weighted by their numbers of samples; where the loss has weights, the mean is then divided by the weight
+// Replicas are weighted by their numbers of samples; if the loss has weights, the mean is then divided by the weight
 // per sample of all replicas, so that each sample counts by its own weight.
 #pragma once
 
@@ -29,18 +30,18 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Of processes/processes.hpp: what joins processes, and an engine that also moves gradients. A training of one process
-/// has none.
+/// Defined in processes/processes.hpp: the processes of a training, and an engine that also moves gradients. A training
+/// of one process has neither.
 class ProcessGroup;
 class Processes;
 
-/// One step, as a collective sees it on one device.
+/// The properties of a step on one device that a collective needs.
 struct StepShape {
     std::int64_t step = 0;
-    /// The samples of all replicas of the device together.
+    /// The number of samples of all replicas of the device.
     std::int64_t samples_here = 0;
-    /// If it is not null, the weight that counts in place of the samples, times CollectiveSetup::loss_scale: a float in
-    /// the device's memory, which is complete with the last bucket.
+    /// If not null, the weight that replaces the number of samples, times CollectiveSetup::loss_scale: a float in
+    /// device memory, which is written before the last bucket is complete.
     const float* weight_here = nullptr;
 };
 
@@ -50,7 +51,7 @@ struct WeightedGradients {
     std::span<const float> weights{};
 };
 
-/// The sums over all replicas of all processes, and the divisor that makes them the average; both in device memory.
+/// The sums over all replicas of all processes, and the divisor for the average; both in device memory.
 template <class Element>
 struct SumsOfGradient {
     std::span<const Element> values{};
@@ -58,15 +59,15 @@ struct SumsOfGradient {
 };
 using GradientSums = SumsOfGradient<float>;
 
-/// The arguments that a collective is constructed with.
+/// The arguments of a collective's constructor.
 struct CollectiveSetup {
     /// The devices of this process.
     int devices = 1;
-    /// The first replica of each device, among those of all processes; and the number of the device in the system.
+    /// The first replica of each device, counted over all processes; and the ordinal of the device in the system.
     std::span<const int> first_replicas{}, ordinals{};
-    /// Elements of the gradient.
+    /// The number of elements of the gradient.
     std::int64_t elements = 0;
-    /// The constant factor that the gradients are multiplied by; the divisor contains it too. 1 where the loss scale is
+    /// The constant factor by which the gradients are multiplied; the divisor contains it too. 1 if the loss scale is
     /// dynamic: the training then divides by it.
     float loss_scale = 1;
 };
@@ -78,8 +79,9 @@ concept SumsOfSomeElement = std::same_as<S, GradientSums> || std::same_as<S, Sum
 
 }  // namespace impl
 
-/// What a device tells all others in each step, in device memory: `mine` is its block, and `all` has room for those of
-/// all ranks, in the order of the processes and, in each, of the devices. Both are empty in a training of one process.
+/// The blocks that devices exchange in each step, in device memory: `mine` is the block of this device, and `all` has
+/// room for those of all ranks, in the order of the processes and of the devices in each process. Both are empty in a
+/// training of one process.
 struct RankBlocks {
     std::span<const std::byte> mine{};
     std::span<std::byte> all{};
@@ -178,7 +180,7 @@ concept SpansProcesses = requires(const A& policy) {
     { policy.join() } -> std::same_as<std::shared_ptr<Processes>>;
 };
 
-/// Whether the processes add their sums, and do not exchange rows.
+/// Whether the processes add their sums instead of exchanging rows.
 template <class A>
 inline constexpr bool sums_of_processes = [] {
     if constexpr (requires { A::sums; }) return A::sums;
@@ -199,11 +201,11 @@ struct MessageElementOf<A> {
 
 }  // namespace impl
 
-/// The type that the gradients of a policy have where they move between processes.
+/// The type of a policy's gradients in messages between processes.
 template <class A>
 using MessageElement = typename impl::MessageElementOf<A>::Type;
 
-/// Whether a training by `A` on `D` may have several processes that agree on more than the gradient.
+/// Whether a training with policy `A` on `D` may have several processes that agree on more than the gradient.
 template <class A, class D>
 inline constexpr bool agrees_between_processes = [] {
     if constexpr (AveragesBuckets<A, D>)

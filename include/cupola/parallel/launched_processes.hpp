@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The number of processes that a launcher has started, by its environment variables, and the warning of a training of
-// one process among them. What a training in several processes takes from those variables is in
-// processes/watch/launcher_variables.hpp.
+// The number of processes that a launcher has started, from its environment variables, and the warning for a training
+// that uses only one of them. processes/watch/launcher_variables.hpp reads these variables for trainings in several
+// processes.
 #pragma once
 
 #include <charconv>
@@ -18,15 +18,16 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct LaunchedProcesses {
-    /// The variable, and its value; empty and 1 if no launcher has set any.
+    /// The name and the value of the variable; empty and 1 if no launcher has set any.
     std::string_view variable{};
     int count = 1;
-    /// That of this process, of the variable beside it; -1 if that one is not a number.
+    /// The number of this process, from the corresponding variable; -1 if that is not an integer.
     int number = -1;
 };
 
-/// `value_of(name)` returns a variable's value or null, as std::getenv does. The variables of MPI's own launchers come
-/// first: inside a job of another launcher that one's are there too. A value that is not a number counts as not set.
+/// `value_of(name)` returns a variable's value or null, as std::getenv does. The variables of MPI's launchers have
+/// precedence, because inside a job of another launcher the variables of that one are set too. A value that is not an
+/// integer counts as not set.
 template <class ValueOf>
 [[nodiscard]] LaunchedProcesses launched_processes(ValueOf&& value_of) {
     const auto number_in = [&](const char* name) {
@@ -48,8 +49,8 @@ template <class ValueOf>
     return {};
 }
 
-/// What to say of a training of this process alone if its launcher has started several processes; empty if it has not,
-/// and in all but the first of them.
+/// The warning for a training of this process alone if its launcher has started several; empty if it has not, and in
+/// all processes except the first.
 template <class ValueOf>
 [[nodiscard, gnu::cold]] std::string warning_of_lone_processes(ValueOf&& value_of) {
     const LaunchedProcesses launched = launched_processes(value_of);
@@ -59,8 +60,8 @@ template <class ValueOf>
                 "MpiConcatMean or NcclAllReduce; in cifar10_train --averaging chooses it");
 }
 
-/// Writes that warning to standard error, once per process: a program may make many trainings, and a sweep starts many
-/// processes on purpose.
+/// Writes that warning to standard error, once per process, because a program may make many trainings, and a sweep
+/// starts many processes on purpose.
 [[gnu::cold]] inline void warn_of_lone_processes() {
     [[maybe_unused]] static const bool is_said = [] {
         const std::string warning =

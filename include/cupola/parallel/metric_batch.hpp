@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of an evaluation for a metric: the outputs of the network and the target columns of one batch, in host
+// The input of a metric in an evaluation: the outputs of the network and the target columns of one batch, in host
 // memory.
 #pragma once
 
@@ -28,7 +28,7 @@ struct MetricOutput {
 struct MetricBatch {
     /// The number of samples; at least 1.
     std::int64_t size = 0;
-    /// The extents of the output of one sample; of several outputs, of the last.
+    /// The extents of the output of one sample; with several outputs, those of the last one.
     Shape output_shape{};
     /// The values of this output for all samples, one sample after another.
     std::span<const float> outputs{};
@@ -41,22 +41,22 @@ struct MetricBatch {
         const std::int64_t each = output_shape.size();
         return outputs.subspan(static_cast<std::size_t>(sample * each), static_cast<std::size_t>(each));
     }
-    /// The values of a column, one sample after another. Throws InvalidArgument if the batch has no column of that name
-    /// and type.
+    /// The values of a column, one sample after another. Throws InvalidArgument if the batch has no column with that
+    /// name and type.
     template <class T>
     [[nodiscard]] std::span<const T> target(std::string_view name = target_column) const {
         const ColumnSpec& column = require_target(name, element_type_of<T>);
         return {targets.data<T>(name), static_cast<std::size_t>(size * column.shape.size())};
     }
-    /// The same batch with the output of this name, and the column of the other name as "target". Throws
-    /// InvalidArgument if there is no such output or column.
+    /// The same batch with the named output, and with the named column as "target". Throws InvalidArgument if there is
+    /// no such output or column.
     [[nodiscard]] MetricBatch at(std::string_view output_name, std::string_view column) const;
 
 private:
     [[nodiscard]] const ColumnSpec& require_target(std::string_view name, ElementType type) const;
 };
 
-/// Called for each batch of an evaluation that is not empty, in the order of the batches, by one thread at a time.
+/// Called for each non-empty batch of an evaluation, in the order of the batches, by one thread at a time.
 using MetricFunction = FunctionRef<void(const MetricBatch&)>;
 
 inline const ColumnSpec& MetricBatch::require_target(std::string_view name, ElementType type) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of a training between two steps: everything that the next step depends on except the options and the data.
-// `training.state()` copies it out, `training.restore(state)` puts it back, and io/checkpoint.hpp stores it in a file.
+// The state of a training between two steps: everything on which the next step depends except the options and the data.
+// `training.state()` copies it, `training.restore(state)` restores it, and io/checkpoint.hpp stores it in a file.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// One of an optimiser's state arenas: its `state_name`, and its values for the parameters that are trained, in the
-/// layout of the network's parameter arena.
+/// One of an optimiser's state arenas: its `state_name`, and its values for the trained parameters, in the layout of
+/// the network's parameter arena.
 struct OptimizerState {
     std::string name{};
     std::vector<float> values{};
@@ -41,7 +41,7 @@ struct StateTensor {
     bool operator==(const StateTensor&) const = default;
 };
 
-/// The state of one replica that has its own parameters; the members are as in TrainingState.
+/// The state of one replica that has its own parameters; the members are those of TrainingState.
 struct ReplicaState {
     std::vector<float> parameters{};
     std::vector<float> averages{};
@@ -53,18 +53,18 @@ struct ReplicaState {
 struct TrainingState {
     /// The number of the next step.
     std::int64_t step = 0;
-    /// That of a dynamic loss scale; or, of a constant one, how many steps were skipped before, if any were.
+    /// The state of a dynamic loss scale; for a constant one, the number of skipped steps, if there were any.
     std::optional<LossScaleState> loss_scale{};
     /// In the layout of the network's parameter arena.
     std::vector<float> parameters{};
-    /// The moving averages of the parameters that are trained, in the same layout; empty where none are kept.
+    /// The moving averages of the trained parameters, in the same layout; empty if none are kept.
     std::vector<float> averages{};
     /// In the optimiser's order.
     std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
-    /// Replicas 1, 2, and so on, where each replica has parameters of its own; `parameters`, `averages` and `optimizer`
-    /// are then those of replica 0. Empty where the replicas share their parameters.
+    /// Replicas 1, 2, ..., if each replica has its own parameters; `parameters`, `averages` and `optimizer` are then
+    /// those of replica 0. Empty if the replicas share their parameters.
     std::vector<ReplicaState> other_replicas{};
     /// The contents of the arenas, in their order: the parameters, then the running statistics. `restore` compares them
     /// with its own network's. Empty in a state that is assembled by hand; only its arena sizes are compared.
@@ -74,7 +74,7 @@ struct TrainingState {
 /// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
 [[nodiscard, gnu::cold]] std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers);
 
-/// The parameters of a state in the layout of the network `layers`, which may have other frozen parameters than the
+/// The parameters of a state in the layout of the network `layers`, whose frozen parameters may differ from the
 /// state's; with `averages`, the moving averages of those that have one. A state without `tensors` is in the network's
 /// layout. Throws InvalidArgument for a state of another network, and for arenas of other sizes.
 [[nodiscard, gnu::cold]] std::vector<float> parameters_in_layout(std::span<const LayerInfo> layers,
@@ -82,37 +82,37 @@ struct TrainingState {
 
 namespace impl {
 
-/// Whether two names of tensors may be of the same one. A layer without a name is called by its number, which a layer
-/// without parameters changes, so any two numbers may be.
+/// Whether two tensor names may refer to the same tensor. A layer without a name is identified by its number, which
+/// inserting a layer without parameters changes, so any two numbers may match.
 [[nodiscard, gnu::cold]] bool may_be_same_tensor(std::string_view a, std::string_view b);
 
 /// Throws InvalidArgument unless the tensors of a state have the names and the extents of the network's.
 [[gnu::cold]] void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
 
-/// The same without a comparison of what is frozen.
+/// The same, but which parameters are frozen is not compared.
 [[gnu::cold]] void require_extents_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
 
 /// Throws InvalidArgument unless a loss scale may have this state before `step`.
 [[gnu::cold]] void require_loss_scale(const LossScaleState& state, std::int64_t step);
 
-/// Throws InvalidArgument unless these are the states with the names of the optimiser's. Two optimisers may keep
-/// equally many states with different meanings; the names distinguish them.
+/// Throws InvalidArgument unless the states have the names of the optimiser's. Two optimisers may keep the same number
+/// of states with different meanings; the names distinguish them.
 [[gnu::cold]] void require_states(std::span<const std::string> names, std::span<const OptimizerState> states);
 
 }  // namespace impl
 
-// Whether a training, or a network alone, can continue from a state. A NaN need not appear in any later loss, because
-// max(NaN, 0) is 0 in a fused ReLU, so a state is searched for it when it is loaded.
+// Checks whether a training, or a network alone, can continue from a state. A NaN need not appear in any later loss,
+// because max(NaN, 0) is 0 in a fused ReLU, so a state is searched for it when it is loaded.
 
 namespace impl {
 
-/// Whether an optimiser's state of this name, one of PyTorch's, consists of squares or magnitudes: the step is divided
-/// by a power of it.
+/// Whether an optimiser's state with this name, one of PyTorch's, consists of squares or magnitudes: the step is
+/// divided by a power of it.
 [[nodiscard]] inline bool is_never_negative(std::string_view state_name) {
     return state_name == "exp_avg_sq" || state_name == "exp_inf" || state_name == "square_avg" || state_name == "sum";
 }
 
-/// What non_finite_part() says of one replica's part of a state; `State` is TrainingState or ReplicaState.
+/// The result of non_finite_part() for one replica's part of a state; `State` is TrainingState or ReplicaState.
 template <class State>
 [[nodiscard, gnu::cold]] std::string non_finite_arena(std::span<const LayerInfo> layers, const State& state) {
     std::string found = non_finite_parameter(layers, state.parameters);
@@ -129,10 +129,10 @@ template <class State>
 
 }  // namespace impl
 
-/// The first part of a state of the network `layers` that is infinite or not a number, or below 0 where it is a running
-/// variance, or a mean of squares of the optimiser ("exp_avg_sq", "exp_inf", "square_avg", "sum"):
+/// Describes the first part of a state of the network `layers` that is infinite or NaN, or that is negative although it
+/// is a running variance or a mean of squares of the optimiser ("exp_avg_sq", "exp_inf", "square_avg", "sum"):
 /// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
-/// arenas have the network's sizes.
+/// arenas must have the network's sizes.
 [[nodiscard, gnu::cold]] std::string non_finite_part(std::span<const LayerInfo> layers, const TrainingState& state);
 
 }}  // namespace cupola::CUPOLA_ABI
