@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptBatches: the batches of a device's replicas in its memory, at addresses that recorded work reads.
+// KeptBatches: the batches of a device's replicas in device memory, at fixed addresses that captured work reads.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ public:
           memory_(batch_bytes_ * static_cast<std::size_t>(sizes.replicas),
                   text("the batches of device ", context.ordinal())) {}
 
-    /// The place of a replica's batch.
+    /// The memory of a replica's batch.
     [[nodiscard]] BatchSpan of(int replica) {
         return batch_in(memory_.data() + static_cast<std::size_t>(replica) * batch_bytes_, columns_, batch_size_);
     }
-    /// Queues copies of a batch of another device to the place of the first replica.
+    /// Queues copies of a batch of another device to the memory of the first replica's batch.
     BatchView bring(CudaContext& context, const BatchView& batch) {
         const BatchSpan kept = of(0);
         for (std::size_t i = 0; i < columns_.size(); ++i) {

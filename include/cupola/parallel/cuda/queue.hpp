@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. Work of every
-// step is launched directly the first time, when libraries still load and choose algorithms, and captured as a CUDA
-// graph the second time, with the kernel of the writes and the batch before it, whose arguments are replaced in each
-// launch. It is held back until anything else is queued on the context: where that is the work of another recording,
-// both are one graph, as a step's last passes and its update are. The numbers that a step reports are copied to pinned
-// memory, by the kernel of the update where nothing changes them behind it.
+// The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. Work that is
+// queued in every step is launched directly the first time, when libraries still load and choose algorithms. The second
+// time it is captured as a CUDA graph, together with the kernel of the writes and the batch before it, whose arguments
+// are replaced in each launch. A captured piece of work is held back until something else is queued on the context: if
+// that is the work of another recording, both become one graph, as the last passes of a step and its update do. The
+// numbers that a step reports are copied to pinned memory, by the kernel of the update if no later work of the step
+// changes them.
 #pragma once
 
 #include <array>
@@ -62,22 +63,22 @@ public:
         finished_[slot_of(step)].record(context_);
         last_ = std::exchange(counted_, {});
     }
-    /// What the last step has queued.
+    /// The launches of the last step.
     [[nodiscard]] const StepLaunches& launches() const { return last_; }
     [[nodiscard]] std::byte* landed(std::int64_t step) { return landed_.data() + slot_of(step) * sizes_.status_bytes; }
     [[nodiscard]] bool finished(std::int64_t step) const { return finished_[slot_of(step)].happened(); }
     void mark() { mark_.record(context_); }
     [[nodiscard]] bool reached() const { return mark_.happened(); }
-    /// In a captured pass the event is a node of the graph, which later work of other streams can wait for.
+    /// In a captured pass the event is a node of the graph, for which later work of other streams can wait.
     void mark_bucket(std::size_t k) {
         context_.launch_deferred();
         while (buckets_.size() <= k) buckets_.emplace_back();
         buckets_[k].record(context_, capturing_);
     }
-    /// The events behind finished() and the marks, for a caller that waits on them itself.
+    /// The events recorded after finished() and the marks, for callers that wait for them.
     [[nodiscard]] cudaEvent_t finished_event(std::int64_t step) const { return finished_[slot_of(step)].get(); }
     [[nodiscard]] cudaEvent_t mark_event() const { return mark_.get(); }
-    /// Work that is held back may contain the mark.
+    /// Launches work that is held back first, since it may contain the mark.
     [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const {
         context_.launch_joined();
         return buckets_[k].get();
@@ -143,22 +144,22 @@ public:
         context_.joined<Held>().queue = this;
     }
 
-    /// Copies the constants to the device, where the launches of the update read them.
+    /// Copies the constants to device memory, from which the launches of the update read them.
     template <class Write>
     void set_constants(std::int64_t step, const ConstantsVersions& versions, Write&& write) {
         set_step_scalars(&constants_.of_step());
         impl::queue_set(context_, landing(), landed(step));
         constants_.queue(context_, versions, write);
     }
-    /// The kernels that change parameters read `healthy` on the device.
+    /// The kernels that change parameters read `healthy` from device memory.
     template <class Work>
     void update(const std::int32_t*, Work&& work) {
         constants_.of_step().rewind();
         work();
     }
 
-    /// Where the last work is an update that takes the copy: not where steps may be skipped, whose end changes the
-    /// status.
+    /// If the last queued work is an update that can do so, makes its kernel copy the status. Not called if steps may
+    /// be skipped, since their end changes the status.
     void land_with_update() {
         auto* const updates = context_.joined_as<impl::JoinedUpdatesBase>();
         constexpr std::size_t unit = sizeof(impl::PinnedUnit);
@@ -180,11 +181,11 @@ public:
     void synchronize() const { context_.synchronize(); }
 
 private:
-    /// Work that is held back, as joined work of the context: what is queued next launches it.
+    /// Held-back work as joined work of the context: the next queued work launches it.
     struct Held {
         using Base = Held;
 
-        /// What it launches is counted by the queue.
+        /// The queue counts its launches.
         int launch(const CudaContext&) const {
             queue->launch_held();
             return 0;
@@ -217,7 +218,7 @@ private:
     void launch_first() const {
         if (begins_with_writes_) writes_.launch(context_);
     }
-    /// Whether the work is captured, now or before.
+    /// Whether the work is captured now or has been before.
     template <class Work>
     bool captured(Recording::Graph& graph, Work& work) {
         if (graph.captured.captured()) return true;
@@ -243,17 +244,17 @@ private:
         ++counted_.graphs;
         end_work();
     }
-    /// Launches the writes and the batch that wait for each other.
+    /// Launches the pending writes together with the pending batch.
     void launch_writes() {
         context_.launch_joined();
         counted_.all += context_.take_joined_launches();
     }
-    /// Joined work that a function has queued is counted by its graph.
+    /// The graph counts the joined work that a function has queued.
     void end_work() {
         context_.launch_joined();
         static_cast<void>(context_.take_joined_launches());
     }
-    /// Gradients of parameters are read by work that is queued later, so what writes them may be deferred to the end.
+    /// Work that is queued later reads the gradients of parameters, so writing them may be deferred to the end.
     template <class Work>
     void run(Work& work) {
         const CudaContext::DeferScope scope(context_);
@@ -269,7 +270,7 @@ private:
                                    .step = &impl::step_status(status())->step,
                                    .constants = constants});
     }
-    /// The address in pinned memory that the update of a step copies the status to, on the device.
+    /// The device memory that holds the address in pinned memory to which the update of a step copies the status.
     [[nodiscard]] std::byte** landing() { return reinterpret_cast<std::byte**>(status() + sizes_.status_bytes); }
 
     CudaContext& context_;
@@ -278,20 +279,19 @@ private:
     impl::KeptBatches batches_;
     impl::CudaPinned landed_;
     impl::VersionedConstants constants_;
-    /// The events that mark when the numbers of each step are in pinned memory.
+    /// The events that mark that the numbers of each step are in pinned memory.
     std::array<impl::StepEvent, slot_count> finished_;
     impl::StepEvent mark_;
     /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;
-    /// The recording whose work is held back, if any is, and the writes and the batch before it, which are in its
-    /// graph.
+    /// The recording whose work is held back, or null; and the writes and the batch before it, which are in its graph.
     Recording* held_ = nullptr;
     impl::JoinedWrites writes_{};
     bool begins_with_writes_ = false;
     impl::HeldWork held_work_;
     StepLaunches counted_, last_;
     bool capturing_ = false;
-    /// Whether what was queued last has copied the status as land() would.
+    /// Whether the work queued last has copied the status as land() would.
     bool landed_with_update_ = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CudaRecording, HeldWork and StepLaunches: what the queue of `Cuda` keeps of work that is queued in every step: the
-// graphs that it was captured in, the work that waits to be launched, and how much of a step was launched.
+// CudaRecording, HeldWork and StepLaunches: the data that the queue of `Cuda` keeps about work that is queued in every
+// step: the graphs in which it was captured, the work that is held back, and the number of launches of a step.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// What one step has queued on a device.
+/// The launches of one step on a device.
 struct StepLaunches {
-    /// Kernels, copies and fills: those in graphs, and those that the queue has launched itself. What a policy that
-    /// averages queues is not among them.
+    /// The number of kernels, copies and fills: in graphs, and launched by the queue itself. Those that an averaging
+    /// policy queues are not included.
     std::int64_t all = 0, in_graphs = 0;
     std::int64_t graphs = 0;
-    /// Whether all recorded work was in graphs; otherwise `all` lacks it.
+    /// Whether all recorded work was in graphs; otherwise `all` does not include it.
     bool captured = true;
 };
 
 namespace impl {
 
-/// Work that is called later, or never. Its memory is kept for the next one.
+/// Work that is called later, or never. Its memory is reused for the next one.
 class HeldWork {
 public:
     HeldWork() = default;
@@ -62,8 +62,7 @@ struct CudaRecording {
     struct Graph {
         /// The recording whose work precedes this one's in the graph; null if it is alone.
         const CudaRecording* before = nullptr;
-        /// The kernel that the graph begins with, if that makes the writes before the work, which are others in
-        /// each launch.
+        /// The first kernel of the graph, if it makes the writes before the work; its arguments differ in each launch.
         const void* first = nullptr;
         /// Whether the work contains the copy of land().
         bool lands = false;
@@ -71,7 +70,8 @@ struct CudaRecording {
     };
 
     bool seen = false;
-    /// One per recording that its work has followed, and one if it has been alone. Their addresses stay.
+    /// One graph per recording that this work has followed, and one if it has been alone. Their addresses do not
+    /// change.
     std::deque<Graph> graphs{};
 
     [[nodiscard]] Graph& after(const CudaRecording* before, const void* first) {

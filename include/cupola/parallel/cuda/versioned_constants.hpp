@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// VersionedConstants: the optimiser's numbers of a step, which are copied to the device, where the launches of the
-// update read them. Where earlier steps may still be skipped there is one version per number that the update can have.
+// VersionedConstants: the optimiser's constants of a step, which are copied to device memory, from which the launches
+// of the update read them. If earlier steps may still be skipped, there is one version per number that the update can
+// have.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ public:
 
     [[nodiscard]] StepConstants& of_step() { return constants_; }
 
-    /// Queues the copy of what write(constants, version) writes for each version.
+    /// Calls write(constants, version) for each version, and queues the copy of all of them.
     template <class Write>
     void queue(CudaContext& context, const ConstantsVersions& versions, Write&& write) {
         all_.clear();
@@ -41,7 +42,7 @@ public:
 
 private:
     StepConstants constants_;
-    /// All versions of a step's constants, one after another.
+    /// All versions of a step's constants, stored consecutively.
     std::vector<std::byte> all_;
 };
 

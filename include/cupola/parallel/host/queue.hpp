@@ -19,14 +19,14 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 class HostQueue {
 public:
-    /// Empty: nothing is recorded of work that is queued again in the next step.
+    /// Empty: work that is queued in every step is not recorded.
     struct Recording {
         [[nodiscard]] std::string refused() const { return {}; }
     };
 
     HostQueue(HostContext&, const QueueSizes& sizes) : status_(sizes.status_bytes, "the status of the steps") {}
 
-    /// The memory that a step writes its report to and that the host reads it from.
+    /// The memory to which a step writes its report and from which the host reads it.
     [[nodiscard]] std::byte* status() { return status_.data(); }
     [[nodiscard]] std::byte* landed(std::int64_t) { return status_.data(); }
     void land(std::int64_t) {}
@@ -39,7 +39,7 @@ public:
         if (on_bucket_) on_bucket_(bucket);
     }
 
-    /// A batch is read in place.
+    /// Returns the batch itself, which is read in place.
     [[nodiscard]] BatchView take(int, const BatchView& batch) const { return batch; }
     [[nodiscard]] BatchView bring(const BatchView& batch) const { return batch; }
     template <class V>
@@ -58,7 +58,7 @@ public:
     /// The update's constants are passed as arguments of its calls.
     template <class Write>
     void set_constants(std::int64_t, const ConstantsVersions&, Write&&) {}
-    /// `healthy` is read when the work runs.
+    /// `healthy` is evaluated when the work runs.
     template <class Work>
     static void update(const std::int32_t* healthy, Work&& work) {
         if (*healthy != 0) work();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activity: records which call of a training is in progress, so that a call at the wrong moment is an error at once:
-// from inside another call, from a second thread, or in a child of fork(), which has none of the training's threads.
+// Activity: records which call of a training is in progress, so that a concurrent call is an error: from inside another
+// call, from a second thread, or in a child of fork(), which has none of the training's threads.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,10 @@ class Activity {
 public:
     Activity() : process_(getpid()) {}
 
-    /// While a Scope lives, no other may begin.
+    /// While a Scope exists, no other may be constructed.
     class Scope {
     public:
-        /// Throws InvalidArgument if a call is in progress, or if this is another process.
+        /// Throws InvalidArgument if a call is in progress, or in a child process.
         Scope(Activity& activity, const char* what) : activity_(activity) {
             require(getpid() == activity.process_, what,
                     " was called in a child of the process that made this training: fork() copies none of its threads; "

@@ -16,7 +16,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The members of TrainingOptions that have the same types in every training.
+/// The members of TrainingOptions whose types are the same in every training.
 struct CommonOptions {
     int replicas = 1, devices = 1;
     std::int64_t batch_size = 0;
@@ -27,7 +27,7 @@ struct CommonOptions {
     LossScale loss_scale = LossScale::constant(1);
     std::span<const NamedInitializer> initializers{};
     std::span<const ParameterGroup> groups{};
-    /// The name of the optimiser's type where it does not use a segment's factors; empty where it does.
+    /// The name of the optimiser's type if it ignores a segment's factors; otherwise empty.
     std::string_view ignores_factors{};
     /// Whether batch normalisations use the statistics of all replicas' batches.
     bool synchronized = false;

@@ -7,8 +7,8 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// A single value per channel equals its mean: the output is the bias for every input, and no gradient reaches a layer
-/// before.
+/// Throws InvalidArgument for a single value per channel, which equals its mean: the output would be the bias for every
+/// input, and no gradient would reach the layers before.
 [[gnu::cold]] CUPOLA_DECL void require_several_values_per_channel(const CommonOptions& o,
                                                                   std::span<const LayerInfo> layers) {
     for (std::size_t i = 0; i < layers.size(); ++i) {

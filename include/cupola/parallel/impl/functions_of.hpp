@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepFunctionsOf: the StepFunctions of a training's options, by the types of its loss, its optimiser and its policy
-// for statistics.
+// StepFunctionsOf: the StepFunctions for a training's options, by the types of its loss, its optimiser and its
+// statistics policy.
 #pragma once
 
 #include <cstddef>
@@ -148,7 +148,7 @@ private:
             }(std::make_index_sequence<Collection::loss_count>{});
         }
     }
-    /// The same; where there are several losses, an error of one begins with its output.
+    /// The same; if there are several losses, the error of one begins with the name of its output.
     template <class F>
     static void with_named_loss(std::size_t k, F&& f) {
         if constexpr (Collection::loss_count == 1) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The samples of a prediction, given as a range of values or a tensor, as what a network of one input reads.
+// Converts the samples of a prediction, given as a range of values or a tensor, to the input of a network with one
+// input.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class Net>
 using SamplesOf = TensorView<const InputValue<Net>, std::remove_cv_t<decltype(Net::input)>>;
 
-/// Throws InvalidArgument for another number of values than that of whole samples.
+/// Throws InvalidArgument for a number of values that is not that of whole samples.
 template <class Net>
 [[nodiscard]] SamplesOf<Net> whole_samples(std::span<const InputValue<Net>> values) {
     constexpr std::int64_t sample = Net::input_shape.size();

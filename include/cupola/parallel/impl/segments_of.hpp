@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The segments of a parameter arena that an optimiser distinguishes, and the part of the parameter groups in them.
+// The segments of a parameter arena that an optimiser distinguishes, with the factors of their parameter groups.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The regularised parameters with the decay factors of their groups in their coefficients, 0 for a frozen group, so
+/// The regularised parameters; their coefficients include the decay factors of their groups, 0 for a frozen group, so
 /// that the reported loss and the gradient agree.
 [[nodiscard, gnu::cold]] FixedArray<RegularizedParameter> regularized_in_groups(
     FixedArray<RegularizedParameter> regularized, std::span<const ParameterGroup> groups,
     std::span<const LayerInfo> layers);
 
 /// One segment per parameter, with the coefficients of the regularisers and the factors of its group. A frozen group
-/// has no segments: an update leaves out what lies between segments.
+/// has no segments: an update skips elements between segments.
 [[nodiscard, gnu::cold]] FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
                                                          std::span<const RegularizedParameter> regularized,
                                                          std::span<const ParameterGroup> groups = {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The errors in the parts of a training, as one compiler diagnostic; and the class that replaces a training with an
-// error, so that the compiler reports only that.
+// The errors in the template arguments of a training, as one compiler diagnostic; and the class that replaces a
+// training with an error, so that the compiler reports only that.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The device whose operations a device queues; also defined for a type that is not a device.
+/// The device whose operations a device queues; also defined for types that are not devices.
 template <class D>
 struct KernelsOfDevice {
     using Type = D;
@@ -43,7 +43,7 @@ struct KernelsOfDevice<D> {
 template <class D>
 using KernelsOf = typename KernelsOfDevice<D>::Type;
 
-/// The first error; empty if there is none, or if the network has reported its own.
+/// The first error; empty if there is none, or if the network has already reported its own.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval CompileTimeMessage training_diagnostic() {
     CompileTimeMessage message;
@@ -91,8 +91,8 @@ struct DeviceOptionsOf<D> {
 
 }  // namespace impl
 
-/// Replaces a training that has an error: reports it, and has the members of a training, so that the compiler reports
-/// nothing more. Without an error parallel/data_parallel.hpp takes its place.
+/// Replaces a training with an error: reports it, and has the members of a training, so that the compiler reports
+/// nothing else. Without an error parallel/data_parallel.hpp specialises it.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics = FirstReplica>
 struct DataParallel {
     static_assert(static_assert_message<impl::training_diagnostic<Net, Loss, Optimizer, Averaging, D, Statistics>()>());
@@ -108,7 +108,7 @@ struct DataParallel {
     RunPolicy& run_policy();
     bool healthy() const;
     static constexpr std::int64_t max_steps_in_flight = 1;
-    // These have bodies: an undefined function with a local type, such as a lambda's, among its parameters is an error.
+    // Defined, because an undefined function with a local type among its parameters, such as a lambda's, is an error.
     template <class Batches>
     void queue(Batches&&) {}
     template <class Batches, class Inspector>
