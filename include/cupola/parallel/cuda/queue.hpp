@@ -158,8 +158,8 @@ public:
         work();
     }
 
-    /// If the last queued work is an update that can do so, makes its kernel copy the status. Not called if steps may
-    /// be skipped, since their end changes the status.
+    /// If the last queued work is an update, makes its kernel copy the status. It is not if steps may be skipped: the
+    /// work at the end of such a step, which changes the status, is queued after the update.
     void land_with_update() {
         auto* const updates = context_.joined_as<impl::JoinedUpdatesBase>();
         constexpr std::size_t unit = sizeof(impl::PinnedUnit);
