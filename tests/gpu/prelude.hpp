@@ -21,6 +21,7 @@
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/kinds/centre_updates.hpp>
 
 #include "../child_process.hpp"
 #include "../devices.hpp"
@@ -34,6 +35,7 @@
 #include "../ops/operation_run.hpp"
 #include "../ops/weighted_operation.hpp"
 #include "../optim/updated_tensors.hpp"
+#include "../parallel/kinds/rules.hpp"
 #include "../reference/batch_norm.hpp"
 #include "../reference/compare.hpp"
 #include "../reference/convolution.hpp"
