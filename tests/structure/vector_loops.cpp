@@ -51,6 +51,16 @@ void functions(const HostContext& context, std::int64_t count, const T* x, T* y)
 template void functions(const HostContext&, std::int64_t, const float*, float*);
 template void functions(const HostContext&, std::int64_t, const BFloat16*, BFloat16*);
 
+// The same with the formulas of optimisers under the force of elastic averaging, which is in no optimiser's compiled update.
+template <class O>
+void elastic(const O& optimizer, const Update<Host>& update, const ElasticForce& force) {
+    update_parameters(optimizer, update, force);
+}
+template void elastic(const Sgd&, const Update<Host>&, const ElasticForce&);
+template void elastic(const NesterovVelocity&, const Update<Host>&, const ElasticForce&);
+template void elastic(const Adam&, const Update<Host>&, const ElasticForce&);
+template void elastic(const Lamb&, const Update<Host>&, const ElasticForce&);
+
 // The same with the formulas of layers.
 #define CUPOLA_NODES_OF(L)                                                                                 \
     template std::unique_ptr<PlanNode<Host>> cupola::make_node<L, Host, float>(const BuildContext<Host>&); \
