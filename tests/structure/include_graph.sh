@@ -10,7 +10,7 @@ forbidden='/(iostream|random|filesystem|regex|archive\.h|jpeglib\.h|doctest\.h|c
 # What is included by name, as the head of cupola.hpp says.
 by_name='compiled_operations|compiled_training|data/augmentation|data/random_crop_flip|layers/on_device|metrics/auc|metrics/confusion_matrix'
 by_name+='|models/[a-z0-9_]+|net/frozen|net/summary|optimizers|optim/(adagrad|adamax|epochs|lamb|lars|rate_scaling)|parallel/compressed'
-by_name+='|train/stop_on_signal'
+by_name+='|train/stop_on_signal|processes/.*'
 forbidden+="|/cupola/($by_name)\\.hpp\$"
 list=$(printf '#include <cupola/cupola.hpp>\n#include <cupola/host.hpp>\n' | "$@" -fsyntax-only -H -x c++ - 2>&1)
 
@@ -31,8 +31,8 @@ awk -v forbidden="$forbidden" '
     }
     END { exit found }' <<<"$list"
 
-# Every .ipp is compiled by src.hpp.
+# Every .ipp is compiled by src.hpp, but those of MPI, which mpi_src.hpp compiles.
 folder=$(sed -nE 's|^\.+ (.*cupola)/host\.hpp$|\1|p' <<<"$list" | head -n 1)
 compiled=$(printf '#include <cupola/src.hpp>\n' | "$@" -DCUPOLA_SEPARATE_COMPILATION -M -x c++ - | tr -s ' \\' '\n')
-missing=$(find "$folder" -name '*.ipp' | grep -vxFf <(grep '\.ipp$' <<<"$compiled") || true)
+missing=$(find "$folder" -name '*.ipp' -exec grep -L CUPOLA_MPI_DECL {} + | grep -vxFf <(grep '\.ipp$' <<<"$compiled") || true)
 [ -z "$missing" ] || { printf 'src.hpp does not include these definitions:\n%s\n' "$missing"; exit 1; }

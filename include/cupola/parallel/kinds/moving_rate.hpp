@@ -7,8 +7,8 @@
 //   MovingRate::paper(beta)         beta / replicas: Zhang, Choromanska, LeCun 2015 have beta = 0.9
 //   MovingRate::tensorflow(beta)    beta / replicas / every: the default of TensorFlow 1's ElasticAverageOptimizer
 //
-// A rate at or above a bound is legal and probably wrong: then the averaging alone makes the parameters grow. The bounds
-// hold for every curvature as the learning rate goes to 0, and for every period. With a larger learning rate the
+// A rate at or above a bound is legal and probably wrong: then the averaging alone makes the parameters grow. The
+// bounds hold for every curvature as the learning rate goes to 0, and for every period. With a larger learning rate the
 // asynchronous bound is lower: (4 - 2 eta h) / (4 - eta h) for the curvature h, with plain SGD and an exchange in each
 // step.
 #pragma once

@@ -33,8 +33,8 @@ struct ReplicaSettings {
     bool separate_average = false;
     /// Whether each replica, and not each device, has its own parameters.
     bool own_parameters = false;
-    /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the queue,
-    /// and a row is not completed before them.
+    /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the
+    /// queue, and a row is not completed before them.
     bool takes_buckets = false;
     /// Floats of the sums that a collective makes on each device, beside the average.
     std::int64_t sums = 0;

@@ -6,8 +6,8 @@
 // A step whose loss or gradient is not finite, or that has a label that is not a class, is found when its report is
 // read: from this step on no update changes parameters, the later steps have no effect, and the error names the step.
 // Under a dynamic loss scale a step whose gradient is not finite is skipped instead, on every device alike and without
-// a wait for the host, until the scale would be less than its minimum (ops/training_step.hpp). In the same way a step is
-// skipped in which no sample counts, where the options allow it.
+// a wait for the host, until the scale would be less than its minimum (ops/training_step.hpp). In the same way a step
+// is skipped in which no sample counts, where the options allow it.
 #pragma once
 
 #include <cstddef>
