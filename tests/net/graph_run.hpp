@@ -9,6 +9,7 @@
 #include <deque>
 
 #include <cupola/layers.hpp>
+#include <cupola/layers/on_device.hpp>
 #include <cupola/losses.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
