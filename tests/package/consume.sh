@@ -159,12 +159,12 @@ case $way in
             "$CXX" -O0 "${compile[@]}" "${flags%:*}" -c "$folder/small.cpp" -o "$folder/other.o"
             links_not "src.hpp with other flags than ${flags%:*}" "undefined reference to .cupola::${flags#*:}::$name" "$folder/other.o" "$folder/src.o"
         done
-        # A file with mpi.hpp, and the definitions of src.hpp alone.
+        # A file with mpi.hpp, which the package is without here, and the definitions of src.hpp alone.
         if command -v mpicc >/dev/null; then
             for each in $(mpicc --showme:incdirs); do compile+=(-isystem "$each"); done
             name=include_cupola_mpi_src_hpp_in_exactly_one_file_with_the_same_flags
             printf '#include <cupola/mpi.hpp>\nint main() {}\n' >"$folder/mpi.cpp"
-            "$CXX" -O0 "${compile[@]}" -c "$folder/mpi.cpp" -o "$folder/mpi.o"
+            "$CXX" -O0 -I "$SOURCE/include" "${compile[@]}" -c "$folder/mpi.cpp" -o "$folder/mpi.o"
             links_not "mpi_src.hpp in no file" "undefined reference to .cupola::v0_1::$name" "$folder/mpi.o" "$folder/src.o"
         fi
         # By clang under AddressSanitizer, with its own oneDNN and a file of the program's own.
