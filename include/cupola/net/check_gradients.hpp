@@ -38,8 +38,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The checks of one layer, and of the same layer with a fused ReLU if it can have one. Instantiated per device, not per
-/// layer.
+/// The checks of one layer, and of the same layer with a fused ReLU if it can have one. Instantiated per device, not
+/// per layer.
 template <class D>
 [[nodiscard]] GradientCheck check_layer(const LayerInfo& layer, NodeMaker<D> make, const GradientCheckOptions& options,
                                         const typename D::Options& device) {

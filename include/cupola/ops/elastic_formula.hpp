@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ElasticFormula<F>: the formula F of an optimiser with the force of elastic averaging (Zhang, Choromanska, LeCun 2015),
-// as one formula of one element. The force pulls a parameter towards a common value, the centre c, as a decoupled decay
-// pulls it towards 0. All right-hand sides are those before the update:
+// ElasticFormula<F>: the formula F of an optimiser with the force of elastic averaging (Zhang, Choromanska, LeCun
+// 2015), as one formula of one element. The force pulls a parameter towards a common value, the centre c, as a
+// decoupled decay pulls it towards 0. All right-hand sides are those before the update:
 //
 //   d = x - c,    F(w, g, state...),    w = w - moving_rate * d
 //

@@ -25,9 +25,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 /// target or an id that is not valid, weights that are negative or add up to 0. A failed step changes nothing, and the
 /// device stays not healthy.
 ///
-/// If `skips_without_weight`, a step whose weights are all 0 is skipped too, also with a constant scale: skipped_steps +
-/// 1, the scale is unchanged, and the device is healthy again. With a constant scale any other mean that is not finite
-/// is a failure.
+/// If `skips_without_weight`, a step whose weights are all 0 is skipped too, also with a constant scale: skipped_steps
+/// + 1, the scale is unchanged, and the device is healthy again. With a constant scale any other mean that is not
+/// finite is a failure.
 ///
 /// All pointers are to the device's memory.
 struct LossScaleUpdate {

@@ -50,7 +50,8 @@ struct NesterovVelocity {
     double weight_decay = 0.0;
 
     [[nodiscard]] int state_arenas() const { return momentum == 0.0 ? 0 : 1; }
-    /// Not momentum_buffer: this contains the rate and has the sign of the change, whereas Sgd's is multiplied by -rate.
+    /// Not momentum_buffer: this contains the rate and has the sign of the change, whereas Sgd's is multiplied by
+    /// -rate.
     [[nodiscard]] std::string_view state_name(int) const { return "velocity"; }
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }

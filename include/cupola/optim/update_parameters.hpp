@@ -18,8 +18,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 namespace impl {
 
 /// Calls each(segment) for each range that is one pass, of an update whose elements are independent of each other: on a
-/// device where each pass is a launch, neighbouring segments with equal coefficients and factors are one range. A range includes the arena's padding: zeros whose gradient is
-/// zero, which the pass leaves unchanged according to `keeps_zeros`.
+/// device where each pass is a launch, neighbouring segments with equal coefficients and factors are one range. A range
+/// includes the arena's padding: zeros whose gradient is zero, which the pass leaves unchanged according to
+/// `keeps_zeros`.
 template <class Device, class Each>
 void for_each_contiguous_segment(const Update<Device>& u, bool keeps_zeros, const Each& each) {
     constexpr std::int64_t line = alignment / sizeof(float);  // each parameter begins at a multiple of it

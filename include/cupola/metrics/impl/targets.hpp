@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The targets of metrics: the column that a metric reads is compared with the network and its losses at compile time.
-// Shared by the metrics: the targets that they are for, and loops over them. Metrics of classes have rows of logits, one
-// row per label; metrics of numbers have a target for each element of the output.
+// Shared by the metrics: the targets that they are for, and loops over them. Metrics of classes have rows of logits,
+// one row per label; metrics of numbers have a target for each element of the output.
 #pragma once
 
 #include <concepts>
