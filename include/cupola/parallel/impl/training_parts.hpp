@@ -160,6 +160,7 @@ private:
                 .separate_average = traits.separate_average,
                 .own_parameters = traits.own_parameters,
                 .takes_buckets = traits.takes_buckets,
+                .averages_rows_of_all = traits.averages_rows_of_all,
                 .sums = traits.sums,
                 .bucket_elements = traits.bucket_elements,
                 .regularized = regularized,
@@ -168,7 +169,6 @@ private:
                 .process = process,
                 .processes = processes,
                 .share = share,
-                .averages_rows_of_all = traits.averages_rows_of_all,
                 .required = required,
                 .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                 .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};

@@ -36,6 +36,8 @@ struct ReplicaSettings {
     /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the
     /// queue, and a row is not completed before them.
     bool takes_buckets = false;
+    /// Whether each process reads the rows of all, and writes a part of one average.
+    bool averages_rows_of_all = false;
     /// Floats of the sums that a collective makes on each device, beside the average.
     std::int64_t sums = 0;
     /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
@@ -51,8 +53,6 @@ struct ReplicaSettings {
     ProcessNumber process{};
     Processes* processes = nullptr;
     std::vector<std::byte*> (*share)(Processes&, std::size_t bytes) = nullptr;
-    /// Whether each process reads the rows of all, and writes a part of one average.
-    bool averages_rows_of_all = false;
     /// The columns that the network and the losses read; must outlive the training.
     std::span<const RequiredColumn> required{};
     LossScale loss_scale = LossScale::constant(1);
