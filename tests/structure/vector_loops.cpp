@@ -62,6 +62,16 @@ template void elastic(const NesterovVelocity&, const Update<Host>&, const Elasti
 template void elastic(const Adam&, const Update<Host>&, const ElasticForce&);
 template void elastic(const Lamb&, const Update<Host>&, const ElasticForce&);
 
+// What only a training with a clipped gradient, or of several processes, calls.
+double squares(const HostContext& context, const float* w, const float* gradient, std::int64_t count,
+               const GradientTerms& terms) {
+    return ops::GradientNorm<Host>::sum_of_squares(context, w, gradient, count, terms);
+}
+void weighted_sum(const HostContext& context, std::span<const float* const> rows, std::span<const float> weights,
+                  std::span<float> to) {
+    ops::TrainingStep<Host>::weighted_sum(context, rows, weights, to);
+}
+
 // The same with the formulas of layers.
 #define CUPOLA_NODES_OF(L)                                                                                 \
     template std::unique_ptr<PlanNode<Host>> cupola::make_node<L, Host, float>(const BuildContext<Host>&); \
