@@ -73,7 +73,7 @@ private:
 inline constexpr std::int64_t max_row_results = max_partial_sums;
 template <class Formula>
 [[nodiscard]] CUPOLA_HOST_DEVICE typename Formula::Result* row_results(SumsMemory& sums) {
-    static_assert(max_row_results <= SumsMemory::capacity<typename Formula::Result>());
+    static_assert(max_row_results * sizeof(typename Formula::Result) <= SumsMemory::partial_bytes);
     return reinterpret_cast<typename Formula::Result*>(sums.partial);
 }
 
