@@ -304,7 +304,7 @@ MUTATIONS = [
         ["emulated/training: replicas and GPUs: the sum of NCCL*"]),
     Mutation("constants_not_sent", "the update's constants stay on the host after the first steps",
         "VersionedConstants::queue", "queue_constants(context, constants_);",
-        "static thread_local int steps = 0; if (steps++ < 3) queue_constants(context, constants_); else (void)constants_.values();",
+        "static int steps = 0; if (steps++ < 3) queue_constants(context, constants_); else (void)constants_.values();",
         ["emulated/training: optimisers with a state*"]),
     Mutation("first_step_captured", "the first step's work is captured, when libraries still load",
         "queue", "const bool repeats = «recording.seen» && may_repeat;", "true",
