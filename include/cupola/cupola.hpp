@@ -8,7 +8,7 @@
 //   <cupola/metrics.hpp>                  all metrics: also Auc and ConfusionMatrix
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
 //   <cupola/net/summary.hpp>              a network as a table
-//   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb and Lars
+//   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb, Lars, NesterovVelocity
 //   <cupola/optim/epochs.hpp>             learning rates with boundaries in epochs
 //   <cupola/optim/rate_scaling.hpp>       a learning rate for a larger global batch
 //   <cupola/parallel/compressed.hpp>      gradients that are averaged in bfloat16

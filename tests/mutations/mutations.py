@@ -257,7 +257,7 @@ MUTATIONS = [
         "factor_of", "return {«factor * loss.entry.factor», scale_on_device(", "factor",
         ["parallel/several_outputs"]),
     Mutation("loss_scale_after_rounding", "the gradient of a loss is rounded before it is multiplied by the loss scale",
-        "CrossEntropyRow", "slopes[c] = T(«slope * scale»);", "static_cast<float>(T(slope)) * scale",
+        "CrossEntropyRow", "to[c] = T(«derivative * scale»);", "static_cast<float>(T(derivative)) * scale",
         ["emulated/kernels: a cross-entropy in 16 bits multiplies*"]),
     Mutation("reports_overlap", "the batch statistics lie over the reports of all batches but the first",
         "StatusLayout::StatusLayout", "reports_ + «batches» * (1 + losses) * sizeof(LossReport)", "1",

@@ -60,11 +60,11 @@ struct NormOfRow {
 
 /// The gradient of a scale per column.
 struct ScaleGradient {
-    const float *slopes, *normalized;
+    const float *output_gradient, *normalized;
     std::int64_t width;
 
     CUPOLA_HOST_DEVICE double operator()(std::int64_t n, std::int64_t c) const {
-        return static_cast<double>(slopes[n * width + c]) * static_cast<double>(normalized[n * width + c]);
+        return static_cast<double>(output_gradient[n * width + c]) * static_cast<double>(normalized[n * width + c]);
     }
 };
 
@@ -77,16 +77,13 @@ constexpr std::int64_t widths[] = {1, 3, 8, 9, 16, 17, 33, 1000}, row_counts[] =
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("softmax as a formula of a row agrees with plain loops for any width, rows and threads", D,
-                          softmax_of_rows) {
+TYPED_TEST_CASE("softmax as a formula of a row agrees with plain loops for any width, rows and threads", D, Devices) {
     for (const std::int64_t width : widths) {
         for (const std::int64_t rows : row_counts) {
             const Floats from = reference::Random(static_cast<std::uint64_t>(width + rows)).normal(rows * width, 3.0);
             Floats first;
             for (const int threads : thread_counts<D>()) {
-                CAPTURE(width);
-                CAPTURE(rows);
-                CAPTURE(threads);
+                CAPTURES(width, rows, threads);
                 const CaseContext<D> of_case(threads);
                 typename D::Context& context = of_case.get();
                 Guarded<D> in(context, from), to(context, from.size() * sizeof(float)),
@@ -113,22 +110,18 @@ TEST_CASE_TEMPLATE_DEFINE("softmax as a formula of a row agrees with plain loops
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(softmax_of_rows, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a normalisation and the gradient of its scale are formulas of rows and columns", D,
-                          norm_of_rows) {
+TYPED_TEST_CASE("a normalisation and the gradient of its scale are formulas of rows and columns", D, Devices) {
     for (const std::int64_t width : widths) {
         for (const std::int64_t rows : row_counts) {
             reference::Random random(static_cast<std::uint64_t>(width * rows));
-            const Floats from = random.normal(rows * width, 3.0), slopes = random.normal(rows * width);
+            const Floats from = random.normal(rows * width, 3.0), output_gradient = random.normal(rows * width);
             Floats first;
             for (const int threads : thread_counts<D>()) {
-                CAPTURE(width);
-                CAPTURE(rows);
-                CAPTURE(threads);
+                CAPTURES(width, rows, threads);
                 const CaseContext<D> of_case(threads);
                 typename D::Context& context = of_case.get();
-                Guarded<D> in(context, from), by(context, slopes), to(context, from.size() * sizeof(float)),
+                Guarded<D> in(context, from), by(context, output_gradient), to(context, from.size() * sizeof(float)),
                     sums(context, static_cast<std::size_t>(width) * sizeof(float));
                 for_each_row(context, rows, width, NormOfRow{in.data(), to.data(), width});
                 sum_columns(context, rows, width, ScaleGradient{by.data(), to.data(), width}, sums.data());
@@ -146,7 +139,8 @@ TEST_CASE_TEMPLATE_DEFINE("a normalisation and the gradient of its scale are for
                     for (std::int64_t c = 0; c < width; ++c) {
                         const auto at = static_cast<std::size_t>(c), i = static_cast<std::size_t>(n * width + c);
                         expected.push_back((static_cast<double>(row[c]) - mean) / std::sqrt(variance + 1e-5));
-                        const double term = static_cast<double>(slopes[i]) * static_cast<double>(normalized[i]);
+                        const double term =
+                            static_cast<double>(output_gradient[i]) * static_cast<double>(normalized[i]);
                         of_scale[at] += term;
                         terms[at] += std::abs(term);
                     }
@@ -160,10 +154,8 @@ TEST_CASE_TEMPLATE_DEFINE("a normalisation and the gradient of its scale are for
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_of_rows, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("of equal largest values the first counts, and a row of NaNs has a place of its own", D,
-                          largest_of_row) {
+TYPED_TEST_CASE("of equal largest values the first counts, and a row of NaNs has a place of its own", D, Devices) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     constexpr std::int64_t width = 40;
     Floats from(2 * width, 1.0F);
@@ -178,4 +170,3 @@ TEST_CASE_TEMPLATE_DEFINE("of equal largest values the first counts, and a row o
     CHECK(tops[1] >= 0.0F);
     CHECK(tops[1] < static_cast<float>(width));
 }
-TEST_CASE_TEMPLATE_APPLY(largest_of_row, Devices);

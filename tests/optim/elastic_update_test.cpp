@@ -71,9 +71,8 @@ double position(const Clipped<O>& clipped, double w, double first_state) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE(
-    "every optimiser with a formula takes the force: its own update, and a pull of d, in one pass", D,
-    elastic_of_each_optimizer) {
+TYPED_TEST_CASE("every optimiser with a formula takes the force: its own update, and a pull of d, in one pass", D,
+                Devices) {
     const auto check = [](const auto& optimizer) {
         CAPTURE(optimizer.description());
         using O = std::remove_cvref_t<decltype(optimizer)>;
@@ -127,10 +126,8 @@ TEST_CASE_TEMPLATE_DEFINE(
     check(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.1});
     check(Clipped<NesterovVelocity>{.optimizer = {.learning_rate = 0.1}, .max_norm = 0.5});
 }
-TEST_CASE_TEMPLATE_APPLY(elastic_of_each_optimizer, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("twenty steps of EASGD and EAMSGD with one replica are the papers' rules in double", D,
-                          elastic_steps) {
+TYPED_TEST_CASE("twenty steps of EASGD and EAMSGD with one replica are the papers' rules in double", D, Devices) {
     for (const std::int64_t size : {1, 37, 5000}) {
         for (const double momentum : {0.0, 0.875}) {
             CAPTURES(size, momentum);
@@ -159,7 +156,6 @@ TEST_CASE_TEMPLATE_DEFINE("twenty steps of EASGD and EAMSGD with one replica are
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(elastic_steps, Devices);
 
 TEST_CASE("the constants of an update with a force are written in the order of its ranges, with the rate in them") {
     const auto count = [](const auto& optimizer, double moving_rate) {

@@ -45,9 +45,9 @@ void in_place(double rate, double momentum, double g, double& y, double& v) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE(
+TYPED_TEST_CASE(
     "twenty steps of NesterovVelocity are those of position and velocity apart, with a schedule and weight decay", D,
-    nesterov_velocity_steps) {
+    Devices) {
     for (const std::int64_t size : {1, 4, 37, 5000}) {
         for (const double momentum : {0.0, 0.875, 0.99}) {
             for (const double weight_decay : {0.0, 0.05}) {
@@ -70,7 +70,6 @@ TEST_CASE_TEMPLATE_DEFINE(
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(nesterov_velocity_steps, Devices);
 
 TEST_CASE("in double, the form in place and the form of position and velocity differ by rounding alone") {
     // Quadratics of three curvatures with moving targets; the rate changes in each step, which Sgd's buffer would not bear.

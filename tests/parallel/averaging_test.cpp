@@ -35,12 +35,11 @@ static_assert(!AveragesColumns<NoContext>);
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a function of a block of columns is a policy of every device", D, columns_are_averaged) {
+TYPED_TEST_CASE("a function of a block of columns is a policy of every device", D, Devices) {
     static_assert(AveragingPolicy<MedianOfThree, D>);
     for (const std::int64_t columns : {1, 4096, 10'001}) {
         for (const int threads : thread_counts<D>()) {
-            CAPTURE(columns);
-            CAPTURE(threads);
+            CAPTURES(columns, threads);
             const CaseContext<D> of_case(threads);
             typename D::Context& context = of_case.get();
             reference::Random random(7);
@@ -62,4 +61,3 @@ TEST_CASE_TEMPLATE_DEFINE("a function of a block of columns is a policy of every
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(columns_are_averaged, Devices);

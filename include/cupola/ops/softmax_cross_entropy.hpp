@@ -254,21 +254,21 @@ struct CrossEntropyRow {
         }
         const double log_total = std::log(lanes.sum(total));
         if (!lanes.exists()) return {0, RowState::wrong};
-        T* const slopes = gradient == nullptr ? nullptr : gradient + n * targets.classes;
+        T* const to = gradient == nullptr ? nullptr : gradient + n * targets.classes;
         if (!counts) {
-            if (slopes != nullptr) {
-                for (std::int64_t c = lanes.begin(); c < targets.classes; c += Lanes::step) slopes[c] = T(0.0F);
+            if (to != nullptr) {
+                for (std::int64_t c = lanes.begin(); c < targets.classes; c += Lanes::step) to[c] = T(0.0F);
             }
             return {0, RowState::wrong};
         }
         if constexpr (!Targets::sums_targets) sum_of_targets = targets.total(n);
-        if (slopes != nullptr) {
+        if (to != nullptr) {
             const double fraction = 1.0 / static_cast<double>(rows);
             const float scale = factor.value();
             for (std::int64_t c = lanes.begin(); c < classes; c += Lanes::step) {
                 const double p = std::exp(-below(c) - log_total);
-                const auto slope = static_cast<float>((sum_of_targets * p - targets.target(n, c)) * fraction);
-                slopes[c] = T(slope * scale);
+                const auto derivative = static_cast<float>((sum_of_targets * p - targets.target(n, c)) * fraction);
+                to[c] = T(derivative * scale);
             }
         }
         if (!lanes.first()) return {0, RowState::wrong};

@@ -147,8 +147,8 @@ private:
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("differences, the centre's moves and copies of it are those of plain loops, in the segments",
-                          D, centre_updates_by_element) {
+TYPED_TEST_CASE("differences, the centre's moves and copies of it are those of plain loops, in the segments", D,
+                Devices) {
     Arenas<D> arenas;
     const Floats a = reference::Random(1).normal(80), b = reference::Random(2).normal(80),
                  c = reference::Random(3).normal(80);
@@ -168,9 +168,8 @@ TEST_CASE_TEMPLATE_DEFINE("differences, the centre's moves and copies of it are 
         CHECK(copied[i] == b[i]);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(centre_updates_by_element, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a hundred steps by these updates are the rules in double", D, centre_updates_by_rule) {
+TYPED_TEST_CASE("a hundred steps by these updates are the rules in double", D, Devices) {
     for (const rules::Rule rule :
          {rules::Rule::local_sgd, rules::Rule::diloco, rules::Rule::easgd, rules::Rule::eamsgd}) {
         for (const int every : {1, 3, 16}) {
@@ -196,9 +195,8 @@ TEST_CASE_TEMPLATE_DEFINE("a hundred steps by these updates are the rules in dou
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(centre_updates_by_rule, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("an outer Sgd of rate 1 has the bits of local SGD", D, outer_of_rate_one) {
+TYPED_TEST_CASE("an outer Sgd of rate 1 has the bits of local SGD", D, Devices) {
     Arenas<D> arenas;
     arenas.segments = outer_segments(arenas.segments);
     const Floats centre = reference::Random(1).normal(80), mean = reference::Random(2).normal(80);
@@ -212,7 +210,6 @@ TEST_CASE_TEMPLATE_DEFINE("an outer Sgd of rate 1 has the bits of local SGD", D,
                                                                       .segments = arenas.segments}));
     CHECK(reference::same_bits(w.read(), arenas.apply(MoveCentre(1), centre, mean, Floats{0})));
 }
-TEST_CASE_TEMPLATE_APPLY(outer_of_rate_one, Devices);
 
 TEST_CASE("an outer update has the segments without regularisers and factors, and turns the sign once") {
     const std::vector<Segment> segments{{.offset = 4, .size = 16, .l2 = 0.5, .rank = 4, .rate_factor = 3},
