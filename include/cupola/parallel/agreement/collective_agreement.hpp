@@ -130,7 +130,7 @@ public:
         return replicas_.arrive_and_wait(device);
     }
 
-    void reduce(int device) override {
+    void reduce(int device, std::int64_t /*step*/) override {
         const Sums& sums = sums_[static_cast<std::size_t>(device)];
         auto& state = replicas_.at(device);
         auto& context = state.context();
@@ -149,7 +149,7 @@ public:
                                          scale_on_device(replicas_, device));
     }
 
-    [[nodiscard]] UpdateGradient gradient(int device, int) override {
+    [[nodiscard]] UpdateGradient gradient(int device, int /*replica*/, std::int64_t /*step*/) override {
         return {replicas_.gradients().average(device), sums_[static_cast<std::size_t>(device)].divisor};
     }
 

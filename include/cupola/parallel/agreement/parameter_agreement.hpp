@@ -52,7 +52,7 @@ public:
         }
         return true;
     }
-    [[nodiscard]] UpdateGradient gradient(int device, int replica) override {
+    [[nodiscard]] UpdateGradient gradient(int device, int replica, std::int64_t /*step*/) override {
         return {replicas_.gradients().row(replica), &replicas_.at(device).status()->divisor};
     }
 

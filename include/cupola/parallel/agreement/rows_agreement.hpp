@@ -41,7 +41,7 @@ public:
     /// this one leaves the step too.
     bool agree(Step& step) override;
     /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
-    void reduce(int device) override;
+    void reduce(int device, std::int64_t step) override;
 
 private:
     static void require_samples(const Step& step) {
@@ -143,7 +143,7 @@ bool RowsAgreement<D, T>::agree_alone(Step& step) {
 }
 
 template <class D, class T>
-void RowsAgreement<D, T>::reduce(int device) {
+void RowsAgreement<D, T>::reduce(int device, std::int64_t /*step*/) {
     if (D::host_memory && replicas_.placement().device_count() > 1) return;  // each device has reduced its slice
     auto& state = replicas_.at(device);
     const Stopwatch watch(state.worker.times(), StepPart::averaging);

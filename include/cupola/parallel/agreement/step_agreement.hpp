@@ -49,11 +49,11 @@ public:
     /// Queues the averaging behind the passes; called also if the device has an error, because others wait for it.
     /// False if every device leaves the step.
     virtual bool agree(Step& step) = 0;
-    /// The beginning of the work that updates the parameters: divides by the loss scale, and records whether the
-    /// average is finite, unless agree() has done so.
-    virtual void reduce(int /*device*/) {}
-    /// What a replica's parameters are updated with.
-    [[nodiscard]] virtual UpdateGradient gradient(int device, int /*replica*/) {
+    /// The beginning of the work that updates the parameters in a step: divides by the loss scale, and records whether
+    /// the average is finite, unless agree() has done so.
+    virtual void reduce(int /*device*/, std::int64_t /*step*/) {}
+    /// What a replica's parameters are updated with in a step. Others may be in flight.
+    [[nodiscard]] virtual UpdateGradient gradient(int device, int /*replica*/, std::int64_t /*step*/) {
         return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
     }
     /// Behind the update; called also if the device has an error.

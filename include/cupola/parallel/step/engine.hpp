@@ -285,7 +285,7 @@ void StepEngine<D, T>::show(Inspector inspector) {
     while (replicas_.placement().is_here(replica + 1) && counts_.of_replica(step, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step, replica) > 0;
     inspection_.show(step, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
-                     agreement_.gradient(0, replica).values, inspector);
+                     agreement_.gradient(0, replica, step).values, inspector);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

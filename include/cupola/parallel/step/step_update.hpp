@@ -58,11 +58,11 @@ public:
     template <class Between>
     void queue_around(int device, std::int64_t step, Between&& between) {
         Queue& queue = begin(device);
-        queue.queue([this, device] { reduce(device); });
+        queue.queue([this, device, step] { reduce(device, step); });
         between();
         queue.queue([this, device, step] {
             apply(device, step);
-            update_loss_scale(device);
+            update_loss_scale(device, step);
         });
     }
 
@@ -88,10 +88,10 @@ private:
     Queue& begin(int device);
     void apply(int device, std::int64_t step);
     /// Behind the update and what is in its kernel.
-    void update_loss_scale(int device);
+    void update_loss_scale(int device, std::int64_t step);
 
     /// Computes the average, and the sums of squares that the regularisers report.
-    void reduce(int device);
+    void reduce(int device, std::int64_t step);
 
     /// The number of a step's update, without the steps that were skipped: exact inside the work of a device whose
     /// memory the host reads, and otherwise as far as the host knows.
@@ -102,13 +102,14 @@ private:
             return step - skipped_;
         }
     }
-    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t number);
+    /// `number` is that of the step's update.
+    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step, std::int64_t number);
 
     /// Writes the constants that update_copies of this number uses, in its order.
-    void write_constants_of(int device, std::int64_t number, ConstantsWriter& to);
+    void write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to);
 
     /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
-    void update_copies(int device, std::int64_t number);
+    void update_copies(int device, std::int64_t step, std::int64_t number);
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
@@ -126,12 +127,12 @@ void StepUpdate<D, T>::queue(int device, std::int64_t step) {
     Queue& queue = begin(device);
     NetworkPlan* const packed = packed_plan(device);
     queue.queue(recording_of(device, packed), functions_.repeats_update, [this, device, step, packed] {
-        reduce(device);
+        reduce(device, step);
         apply(device, step);
         // In the kernel of the update, where the device can join them.
         auto& worker = replicas_.at(device).worker;
         if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
-        update_loss_scale(device);
+        update_loss_scale(device, step);
         if constexpr (requires(Queue& last) { last.land_with_update(); }) {
             if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();
         }
@@ -165,7 +166,7 @@ void StepUpdate<D, T>::set_constants(int device, std::int64_t step) {
     queue.set_constants(step, versions, [&](auto& to, int version) {
         const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) { to.write(type, bytes); };
         ConstantsWriter writer(write);
-        write_constants_of(device, step - skipped_ - version, writer);
+        write_constants_of(device, step, step - skipped_ - version, writer);
     });
 }
 
@@ -180,22 +181,22 @@ template <class D, class T>
 void StepUpdate<D, T>::apply(int device, std::int64_t step) {
     Queue& queue = *replicas_.at(device).queue;
     std::byte* const block = queue.status();
-    queue.update(&step_status(block)->healthy, [&] { update_copies(device, number_of_update(device, step)); });
+    queue.update(&step_status(block)->healthy, [&] { update_copies(device, step, number_of_update(device, step)); });
 }
 
 template <class D, class T>
-void StepUpdate<D, T>::update_loss_scale(int device) {
+void StepUpdate<D, T>::update_loss_scale(int device, std::int64_t step) {
     if (!replicas_.settings().may_skip()) return;
-    const float* const divisor = agreement_.gradient(device, replicas_.placement().first_replica(device)).divisor;
+    const float* const divisor = agreement_.gradient(device, replicas_.placement().first_replica(device), step).divisor;
     ops::TrainingStep<Kernels>::update_loss_scale(replicas_.context(device),
                                                   loss_scale_update(replicas_, device, divisor));
 }
 
 template <class D, class T>
-void StepUpdate<D, T>::reduce(int device) {
+void StepUpdate<D, T>::reduce(int device, std::int64_t step) {
     State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
-    agreement_.reduce(device);
+    agreement_.reduce(device, step);
     const Stopwatch watch(state.worker.times(), StepPart::regularization);
     for (std::size_t i = 0; i < regularized_.size(); ++i) {
         const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
@@ -206,11 +207,11 @@ void StepUpdate<D, T>::reduce(int device) {
 }
 
 template <class D, class T>
-auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t number) -> Update<Kernels> {
+auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t step, std::int64_t number) -> Update<Kernels> {
     auto& worker = replicas_.at(device).worker;
     return {.context = worker.context(),
             .parameters = worker.parameters(copy),
-            .gradient = agreement_.gradient(device, replicas_.placement().first_replica(device) + copy).values,
+            .gradient = agreement_.gradient(device, replicas_.placement().first_replica(device) + copy, step).values,
             .state = worker.state(copy),
             .elements = replicas_.network().trained_elements,
             .segments = segments_,
@@ -218,20 +219,20 @@ auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t number) -> U
 }
 
 template <class D, class T>
-void StepUpdate<D, T>::write_constants_of(int device, std::int64_t number, ConstantsWriter& to) {
+void StepUpdate<D, T>::write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to) {
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
-        functions_.write_constants(update_of(device, copy, number), to);
+        functions_.write_constants(update_of(device, copy, step, number), to);
         if (functions_.moving_average.on()) to.write(functions_.moving_average.constants(number + 1));
     }
 }
 
 template <class D, class T>
-void StepUpdate<D, T>::update_copies(int device, std::int64_t number) {
+void StepUpdate<D, T>::update_copies(int device, std::int64_t step, std::int64_t number) {
     auto& worker = replicas_.at(device).worker;
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
         {
             const Stopwatch watch(worker.times(), StepPart::optimizer);
-            functions_.update(update_of(device, copy, number));
+            functions_.update(update_of(device, copy, step, number));
         }
         if (!functions_.moving_average.on()) continue;
         const Stopwatch watch(worker.times(), StepPart::moving_average);
