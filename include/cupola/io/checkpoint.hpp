@@ -6,11 +6,15 @@
 //   ema.conv1.weight                       the parameters' moving averages, where they are kept; frozen ones have none
 //   optimizer.exp_avg.conv1.weight         the optimiser's state
 //   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
+//   replica.0.conv1.weight                 where replicas agree on a centre (parallel/kinds/), which then has the plain
+//                                          names: the same of every replica
+//   outer.momentum_buffer.conv1.weight     the state of the optimiser that moves the centre
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
-//                                          there are others, cupola.frozen where parameters are, cupola.inputs of ids
-//                                          and bytes, cupola.loss_scale where it is dynamic, cupola.network (what the
-//                                          network computes: net/network_description.hpp), the checksum and the run's
-//                                          own texts (io/checkpoint_info.hpp)
+//                                          there are others, cupola.centre_replicas, cupola.outer_states and
+//                                          cupola.samples_since where there is a centre, cupola.frozen where parameters
+//                                          are, cupola.inputs of ids and bytes, cupola.loss_scale where it is dynamic,
+//                                          cupola.network (what the network computes: net/network_description.hpp), the
+//                                          checksum and the run's own texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
@@ -50,8 +54,13 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
         require(same_states && other.averages.empty() == state.averages.empty(), path,
                 ": the replicas of the state have different arenas");
     }
-    const auto arenas =
-        impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer, state.other_replicas.size() + 1);
+    for (const ReplicaState& each : state.replicas) {
+        const bool same_states = std::ranges::equal(each.optimizer, state.replicas.front().optimizer, {},
+                                                    &OptimizerState::name, &OptimizerState::name);
+        require(same_states && each.averages.empty() && state.optimizer.empty() && state.other_replicas.empty(), path,
+                ": the replicas of the state have different arenas");
+    }
+    const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), state);
     std::vector<TensorHeader> headers;
     std::size_t largest = 0;
     for (const impl::StoredArena& arena : arenas) {
@@ -119,13 +128,25 @@ struct ReadOptions {
     const bool averages =
         checkpoint.resumable && !tensors.trained.empty() &&
         file.find(text(impl::averages_prefix, options.file_prefix, tensors.trained.front().name)) != nullptr;
-    const std::size_t replicas = checkpoint.state.other_replicas.size() + 1,
+    const bool has_centre = !checkpoint.state.replicas.empty();
+    require<DataError>(!has_centre || checkpoint.state.other_replicas.empty(), file.path(),
+                       " declares two kinds of replicas with parameters of their own");
+    const std::size_t replicas = has_centre ? checkpoint.state.replicas.size() + 1
+                                            : checkpoint.state.other_replicas.size() + 1,
                       tensors_each = tensors.parameters.size() +
-                                     tensors.trained.size() * (checkpoint.state.optimizer.size() + (averages ? 1 : 0));
-    require<DataError>(replicas == 1 || replicas * tensors_each <= file.tensors().size(), file.path(), " declares ",
-                       replicas, " replicas and has ", file.tensors().size(), " tensors, not ", tensors_each,
-                       " per replica");
-    auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer, replicas);
+                                     tensors.trained.size() *
+                                         (checkpoint.state.optimizer.size() + (averages && !has_centre ? 1 : 0));
+    // Of a centre, its parameters alone are counted, instead of its optimiser's state too.
+    const std::size_t least =
+        has_centre ? (replicas - 1) * tensors_each + tensors.parameters.size() : replicas * tensors_each;
+    require<DataError>(replicas == 1 || least <= file.tensors().size(), file.path(), " declares ",
+                       has_centre ? replicas - 1 : replicas, " replicas and has ", file.tensors().size(),
+                       " tensors, not ", tensors_each, " per replica");
+    if (has_centre) {
+        for (ReplicaState& each : checkpoint.state.replicas) each.optimizer = checkpoint.state.optimizer;
+        checkpoint.state.optimizer.clear();
+    }
+    auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state);
     for (impl::StoredArena& arena : arenas) arena.prefix += options.file_prefix;
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas, options.ignored, !checkpoint.resumable);

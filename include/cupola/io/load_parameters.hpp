@@ -177,6 +177,7 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
                 arenas.push_back(&other.parameters);
                 arenas.push_back(&other.averages);
             }
+            for (ReplicaState& each : next.replicas) arenas.push_back(&each.parameters);
         }
         impl::load_tensor(file, *stored, tensor, piece, arenas);
         report.loaded.push_back(tensor.name);
@@ -187,7 +188,8 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
     for (const SafeTensor& tensor : file.tensors()) {
         const std::string_view name = tensor.name;
         const bool other = name.starts_with(impl::averages_prefix) || name.starts_with(impl::optimizer_prefix) ||
-                           name.starts_with(impl::replica_prefix) || name.ends_with(".num_batches_tracked");
+                           name.starts_with(impl::replica_prefix) || name.starts_with(impl::outer_prefix) ||
+                           name.ends_with(".num_batches_tracked");
         if (!other && std::ranges::find(used, name) == used.end()) report.unused.emplace_back(impl::shown(name));
     }
     const bool any_of_prefix = std::ranges::any_of(

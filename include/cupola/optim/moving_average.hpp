@@ -41,6 +41,17 @@ struct MovingAverage {
         return {.formula = {static_cast<float>(1 - decay_at(updates))}};
     }
 
+    /// The same for averages that did not move in the updates `first` to `last - 1`: the decay is the product of those
+    /// of all these updates.
+    template <class Device>
+    void update(typename Device::Context& context, float* average, const float* parameters, std::int64_t elements,
+                std::int64_t first, std::int64_t last) const {
+        double kept = 1;
+        for (std::int64_t each = first; each <= last; ++each) kept *= decay_at(each);
+        const UpdateConstants<impl::MovingAverageFormula> all{.formula = {static_cast<float>(1 - kept)}};
+        ops::ElementUpdate<Device>::run(context, all, average, parameters, {}, elements);
+    }
+
     /// "moving averages, decay 0.9999 after a warm-up"
     [[nodiscard]] std::string description() const {
         if (!on()) return "no moving averages";

@@ -26,6 +26,7 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/kinds/centre_rule.hpp>
 #include <cupola/parallel/process_number.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -214,11 +215,58 @@ inline constexpr bool agrees_between_processes = [] {
         return SpansProcesses<A>;
 }();
 
+/// A policy by which replicas have parameters of their own and agree on a centre, the model of the training; see
+/// parallel/kinds/centre_rule.hpp:
+///
+///   Averaging, averaging                      the policy that averages the rows of the replicas
+///   CentreRule rule(int replicas) const       when, and by how much the mean moves the centre. Throws InvalidArgument
+///   Outer, outer                              optional: the optimiser that moves the centre
+///   static constexpr bool has_force = true    for a rule whose update pulls the replicas to the centre
+template <class A>
+concept AgreesOnCentre = requires(const A& policy, int replicas) {
+    typename A::Averaging;
+    { policy.averaging } -> std::convertible_to<const typename A::Averaging&>;
+    { policy.rule(replicas) } -> std::same_as<CentreRule>;
+};
+
+/// Whether a policy's update has the force of elastic averaging.
+template <class A>
+inline constexpr bool has_elastic_force = [] {
+    if constexpr (requires { A::has_force; }) return A::has_force;
+    return false;
+}();
+
+template <class A, class D>
+[[nodiscard]] consteval CompileTimeMessage agreement_diagnostic();
+
+/// The same for one that agrees on a centre.
+template <class A, class D>
+[[nodiscard]] consteval CompileTimeMessage centre_diagnostic() {
+    using Averaging = typename A::Averaging;
+    CompileTimeMessage message;
+    if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
+        message = averaging_diagnostic<A, D>();
+    } else if constexpr (AgreesOnCentre<Averaging>) {
+        message << A::name << " cannot be around " << Averaging::name
+                << ", which agrees on a centre itself: give it a policy that averages gradients";
+    } else {
+        message = agreement_diagnostic<Averaging, D>();
+        if constexpr (!AveragesRows<Averaging, typename D::Kernels>) {
+            if (message.empty())
+                message << A::name << " cannot be around " << Averaging::name
+                        << ", which averages no rows in one process: use ConcatMean";
+        }
+    }
+    return message;
+}
+
 /// The error message for a type `A` that is not a policy on `D`; empty if it is one.
 template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage agreement_diagnostic() {
     CompileTimeMessage message;
-    if constexpr (requires { A::template diagnostic<D>(); }) {
+    if constexpr (AgreesOnCentre<A>) {
+        message = centre_diagnostic<A, D>();
+    } else if constexpr (requires { A::template diagnostic<D>(); }) {
         message = A::template diagnostic<D>();
     } else if constexpr (SpansProcesses<A>) {
         if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
@@ -245,7 +293,9 @@ template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage missing_agreement() {
     CompileTimeMessage message;
     message << A::name << " needs #include <cupola/";
-    if constexpr (SpansProcesses<A>)
+    if constexpr (AgreesOnCentre<A>)
+        message << "parallel/kinds/centre";
+    else if constexpr (SpansProcesses<A>)
         message << "processes/agreement/process_" << (sums_of_processes<A> ? "sums" : "rows");
     else
         message << "parallel/agreement/" << (MovesParameters<A, D> ? "parameter" : "collective");

@@ -153,8 +153,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data
     /// and the correct predictions. `batches(i, device, context)` returns batch i, on the thread of that device; it has
     /// at most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
-    /// parameters or their moving averages; if each replica has its own parameters, those of the first replica are
-    /// used. `metrics`, if not empty, is called with each batch in the order of i; evaluate() of train/evaluate.hpp
+    /// parameters or their moving averages; if each replica has its own parameters, the centre's are used, or without
+    /// one those of the first replica. `metrics`, if not empty, is called with each batch in the order of i; evaluate() of train/evaluate.hpp
     /// takes Metrics. Throws InvalidArgument for samples that contain a NaN or an infinity, and DataError if the
     /// batches have no samples.
     template <class Batches>
@@ -213,12 +213,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats; if each replica has its own parameters, those
-    /// of the device's first replica.
+    /// of the centre, or without one of the device's first replica.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
         return parts_.replicas_.copied(Net::parameter_elements, device,
-                                       [](auto& state) { return state.worker.parameters(); });
+                                       [](auto& state) { return state.worker.model(); });
     }
     /// Sets the parameters of every replica; the layout is that of `parameters()`. Throws InvalidArgument for a value
     /// that is not finite.
@@ -232,8 +232,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
-        return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values(),
-                                     parts_.engine_.loss_scale());
+        TrainingState state = parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values(),
+                                                    parts_.engine_.loss_scale());
+        const std::span<const std::int64_t> samples = parts_.agreement_->samples_since(state.step);
+        state.samples_since.assign(samples.begin(), samples.end());
+        return state;
     }
     /// Restores a state, and discards the queued steps and their errors. If the state has no loss scale, because it is
     /// from a training in another precision, the initial one is used. Throws InvalidArgument, before anything is
@@ -246,10 +249,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.transfer_.require_finite(state);
         parts_.engine_.drain();
         parts_.transfer_.restore(state);
+        parts_.agreement_->set_samples_since(state.step, state.samples_since);
         parts_.engine_.restart(state.step, state.buffers, parts_.transfer_.loss_scale_of(state));
     }
 
-    /// The gradients of the last step: that of one of this process's replicas' mean loss, or the average over all
+    /// The gradients of the last step, unless the replicas have agreed on a centre in it: that of one of this process's replicas' mean loss, or the average over all
     /// replicas, unless each replica is updated by its own. They do not contain the regularisers' gradients, which the
     /// optimiser adds. `Net::trained_elements` floats.
     [[nodiscard]] std::vector<float> gradient(int replica) {
@@ -262,7 +266,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.gradient(replica);
     }
     [[nodiscard]] std::vector<float> averaged_gradient()
-        requires(!MovesParameters<Averaging, D>)
+        requires(!MovesParameters<Averaging, D> && !AgreesOnCentre<Averaging>)
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         synchronize();

@@ -18,6 +18,8 @@ struct MemoryReport {
     int devices = 1, replicas = 1;
     /// Bytes on each device; `frozen` is the part of `parameters` that is not trained (net/frozen.hpp).
     std::size_t parameters = 0, frozen = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
+    /// Of replicas with parameters of their own: the centre, and the state of the optimiser that moves it.
+    std::size_t centre = 0, centre_state = 0;
     PlanBytes plan;
     /// Arenas of activations on each device: one, or one per replica if statistics are synchronised.
     int arenas = 1;
@@ -37,7 +39,7 @@ struct MemoryReport {
 inline std::size_t MemoryReport::total() const {
     const std::size_t plans = checked_bytes("the activations of a device need",
                                             {arenas, static_cast<std::int64_t>(plan.total())}),
-                      each = parameters + optimizer_state + moving_average + buffers + plans;
+                      each = parameters + centre + centre_state + optimizer_state + moving_average + buffers + plans;
     return checked_bytes("the devices need", {devices, static_cast<std::int64_t>(each)}) + gradients + average +
            statistics + batches;
 }
@@ -51,6 +53,8 @@ inline std::string to_string(const MemoryReport& memory) {
     };
     add(memory.parameters, memory.frozen == 0 ? " parameters + " : " parameters (");
     add_any(memory.frozen, " frozen) + ");
+    add_any(memory.centre, " centre + ");
+    add_any(memory.centre_state, " its optimiser's state + ");
     add(memory.optimizer_state, " optimiser state + ");
     add_any(memory.moving_average, " moving averages + ");
     add_any(memory.buffers, " running statistics + ");
@@ -71,8 +75,8 @@ inline std::string largest_part(const MemoryReport& memory) {
     const auto devices = static_cast<std::size_t>(memory.devices), arenas = static_cast<std::size_t>(memory.arenas);
     const std::size_t plan = devices * arenas * memory.plan.total(), gradients = memory.gradients + memory.average,
                       of_batch = memory.batches + memory.statistics,
-                      copies = devices *
-                               (memory.parameters + memory.optimizer_state + memory.moving_average + memory.buffers);
+                      copies = devices * (memory.parameters + memory.centre + memory.centre_state +
+                                          memory.optimizer_state + memory.moving_average + memory.buffers);
     if (plan + of_batch >= gradients && plan + of_batch >= copies)
         return "the activations are the largest part: choose a smaller batch_size, with more "
                "gradient_accumulation_steps for steps of as many samples, or bfloat16";

@@ -66,6 +66,12 @@ struct TrainingState {
     /// Replicas 1, 2, ..., if each replica has its own parameters; `parameters`, `averages` and `optimizer` are then
     /// those of replica 0. Empty if the replicas share their parameters.
     std::vector<ReplicaState> other_replicas{};
+    /// All replicas, if they have parameters of their own and agree on a centre (parallel/kinds/). `parameters` and
+    /// `averages` are then the centre's, and `optimizer` is empty. With the state of the optimiser that moves the
+    /// centre, and, by replica, the samples since the last agreement where they are its weights.
+    std::vector<ReplicaState> replicas{};
+    std::vector<OptimizerState> centre_optimizer{};
+    std::vector<std::int64_t> samples_since{};
     /// The contents of the arenas, in their order: the parameters, then the running statistics. `restore` compares them
     /// with its own network's. Empty in a state that is assembled by hand; only its arena sizes are compared.
     std::vector<StateTensor> tensors{};

@@ -111,6 +111,16 @@ CUPOLA_DECL std::string non_finite_part(std::span<const LayerInfo> layers, const
         found = impl::non_finite_arena(layers, state.other_replicas[r]);
         if (!found.empty()) found = text("replica ", r + 1, "'s ", found);
     }
+    for (std::size_t r = 0; found.empty() && r < state.replicas.size(); ++r) {
+        found = impl::non_finite_arena(layers, state.replicas[r]);
+        if (!found.empty()) found = text("replica ", r, "'s ", found);
+    }
+    for (const OptimizerState& kept : state.centre_optimizer) {
+        if (!found.empty()) break;
+        found = non_finite_parameter(layers, kept.values);
+        if (found.empty() && impl::is_never_negative(kept.name)) found = negative_parameter(layers, kept.values);
+        if (!found.empty()) found = text("outer ", kept.name, " of ", found);
+    }
     if (!found.empty()) return found;
     found = invalid_buffer(layers, state.buffers);
     return found.empty() ? found : text("running statistic ", found);

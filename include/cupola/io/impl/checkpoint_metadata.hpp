@@ -50,7 +50,9 @@ namespace impl {
 inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
                                   optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas",
                                   frozen_key = "cupola.frozen", inputs_key = "cupola.inputs",
-                                  loss_scale_key = "cupola.loss_scale", network_key = "cupola.network";
+                                  loss_scale_key = "cupola.loss_scale", network_key = "cupola.network",
+                                  centre_replicas_key = "cupola.centre_replicas",
+                                  outer_states_key = "cupola.outer_states", samples_since_key = "cupola.samples_since";
 
 /// Whether an optimiser's state may have this name, which becomes a part of the names of tensors.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -87,12 +89,17 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
 
 [[nodiscard]] inline SafetensorsWriter::Metadata metadata_of(const std::string& path, const Checkpoint& checkpoint,
                                                              std::span<const LayerInfo> layers) {
-    std::string states;
-    for (const OptimizerState& state : checkpoint.state.optimizer) {
-        require(is_state_name(state.name), path, " cannot have an optimiser state named '", shown(state.name),
-                "': a name consists of letters, digits and _");
-        states += text(states.empty() ? "" : " ", state.name);
-    }
+    const auto names_of = [&](std::span<const OptimizerState> all) {
+        std::string names;
+        for (const OptimizerState& state : all) {
+            require(is_state_name(state.name), path, " cannot have an optimiser state named '", shown(state.name),
+                    "': a name consists of letters, digits and _");
+            names += text(names.empty() ? "" : " ", state.name);
+        }
+        return names;
+    };
+    const std::vector<ReplicaState>& of_centre = checkpoint.state.replicas;
+    std::string states = names_of(of_centre.empty() ? checkpoint.state.optimizer : of_centre.front().optimizer);
     require(checkpoint.state.step >= 0, path, " cannot have the step ", checkpoint.state.step);
     SafetensorsWriter::Metadata metadata{{"format", "pt"},  // what other tools look for: the layouts are PyTorch's
                                          {std::string(version_key), std::string(checkpoint_version)},
@@ -105,6 +112,15 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     }
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1;
     if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
+    if (!of_centre.empty()) {
+        metadata.emplace_back(centre_replicas_key, text(of_centre.size()));
+        if (std::string outer = names_of(checkpoint.state.centre_optimizer); !outer.empty())
+            metadata.emplace_back(outer_states_key, std::move(outer));
+        std::string samples;
+        for (const std::int64_t each : checkpoint.state.samples_since)
+            samples += text(samples.empty() ? "" : " ", each);
+        if (!samples.empty()) metadata.emplace_back(samples_since_key, std::move(samples));
+    }
     if (std::string frozen = frozen_names(layers); !frozen.empty())
         metadata.emplace_back(frozen_key, std::move(frozen));
     if (std::string inputs = input_types(layers); !inputs.empty()) metadata.emplace_back(inputs_key, std::move(inputs));
@@ -260,6 +276,21 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
             const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
             const std::int64_t replicas = parse_number(file, value, "number of replicas", 1, most);
             checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));
+        } else if (key == centre_replicas_key) {
+            const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
+            const std::int64_t replicas = parse_number(file, value, "number of replicas", 1, most);
+            checkpoint.state.replicas.resize(static_cast<std::size_t>(replicas));
+        } else if (key == outer_states_key) {
+            checkpoint.state.centre_optimizer = named_states(file, value);
+        } else if (key == samples_since_key) {
+            for (std::string_view left = value; !left.empty();) {
+                const std::size_t space = std::min(left.find(' '), left.size());
+                checkpoint.state.samples_since.push_back(parse_number(file, left.substr(0, space), "number of samples",
+                                                                      0, std::numeric_limits<std::int64_t>::max()));
+                left.remove_prefix(std::min(space + 1, left.size()));
+                require<DataError>(checkpoint.state.samples_since.size() <= file.tensors().size(), file.path(),
+                                   " has more numbers of samples than tensors");
+            }
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
         } else if (key == network_key) {
@@ -272,6 +303,10 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     require<DataError>(!checkpoint.resumable || (file.has_checksum() && has_step), file.path(),
                        " is damaged: it lacks its checksum or its step");
     if (checkpoint.resumable) {
+        require<DataError>(checkpoint.state.samples_since.empty() ||
+                               checkpoint.state.samples_since.size() == checkpoint.state.replicas.size(),
+                           file.path(), " has the parameters of ", checkpoint.state.replicas.size(),
+                           " replicas, and the numbers of samples of ", checkpoint.state.samples_since.size());
         try {
             if (checkpoint.state.loss_scale) require_loss_scale(*checkpoint.state.loss_scale, checkpoint.state.step);
         } catch (const InvalidArgument& error) {
@@ -284,6 +319,9 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     checkpoint.state.loss_scale.reset();
     checkpoint.state.optimizer.clear();
     checkpoint.state.other_replicas.clear();
+    checkpoint.state.replicas.clear();
+    checkpoint.state.centre_optimizer.clear();
+    checkpoint.state.samples_since.clear();
 }
 
 }  // namespace impl

@@ -23,17 +23,19 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline constexpr std::string_view averages_prefix = "ema.", optimizer_prefix = "optimizer.",
-                                  replica_prefix = "replica.";
+                                  replica_prefix = "replica.", outer_prefix = "outer.";
 
 /// An arena, how its tensors are called in the file, and where it is in a TrainingState.
 struct StoredArena {
-    enum class Kind { parameters, buffers, averages, optimizer };
+    enum class Kind { parameters, buffers, averages, optimizer, centre_optimizer };
 
     std::string prefix;
     std::span<const StoredTensor> tensors;
     std::int64_t elements = 0;
     Kind kind = Kind::parameters;
+    /// Of TrainingState::replicas where replicas agree on a centre, else 0 for the state itself.
     std::size_t replica = 0;
+    bool has_centre = false;
     /// For an arena of the optimiser's state, its number.
     std::size_t number = 0;
 };
@@ -50,7 +52,7 @@ struct StoredArena {
         const auto add = [&](std::string prefix, Kind kind, std::size_t number = 0) {
             const bool all = kind == Kind::parameters;
             arenas.push_back({replica + std::move(prefix), all ? tensors.parameters : tensors.trained,
-                              all ? tensors.parameter_elements : tensors.trained_elements, kind, r, number});
+                              all ? tensors.parameter_elements : tensors.trained_elements, kind, r, false, number});
         };
         add("", Kind::parameters);
         if (r == 0) arenas.push_back({"", tensors.buffers, tensors.buffer_elements, Kind::buffers});
@@ -61,6 +63,32 @@ struct StoredArena {
     return arenas;
 }
 
+/// The same of replicas that agree on a centre: its arenas, and then those of each replica.
+[[nodiscard]] inline std::vector<StoredArena> stored_arenas_of_centre(const StoredTensors& tensors, bool averages,
+                                                                      const TrainingState& state) {
+    using Kind = StoredArena::Kind;
+    std::vector<StoredArena> arenas = stored_arenas(tensors, averages, {}, 1);
+    for (std::size_t i = 0; i < state.centre_optimizer.size(); ++i)
+        arenas.push_back({text(outer_prefix, state.centre_optimizer[i].name, '.'), tensors.trained,
+                          tensors.trained_elements, Kind::centre_optimizer, 0, false, i});
+    for (std::size_t r = 0; r < state.replicas.size(); ++r) {
+        for (StoredArena arena : stored_arenas(tensors, false, state.replicas[r].optimizer, 1)) {
+            if (arena.kind == Kind::buffers) continue;
+            arena.prefix = text(replica_prefix, r, '.', arena.prefix);
+            arena.replica = r;
+            arena.has_centre = true;
+            arenas.push_back(std::move(arena));
+        }
+    }
+    return arenas;
+}
+
+[[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
+                                                            const TrainingState& state) {
+    if (!state.replicas.empty()) return stored_arenas_of_centre(tensors, averages, state);
+    return stored_arenas(tensors, averages, state.optimizer, state.other_replicas.size() + 1);
+}
+
 template <class State>
 [[nodiscard]] auto& arena_of(State& state, const StoredArena& arena) {
     using Kind = StoredArena::Kind;
@@ -69,6 +97,8 @@ template <class State>
         return arena.kind == Kind::averages ? part.averages : part.parameters;
     };
     if (arena.kind == Kind::buffers) return state.buffers;
+    if (arena.kind == Kind::centre_optimizer) return state.centre_optimizer[arena.number].values;
+    if (arena.has_centre) return of(state.replicas[arena.replica]);
     return arena.replica == 0 ? of(state) : of(state.other_replicas[arena.replica - 1]);
 }
 

@@ -24,7 +24,7 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
-class RowsAgreement final : public StepAgreement<D, T> {
+class RowsAgreement final : public RowAveraging<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
     using StepAgreement<D, T>::replicas_;
@@ -40,6 +40,8 @@ public:
     /// Averages after the rows of the device's replicas are queued. Returns false if another device has failed, so that
     /// this one leaves the step too.
     bool agree(Step& step) override;
+    bool meet(Step& step, std::int32_t finite_here) override;
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
     /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
     void reduce(int device, std::int64_t step) override;
 
@@ -49,11 +51,20 @@ private:
     }
 
     bool agree_alone(Step& step);
+    /// With several devices, behind the barrier after which each may read all rows: each averages its slice, calls
+    /// queue_mean(slice, finite, begin) in the host's memory, and receives the slices of the others.
+    template <class QueueMean>
+    bool average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean);
 
     /// `part` is the average from column `begin` on.
     void mean(int device, std::span<float> part, std::int32_t* finite, std::int64_t begin);
+    /// The same of rows that are not gradients.
+    void require_finite(int device, std::span<float> part, std::int32_t* finite, const float* one) {
+        ops::TrainingStep<Kernels>::mean(replicas_.context(device), part, one, part, finite, {}, nullptr);
+    }
 
-    void average(Step& step, std::int64_t begin, std::int64_t end);
+    /// `weights`, unless they are empty, replace the numbers of samples.
+    void average(Step& step, std::int64_t begin, std::int64_t end, std::span<const std::int64_t> weights = {});
 
     /// Copies a slice of the average from the device that made it.
     void copy_slice(int to, int from, std::int64_t begin, std::int64_t end);
@@ -69,15 +80,15 @@ template <class A, class D, class T>
     requires AveragesRows<A, typename D::Kernels>
 struct AgreementOf<A, D, T> {
     [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
-    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
-                                                                              Replicas<D, T>& replicas) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RowAveraging<D, T>> make(const A& policy,
+                                                                             Replicas<D, T>& replicas) {
         return std::make_unique<RowsAgreement<D, T>>(rows_policy<typename D::Kernels>(policy), replicas);
     }
 };
 
 template <class D, class T>
 RowsAgreement<D, T>::RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas)
-    : StepAgreement<D, T>(replicas),
+    : RowAveraging<D, T>(replicas),
       policy_(std::move(policy)),
       local_(replicas),
       rows_(static_cast<std::size_t>(replicas.placement().device_count() * D::max_steps_in_flight)) {
@@ -97,16 +108,27 @@ bool RowsAgreement<D, T>::agree(Step& step) {
         local_.read_weight(device);
     });
     if (!replicas_.arrive_and_wait(device)) return false;
+    step.state.attempt([&] {
+        require_samples(step);
+        local_.queue_divisor(step);
+    });
+    return average_slices(step, {}, [this, device](std::span<float> slice, std::int32_t* finite, std::int64_t begin) {
+        mean(device, slice, finite, begin);
+    });
+}
+
+template <class D, class T>
+template <class QueueMean>
+bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean) {
+    const int device = step.device;
     const auto [begin, end] = replicas_.gradients().columns_of(device);
     std::int32_t* const finite = local_.finite(device);
     step.state.attempt([&, begin = begin, end = end] {
-        require_samples(step);
-        local_.queue_divisor(step);
-        average(step, begin, end);
+        average(step, begin, end, weights);
         if (D::host_memory) {
             const auto slice = replicas_.gradients().average_span(device).subspan(
                 static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-            step.state.queue->queue([this, device, slice, to = finite, begin] { mean(device, slice, to, begin); });
+            step.state.queue->queue([=] { queue_mean(slice, finite, begin); });
         }
         local_.wait_for_queue(step);
     });
@@ -124,6 +146,45 @@ bool RowsAgreement<D, T>::agree(Step& step) {
         local_.wait_for_queue(step);
     });
     return replicas_.arrive_and_wait(device);  // reduce() changes values that the others have read by then
+}
+
+template <class D, class T>
+bool RowsAgreement<D, T>::meet(Step& step, std::int32_t finite_here) {
+    if (replicas_.placement().device_count() == 1) return step.state.error == nullptr;
+    *local_.finite(step.device) = finite_here;
+    if (!replicas_.arrive_and_wait(step.device)) return false;
+    local_.update_only_if_all_finite(step.device);
+    return true;
+}
+
+template <class D, class T>
+bool RowsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) {
+    const int device = step.device;
+    const bool alone = replicas_.placement().device_count() == 1;
+    step.state.attempt([&] {
+        if (policy_->prepares) local_.prepare_rows(*policy_, step);
+        if (!alone) local_.wait_for_queue(step);
+    });
+    const auto require_all_finite = [&] {
+        step.state.queue->queue([this, device, one] {
+            auto& state = replicas_.at(device);
+            require_finite(device, replicas_.gradients().average_span(device), &state.status()->healthy, one);
+        });
+    };
+    if (alone) {
+        step.state.attempt([&] {
+            average(step, 0, replicas_.network().trained_elements, weights);
+            require_all_finite();
+        });
+        return step.state.error == nullptr;
+    }
+    if (!replicas_.arrive_and_wait(device)) return false;
+    if (!average_slices(step, weights, [this, device, one](std::span<float> slice, std::int32_t* finite, std::int64_t) {
+            require_finite(device, slice, finite, one);
+        }))
+        return false;
+    if (!D::host_memory) step.state.attempt(require_all_finite);
+    return true;
 }
 
 template <class D, class T>
@@ -164,7 +225,8 @@ void RowsAgreement<D, T>::mean(int device, std::span<float> part, std::int32_t* 
 }
 
 template <class D, class T>
-void RowsAgreement<D, T>::average(Step& step, std::int64_t begin, std::int64_t end) {
+void RowsAgreement<D, T>::average(Step& step, std::int64_t begin, std::int64_t end,
+                                  std::span<const std::int64_t> weights) {
     if (replicas_.gradients().in_place()) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     // Valid until the step that replaces this one is queued.
@@ -172,7 +234,8 @@ void RowsAgreement<D, T>::average(Step& step, std::int64_t begin, std::int64_t e
         rows_[static_cast<std::size_t>(step.device * D::max_steps_in_flight + step.step % D::max_steps_in_flight)];
     rows.clear();
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        rows.add(replicas_.gradients().row(r) + begin, step.samples.of_replica(step.step, r));
+        rows.add(replicas_.gradients().row(r) + begin,
+                 weights.empty() ? step.samples.of_replica(step.step, r) : weights[static_cast<std::size_t>(r)]);
     const std::span<float> mean(replicas_.gradients().average(step.device) + begin,
                                 static_cast<std::size_t>(end - begin));
     const GradientRows given{

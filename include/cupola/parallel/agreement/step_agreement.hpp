@@ -9,7 +9,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include <cupola/optim/elastic_update.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -22,6 +26,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 struct AgreementTraits {
     bool own_parameters = false, separate_average = false, averages_rows_of_all = false, takes_buckets = false;
     std::int64_t sums = 0, bucket_elements = 0;
+    bool centre = false;
+    int centre_states = 0;
 };
 
 /// The gradient that an optimiser updates parameters with, and the divisor that made it the mean; both in the device's
@@ -30,6 +36,10 @@ struct UpdateGradient {
     const float* values = nullptr;
     const float* divisor = nullptr;
 };
+
+/// What the replicas' rows are after a step: gradients as the passes write them, or divided by the loss scale and the
+/// weight of the samples, or no gradients.
+enum class RowsAfter { gradients, means, differences };
 
 /// Members with a DeviceStep or a `device` are called on that device's thread, a few times per step.
 template <class D, class T>
@@ -56,8 +66,26 @@ public:
     [[nodiscard]] virtual UpdateGradient gradient(int device, int /*replica*/, std::int64_t /*step*/) {
         return {replicas_.gradients().average(device), &replicas_.at(device).status()->divisor};
     }
+    /// Once, before the first step: the segments of the optimiser's update, which outlive this object, and the moving
+    /// averages, which an agreement on a centre updates.
+    virtual void bind(std::span<const Segment> /*of_update*/, const MovingAverage&) {}
+    /// With what force a copy of the parameters is updated in a step; without a centre, with none.
+    [[nodiscard]] virtual ElasticForce force(int /*device*/, int /*copy*/, std::int64_t /*step*/) const { return {}; }
+    /// Whether a step's update has a force.
+    [[nodiscard]] virtual bool has_force(std::int64_t /*step*/) const { return false; }
+    /// Steps of one variant queue the same work for the update, so that a device may repeat it.
+    [[nodiscard]] virtual int variant_of_update(std::int64_t /*step*/) const { return 0; }
+    [[nodiscard]] virtual RowsAfter rows_after(std::int64_t /*step*/) const {
+        return replicas_.settings().own_parameters ? RowsAfter::means : RowsAfter::gradients;
+    }
     /// Behind the update; called also if the device has an error.
     virtual void after(Step&) {}
+    /// The name of an arena of the optimiser that moves the centre.
+    [[nodiscard]] virtual std::string_view centre_state_name(int /*arena*/) const { return {}; }
+    /// The numbers of samples that the next agreement on a centre counts, by replica, before a step; empty where they
+    /// have no influence. They are a part of the training's state.
+    [[nodiscard]] virtual std::span<const std::int64_t> samples_since(std::int64_t /*step*/) const { return {}; }
+    virtual void set_samples_since(std::int64_t /*step*/, std::span<const std::int64_t>) {}
     /// Returns when the step has finished, or the mark of the queue is reached.
     virtual void wait(int device, std::int64_t step, bool finished) = 0;
     /// Ends the waits of all devices.
@@ -72,6 +100,25 @@ protected:
     explicit StepAgreement(Replicas<D, T>& replicas) : replicas_(replicas) {}
 
     Replicas<D, T>& replicas_;
+};
+
+/// An agreement that can average rows other than gradients, for replicas that agree on a centre (parallel/kinds/).
+template <class D, class T>
+class RowAveraging : public StepAgreement<D, T> {
+public:
+    using typename StepAgreement<D, T>::Step;
+
+    /// In place of agree(): the devices, and processes, exchange what they tell each other in a step, but no gradients.
+    /// With several of them the update is left out unless `finite_here` is not 0 on any of them. False if every device
+    /// leaves the step.
+    virtual bool meet(Step& step, std::int32_t finite_here) = 0;
+    /// Behind the update: the mean of the replicas' rows with these weights becomes the device's average. If it is not
+    /// finite, the status becomes that of a step without effect. `one` is a 1 in the device's memory. False if every
+    /// device leaves the step.
+    virtual bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) = 0;
+
+protected:
+    explicit RowAveraging(Replicas<D, T>& replicas) : StepAgreement<D, T>(replicas) {}
 };
 
 /// Beside each kind of agreement for the policies that it is of; a training creates its own by it. The members are

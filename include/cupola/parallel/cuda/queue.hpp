@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -144,18 +145,33 @@ public:
         context_.joined<Held>().queue = this;
     }
 
-    /// Copies the constants to device memory, from which the launches of the update read them.
+    /// Copies the constants to device memory, from which the launches of the update read them. An update with a force
+    /// has other kernels, and so constants of its own.
     template <class Write>
-    void set_constants(std::int64_t step, const ConstantsVersions& versions, Write&& write) {
-        set_step_scalars(&constants_.of_step());
+    void set_constants(std::int64_t step, const ConstantsVersions& versions, Write&& write, bool has_force = false) {
+        if (has_force && with_force_ == nullptr) {
+            with_force_ = std::make_unique<impl::VersionedConstants>(
+                CudaArena(impl::StepConstants::max_bytes, "the constants of a step's update with a force"));
+        }
+        current_ = has_force ? with_force_.get() : &constants_;
+        set_step_scalars(&current_->of_step());
         impl::queue_set(context_, landing(), landed(step));
-        constants_.queue(context_, versions, write);
+        current_->queue(context_, versions, write);
     }
     /// The kernels that change parameters read `healthy` from device memory.
     template <class Work>
     void update(const std::int32_t*, Work&& work) {
-        constants_.of_step().rewind();
+        current_->of_step().rewind();
         work();
+    }
+    /// The same for work that is not repeated and no part of the step's update: its constants are arguments of its
+    /// launches.
+    template <class Work>
+    void update_by_value(const std::int32_t*, Work&& work) {
+        set_step_scalars(nullptr);
+        work();
+        context_.launch_joined();
+        set_step_scalars(&current_->of_step());
     }
 
     /// If the last queued work is an update, makes its kernel copy the status. It is not if steps may be skipped: the
@@ -279,6 +295,9 @@ private:
     impl::KeptBatches batches_;
     impl::CudaPinned landed_;
     impl::VersionedConstants constants_;
+    /// Made for the first update with a force.
+    std::unique_ptr<impl::VersionedConstants> with_force_;
+    impl::VersionedConstants* current_ = &constants_;
     /// The events that mark that the numbers of each step are in pinned memory.
     std::array<impl::StepEvent, slot_count> finished_;
     impl::StepEvent mark_;

@@ -134,6 +134,15 @@ public:
         if constexpr (repeatable) cupola::write_constants(options_.optimizer, u, to);
     }
 
+    void update([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce& force) const override {
+        if constexpr (has_elastic_force<decltype(Options::averaging)>) update_parameters(options_.optimizer, u, force);
+    }
+    void write_constants([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce& force,
+                         [[maybe_unused]] ConstantsWriter& to) const override {
+        if constexpr (repeatable && has_elastic_force<decltype(Options::averaging)>)
+            cupola::write_constants(options_.optimizer, u, force, to);
+    }
+
     void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }
 
 private:

@@ -75,7 +75,7 @@ public:
           transfer_(
               replicas_, options.optimizer.state_arenas(),
               [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
-              options.moving_average.on()) {
+              options.moving_average.on(), [&](int arena) { return agreement_->centre_state_name(arena); }) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Averaging>) {
             // Its processes find each other when it is made.
             if (ProcessGroup* const group = agreement_->processes()) {
@@ -97,6 +97,9 @@ public:
 private:
     /// See DataParallel; of a replica of this process.
     [[nodiscard]] std::vector<float> gradient(int replica) {
+        const std::int64_t last = engine_.step() - 1;
+        require(last < 0 || agreement_->rows_after(last) != RowsAfter::differences, "the replicas have agreed in step ",
+                last, ", behind which the rows of the gradients are their differences to the centre");
         const int device = replicas_.placement().device_of(replica);
         const float* const row = replicas_.gradients().row(replica);
         std::vector<float> result = replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
@@ -159,6 +162,8 @@ private:
                 .synchronized = synchronized,
                 .separate_average = traits.separate_average,
                 .own_parameters = traits.own_parameters,
+                .centre = traits.centre,
+                .centre_states = traits.centre_states,
                 .takes_buckets = traits.takes_buckets,
                 .averages_rows_of_all = traits.averages_rows_of_all,
                 .sums = traits.sums,

@@ -201,11 +201,12 @@ Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchVi
     require_size(samples.size);
     const PlanOptions options{.batch = samples.size, .training = false};
     state.worker.plans().add(replicas_.network().make, options);
-    auto& owner = replicas_.at(replicas_.placement().device_of_evaluated_copy(device)).worker;
-    const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
-    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, owner.parameters());
+    const int owning = replicas_.settings().centre ? device : replicas_.placement().device_of_evaluated_copy(device);
+    auto& owner = replicas_.at(owning).worker;
+    const float* const parameters = weights == Weights::trained ? owner.model() : owner.averages();
+    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, owner.model());
     static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},
-                                   {.running = state.worker.buffers(), .frozen = owner.parameters()}));
+                                   {.running = state.worker.buffers(), .frozen = owner.model()}));
     return plan;
 }
 

@@ -31,7 +31,12 @@ template <class D, class T>
     memory.frozen = memory.parameters - copied;
     memory.optimizer_state =
         checked_bytes("the optimiser's state needs", {static_cast<std::int64_t>(copied), settings.state_arenas});
-    memory.moving_average = settings.moving_average ? copied : 0;
+    if (settings.centre) {
+        memory.centre = static_cast<std::size_t>(network.parameter_elements) * sizeof(float);
+        memory.centre_state = checked_bytes("the state of the centre's optimiser needs",
+                                            {static_cast<std::int64_t>(arena), settings.centre_states});
+    }
+    memory.moving_average = settings.moving_average ? (settings.centre ? arena : copied) : 0;
     memory.buffers = static_cast<std::size_t>(network.buffer_elements) * sizeof(float);
     if (settings.synchronized) memory.arenas = placement.max_replicas_per_device();
     memory.statistics = checked_bytes(

@@ -33,6 +33,10 @@ struct ReplicaSettings {
     bool separate_average = false;
     /// Whether each replica, and not each device, has its own parameters.
     bool own_parameters = false;
+    /// Whether each device has a centre beside the replicas' own parameters: the model of the training, with the moving
+    /// averages and `centre_states` arenas of the optimiser that moves it.
+    bool centre = false;
+    int centre_states = 0;
     /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the
     /// queue, and a row is not completed before them.
     bool takes_buckets = false;
@@ -60,7 +64,9 @@ struct ReplicaSettings {
     bool skips_without_weight = false;
 
     /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
-    [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
+    [[nodiscard]] bool has_averages() const {
+        return (centre || !own_parameters) && (separate_average || replicas > 1);
+    }
     /// Whether a collective gathers the status blocks of all devices of all processes with each step.
     [[nodiscard]] bool gathers_blocks() const { return process.count > 1 && processes == nullptr; }
     /// The loss scale if it is constant, and 1 if the devices keep one that changes.

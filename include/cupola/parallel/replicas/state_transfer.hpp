@@ -33,9 +33,11 @@ class StateTransfer {
     using State = DeviceState<D, T>;
 
 public:
-    /// `state_name(i)` is the name of the optimizer's state arena i, of `state_arenas`.
+    /// `state_name(i)` is the name of the optimizer's state arena i, of `state_arenas`; `centre_state_name(i)` that of
+    /// the optimiser that moves the centre.
     [[gnu::cold]] StateTransfer(Replicas<D, T>& replicas, int state_arenas,
-                                FunctionRef<std::string_view(int)> state_name, bool averages);
+                                FunctionRef<std::string_view(int)> state_name, bool averages,
+                                FunctionRef<std::string_view(int)> centre_state_name);
     ~StateTransfer();
 
     /// Restores the state before the first step and returns its running statistics. The parameters are drawn with
@@ -71,6 +73,9 @@ private:
         require(non_finite.empty(), "a state must be finite, but its ", part, non_finite);
     }
 
+    /// Those of a centre are the only ones.
+    [[nodiscard]] bool averages_of_copies() const { return averages_ && !replicas_.settings().centre; }
+
     /// `to` is a TrainingState or a ReplicaState.
     template <class Part>
     void copy_replica(int replica, Part& to) {
@@ -82,7 +87,7 @@ private:
         const auto arena = [&](auto&& place) { return copied(replicas_.network().trained_elements, place); };
         to.parameters =
             copied(replicas_.network().parameter_elements, [&](auto& worker) { return worker.parameters(copy); });
-        if (averages_) to.averages = arena([&](auto& worker) { return worker.averages(copy); });
+        if (averages_of_copies()) to.averages = arena([&](auto& worker) { return worker.averages(copy); });
         for (std::size_t i = 0; i < names_.size(); ++i) {
             to.optimizer.push_back(
                 {names_[i], arena([&](auto& worker) { return worker.state(copy) + i * replicas_.elements(); })});
@@ -101,12 +106,13 @@ private:
     }
     template <class Part>
     void require_fitting_part(const Part& part) const {
+        const bool averages = averages_of_copies();
         const std::int64_t elements = replicas_.network().trained_elements;
         require_elements("parameter arena", part.parameters.size(), replicas_.network().parameter_elements);
-        require(part.averages.empty() != averages_,
-                averages_ ? "this training keeps moving averages, and the state has none"
-                          : "this training keeps no moving averages, and the state has them");
-        if (averages_) require_elements("moving average", part.averages.size(), elements);
+        require(part.averages.empty() != averages,
+                averages ? "this training keeps moving averages, and the state has none"
+                         : "this training keeps no moving averages, and the state has them");
+        if (averages) require_elements("moving average", part.averages.size(), elements);
         require_states(names_, part.optimizer);
         for (const OptimizerState& kept : part.optimizer)
             require_elements("optimiser's state arena", kept.values.size(), elements);
@@ -115,7 +121,7 @@ private:
     template <class Worker, class Part>
     void restore_copy(Worker& worker, int copy, const Part& part) {
         worker.set(worker.parameters(copy), part.parameters);
-        if (averages_) worker.set(worker.averages(copy), part.averages);
+        if (averages_of_copies()) worker.set(worker.averages(copy), part.averages);
         float* arena = worker.state(copy);
         for (const OptimizerState& kept : part.optimizer) {
             worker.set(arena, kept.values);
@@ -123,15 +129,27 @@ private:
         }
     }
 
+    // Where there is a centre.
+
+    void copy_centre(TrainingState& state);
+    void require_fitting_centre(const TrainingState& state) const;
+    void restore_centre(const TrainingState& state);
+
     Replicas<D, T>& replicas_;
-    FixedArray<std::string> names_;
+    FixedArray<std::string> names_, centre_names_;
     bool averages_;
 };
 
 template <class D, class T>
 StateTransfer<D, T>::StateTransfer(Replicas<D, T>& replicas, int state_arenas,
-                                   FunctionRef<std::string_view(int)> state_name, bool averages)
-    : replicas_(replicas), names_(static_cast<std::size_t>(state_arenas)), averages_(averages) {
+                                   FunctionRef<std::string_view(int)> state_name, bool averages,
+                                   FunctionRef<std::string_view(int)> centre_state_name)
+    : replicas_(replicas),
+      names_(static_cast<std::size_t>(state_arenas)),
+      centre_names_(static_cast<std::size_t>(replicas.settings().centre_states)),
+      averages_(averages) {
+    for (std::size_t arena = 0; arena < centre_names_.size(); ++arena)
+        centre_names_[arena] = centre_state_name(static_cast<int>(arena));
     for (int arena = 0; arena < state_arenas; ++arena) names_[static_cast<std::size_t>(arena)] = state_name(arena);
 }
 template <class D, class T>
@@ -151,7 +169,11 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
         auto& worker = replicas_.at(device).worker;
         for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
             worker.set(worker.parameters(copy), parameters);
-            if (averages_) worker.set(worker.averages(copy), trained);
+            if (averages_ && !replicas_.settings().centre) worker.set(worker.averages(copy), trained);
+        }
+        if (replicas_.settings().centre) {
+            worker.set(worker.centre(), parameters);
+            if (averages_) worker.set(worker.averages(), trained);
         }
         worker.set(worker.buffers(), running);
     });
@@ -175,6 +197,11 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     if (state.loss_scale) require_loss_scale(*state.loss_scale, state.step);
     if (!state.tensors.empty()) require_tensors_of(replicas_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), replicas_.network().buffer_elements);
+    if (replicas_.settings().centre) return require_fitting_centre(state);
+    require(
+        state.replicas.empty(), "the state is that of ", state.replicas.size(),
+        " replicas that agree on a centre, and the replicas of this training do not; load_parameters reads the centre "
+        "alone from its checkpoint");
     const std::size_t kept = static_cast<std::size_t>(replicas_.placement().different_copies()),
                       given = state.other_replicas.size() + 1;
     require(kept == given, "this training keeps the parameters of ", kept, kept == 1 ? " replica" : " replicas",
@@ -189,12 +216,16 @@ TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float
                                         const LossScaleState& loss_scale) {
     TrainingState state{.step = step};
     if (replicas_.settings().loss_scale.dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
+    state.buffers.assign(running.begin(), running.end());
+    state.tensors = state_tensors(replicas_.network().layers);
+    if (replicas_.settings().centre) {
+        copy_centre(state);
+        return state;
+    }
     copy_replica(0, state);
     state.other_replicas.resize(static_cast<std::size_t>(replicas_.placement().different_copies() - 1));
     for (int r = 1; r < replicas_.placement().different_copies(); ++r)
         copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
-    state.buffers.assign(running.begin(), running.end());
-    state.tensors = state_tensors(replicas_.network().layers);
     return state;
 }
 
@@ -213,7 +244,74 @@ void StateTransfer<D, T>::require_finite(const TrainingState& state) const {
 }
 
 template <class D, class T>
+void StateTransfer<D, T>::copy_centre(TrainingState& state) {
+    const auto copied = [&](std::int64_t elements, auto&& place) {
+        return replicas_.copied(elements, 0, [&](State& device) { return place(device.worker); });
+    };
+    const std::int64_t trained = replicas_.network().trained_elements;
+    state.parameters = copied(replicas_.network().parameter_elements, [](auto& worker) { return worker.centre(); });
+    if (averages_) state.averages = copied(trained, [](auto& worker) { return worker.averages(); });
+    for (std::size_t i = 0; i < centre_names_.size(); ++i)
+        state.centre_optimizer.push_back({centre_names_[i], copied(trained, [&](auto& worker) {
+                                              return worker.centre_state() + i * replicas_.elements();
+                                          })});
+    state.replicas.resize(static_cast<std::size_t>(replicas_.placement().replicas()));
+    for (int r = 0; r < replicas_.placement().replicas(); ++r)
+        copy_replica(r, state.replicas[static_cast<std::size_t>(r)]);
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::require_fitting_centre(const TrainingState& state) const {
+    const auto replicas = static_cast<std::size_t>(replicas_.placement().replicas());
+    require(!state.replicas.empty(),
+            "the replicas of this training agree on a centre, and the state has none; "
+            "load_parameters reads the parameters alone from its checkpoint");
+    require(state.replicas.size() == replicas && state.other_replicas.empty(), "this training has ", replicas,
+            replicas == 1 ? " replica" : " replicas", " with parameters of their own, and the state has those of ",
+            state.replicas.size());
+    require(state.samples_since.empty() || state.samples_since.size() == replicas, "a state of ", replicas,
+            " replicas has ", state.samples_since.size(), " numbers of samples");
+    for (const std::int64_t each : state.samples_since)
+        require(each >= 0, "a replica of the state has ", each, " samples since the last agreement");
+    const std::int64_t elements = replicas_.network().trained_elements;
+    require_elements("parameter arena", state.parameters.size(), replicas_.network().parameter_elements);
+    require(state.averages.empty() != averages_,
+            averages_ ? "this training keeps moving averages, and the state has none"
+                      : "this training keeps no moving averages, and the state has them");
+    if (averages_) require_elements("moving average", state.averages.size(), elements);
+    try {
+        require_states(centre_names_, state.centre_optimizer);
+    } catch (const InvalidArgument& error) {
+        throw InvalidArgument(text("the centre's part of the state: ", error.what()));
+    }
+    for (const OptimizerState& kept : state.centre_optimizer)
+        require_elements("arena of the centre's optimiser", kept.values.size(), elements);
+    int replica = 0;
+    for (const ReplicaState& each : state.replicas) require_fitting_replica(each, replica++);
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::restore_centre(const TrainingState& state) {
+    replicas_.threads().run([&](int device) {
+        auto& worker = replicas_.at(device).worker;
+        worker.set(worker.centre(), state.parameters);
+        if (averages_) worker.set(worker.averages(), state.averages);
+        float* arena = worker.centre_state();
+        for (const OptimizerState& kept : state.centre_optimizer) {
+            worker.set(arena, kept.values);
+            arena += replicas_.network().trained_elements;
+        }
+        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
+            const int replica = replicas_.placement().replica_of_copy(device, copy);
+            restore_copy(worker, copy, state.replicas[static_cast<std::size_t>(replica)]);
+        }
+        worker.set(worker.buffers(), state.buffers);
+    });
+}
+
+template <class D, class T>
 void StateTransfer<D, T>::restore(const TrainingState& state) {
+    if (replicas_.settings().centre) return restore_centre(state);
     replicas_.threads().run([&](int device) {
         auto& worker = replicas_.at(device).worker;
         for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
@@ -237,6 +335,7 @@ void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
         auto& worker = replicas_.at(device).worker;
         for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
             worker.set(worker.parameters(copy), values);
+        if (replicas_.settings().centre) worker.set(worker.centre(), values);
     });
 }
 

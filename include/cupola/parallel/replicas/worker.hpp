@@ -37,8 +37,8 @@ public:
 
     [[nodiscard]] Plans<Device, T>& plans() { return plans_; }
 
-    /// `copies` is the number of copies of the parameters, the optimizer's state and the moving averages: one, or one
-    /// per replica of the device.
+    /// `copies` is the number of copies of the parameters, the optimizer's state and, unless there is a centre, the
+    /// moving averages: one, or one per replica of the device.
     [[gnu::cold]] void allocate(const MemoryReport& memory, int copies = 1);
 
     /// From now on the time of the training's plans is added to `times`; null ends this.
@@ -49,6 +49,10 @@ public:
     [[nodiscard]] float* parameters(int copy = 0) { return copy_of(parameters_, copy); }
     [[nodiscard]] float* state(int copy = 0) { return copy_of(state_, copy); }
     [[nodiscard]] float* averages(int copy = 0) { return copy_of(averages_, copy); }
+    /// What is evaluated and compared with other devices: the centre; without one, the first copy.
+    [[nodiscard]] float* model() { return centre_.size() > 0 ? centre() : parameters(); }
+    [[nodiscard]] float* centre() { return reinterpret_cast<float*>(centre_.data()); }
+    [[nodiscard]] float* centre_state() { return reinterpret_cast<float*>(centre_state_.data()); }
     [[nodiscard]] float* buffers() { return reinterpret_cast<float*>(buffers_.data()); }
 
     /// Copies host memory to one of the arenas above.
@@ -82,7 +86,7 @@ private:
 
     std::unique_ptr<Context> context_;
     Plans<Device, T> plans_;
-    typename Device::Arena parameters_, state_, averages_, buffers_, converted_;
+    typename Device::Arena parameters_, state_, averages_, centre_, centre_state_, buffers_, converted_;
     StepTimes* times_ = nullptr;
     int copies_ = 1;
 };
@@ -117,6 +121,9 @@ void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies) {
     parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
     state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
     averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
+    centre_ = typename Device::Arena(memory.centre, text("the centre on device ", ordinal));
+    centre_state_ =
+        typename Device::Arena(memory.centre_state, text("the state of the centre's optimiser on device ", ordinal));
     buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
     plans_.allocate(memory.plan.total(), memory.arenas);
 }

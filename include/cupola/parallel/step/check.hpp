@@ -33,7 +33,10 @@ void queue_check(Replicas<D, T>& replicas, int device) {
     // All copies of the parameters on the device, which are contiguous.
     const std::span<const float> parameters(
         worker.parameters(), replicas.all_elements() * static_cast<std::size_t>(replicas.placement().copies(device)));
-    ops::TrainingStep<Kernels>::hash(worker.context(), parameters, &step_status(block)->hash);
+    // Only the centre is equal on all devices. A value that is not finite is in a copy before it is in the centre.
+    const std::span<const float> compared =
+        replicas.settings().centre ? std::span<const float>(worker.model(), replicas.all_elements()) : parameters;
+    ops::TrainingStep<Kernels>::hash(worker.context(), compared, &step_status(block)->hash);
     ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, &step_status(block)->parameters_finite);
 }
 
@@ -71,7 +74,10 @@ template <class D, class T>
                 replicas.copied(replicas.network().parameter_elements, device,
                                 [&](auto& state) { return state.worker.parameters(copy); });
             const std::string found = non_finite_parameter(replicas.network().layers, values);
-            if (!found.empty()) throw_update_diverged(step, text("parameter ", found));
+            if (found.empty()) continue;
+            const int replica = replicas.placement().replica_of_copy(device, copy);
+            throw_update_diverged(step, replicas.settings().centre ? text("parameter ", found, " of replica ", replica)
+                                                                   : text("parameter ", found));
         }
     }
     if (all_finite(running)) return;
@@ -81,12 +87,13 @@ template <class D, class T>
 
 /// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the
 /// DivergedError of require_finite_parameters(); a collective does so later. The devices'
-/// parameters are the same unless each replica has its own.
+/// parameters are the same unless each replica has its own; their centre is.
 template <class D, class T>
 [[gnu::cold]] void check_agreement(Replicas<D, T>& replicas, Peers& peers, std::int64_t step,
                                    std::span<const float> running) {
+    const bool differ = replicas.settings().own_parameters && !replicas.settings().centre;
     ComparedHashes hashes{.parameters = replicas.at(0).landed(step).hash,
-                          .differs = replicas.settings().own_parameters ? -1 : device_that_differs(replicas, step)};
+                          .differs = differ ? -1 : device_that_differs(replicas, step)};
     if (peers.any()) hashes.running = hash_of_bits(running);
     std::exception_ptr error;
     try {

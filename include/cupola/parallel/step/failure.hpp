@@ -146,6 +146,7 @@ void StepFailure<D, T>::find(std::int64_t step, float scale) {
         if (parts() > 1) where += text("; of its ", parts(), " batches the last that has samples was searched");
         throw_diverged(step, text("the gradient of replica ", r, " is not finite", under), where, replica);
     }
+    if (replicas_.settings().centre) throw_update_diverged(step, "difference of a replica to the centre is not finite");
     throw_diverged(step, "the averaged gradient is not finite" + under, {}, -1);
 }
 

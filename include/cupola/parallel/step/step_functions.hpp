@@ -14,6 +14,7 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/optim/constants_writer.hpp>
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
@@ -83,6 +84,9 @@ public:
     virtual void update(const Update<Kernels>& u) const = 0;
     /// Writes the constants that update(u) uses, in its order; only where `repeats_update`.
     virtual void write_constants(const Update<Kernels>& u, ConstantsWriter& to) const = 0;
+    /// The same with a force; only where the replicas agree by elastic averaging.
+    virtual void update(const Update<Kernels>&, const ElasticForce&) const {}
+    virtual void write_constants(const Update<Kernels>&, const ElasticForce&, ConstantsWriter&) const {}
 
     virtual void update_statistics(const StatisticsUpdate& u) const = 0;
 

@@ -185,7 +185,7 @@ template <class D, class T>
 double StepReader<D, T>::factor_of_row(int replica, double completion) {
     const auto& gradients = replicas_.gradients();
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
-    const bool divided = replicas_.settings().own_parameters ||
+    const bool divided = (next_ > 0 && agreement_.rows_after(next_ - 1) == RowsAfter::means) ||
                          gradients.row(replica) == gradients.average(replicas_.placement().device_of(replica));
     double factor = completion / (divided ? 1.0 : scale_of_rows_);
     // A row is the gradient of the sum over the replica's samples divided by their number.

@@ -42,7 +42,9 @@ public:
           agreement_(agreement),
           regularized_(regularized),
           segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
-          recordings_(static_cast<std::size_t>(replicas.placement().device_count())) {}
+          recordings_(static_cast<std::size_t>(replicas.placement().device_count())) {
+        agreement_.bind(segments_, functions_.moving_average);
+    }
 
     /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight
     /// that may be.
@@ -77,13 +79,14 @@ private:
     /// The recording of an update after which the weights of a plan are packed, for the next step.
     struct Recorded {
         const NetworkPlan* plan = nullptr;
+        int variant = 0;
         typename Queue::Recording recording{};
     };
 
     /// The plan whose weights the update packs again: one that has packed weights, on a device that records the update.
     /// Null where the next pass packs them.
     [[nodiscard]] NetworkPlan* packed_plan(int device);
-    [[nodiscard]] typename Queue::Recording& recording_of(int device, const NetworkPlan* plan);
+    [[nodiscard]] typename Queue::Recording& recording_of(int device, const NetworkPlan* plan, int variant);
 
     Queue& begin(int device);
     void apply(int device, std::int64_t step);
@@ -104,6 +107,11 @@ private:
     }
     /// `number` is that of the step's update.
     [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step, std::int64_t number);
+
+    /// The agreement updates the moving average of a centre.
+    [[nodiscard]] bool averages_copies() const {
+        return functions_.moving_average.on() && !replicas_.settings().centre;
+    }
 
     /// Writes the constants that update_copies of this number uses, in its order.
     void write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to);
@@ -126,17 +134,18 @@ template <class D, class T>
 void StepUpdate<D, T>::queue(int device, std::int64_t step) {
     Queue& queue = begin(device);
     NetworkPlan* const packed = packed_plan(device);
-    queue.queue(recording_of(device, packed), functions_.repeats_update, [this, device, step, packed] {
-        reduce(device, step);
-        apply(device, step);
-        // In the kernel of the update, where the device can join them.
-        auto& worker = replicas_.at(device).worker;
-        if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
-        update_loss_scale(device, step);
-        if constexpr (requires(Queue& last) { last.land_with_update(); }) {
-            if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();
-        }
-    });
+    queue.queue(recording_of(device, packed, agreement_.variant_of_update(step)), functions_.repeats_update,
+                [this, device, step, packed] {
+                    reduce(device, step);
+                    apply(device, step);
+                    // In the kernel of the update, where the device can join them.
+                    auto& worker = replicas_.at(device).worker;
+                    if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
+                    update_loss_scale(device, step);
+                    if constexpr (requires(Queue& last) { last.land_with_update(); }) {
+                        if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();
+                    }
+                });
     if (packed != nullptr) replicas_.at(device).worker.plans().set_packed(replicas_.at(device).worker.parameters());
 }
 
@@ -148,12 +157,12 @@ auto StepUpdate<D, T>::packed_plan(int device) -> NetworkPlan* {
 }
 
 template <class D, class T>
-auto StepUpdate<D, T>::recording_of(int device, const NetworkPlan* plan) -> typename Queue::Recording& {
+auto StepUpdate<D, T>::recording_of(int device, const NetworkPlan* plan, int variant) -> typename Queue::Recording& {
     std::deque<Recorded>& recordings = recordings_[static_cast<std::size_t>(device)];
     for (Recorded& each : recordings) {
-        if (each.plan == plan) return each.recording;
+        if (each.plan == plan && each.variant == variant) return each.recording;
     }
-    recordings.push_back({.plan = plan});
+    recordings.push_back({.plan = plan, .variant = variant});
     return recordings.back().recording;
 }
 
@@ -163,11 +172,16 @@ void StepUpdate<D, T>::set_constants(int device, std::int64_t step) {
     Queue& queue = *replicas_.at(device).queue;
     const ConstantsVersions versions{
         .counter = &step_status(queue.status())->loss_scale.skipped_steps, .base = skipped_, .count = 1 + in_flight_};
-    queue.set_constants(step, versions, [&](auto& to, int version) {
+    const auto write_all = [&](auto& to, int version) {
         const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) { to.write(type, bytes); };
         ConstantsWriter writer(write);
         write_constants_of(device, step, step - skipped_ - version, writer);
-    });
+    };
+    if constexpr (requires { queue.set_constants(step, versions, write_all, true); }) {
+        queue.set_constants(step, versions, write_all, agreement_.has_force(step));
+    } else {
+        queue.set_constants(step, versions, write_all);
+    }
 }
 
 template <class D, class T>
@@ -221,8 +235,13 @@ auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t step, std::i
 template <class D, class T>
 void StepUpdate<D, T>::write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to) {
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
-        functions_.write_constants(update_of(device, copy, step, number), to);
-        if (functions_.moving_average.on()) to.write(functions_.moving_average.constants(number + 1));
+        const Update<Kernels> update = update_of(device, copy, step, number);
+        if (agreement_.has_force(step)) {
+            functions_.write_constants(update, agreement_.force(device, copy, step), to);
+        } else {
+            functions_.write_constants(update, to);
+        }
+        if (averages_copies()) to.write(functions_.moving_average.constants(number + 1));
     }
 }
 
@@ -232,9 +251,14 @@ void StepUpdate<D, T>::update_copies(int device, std::int64_t step, std::int64_t
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
         {
             const Stopwatch watch(worker.times(), StepPart::optimizer);
-            functions_.update(update_of(device, copy, step, number));
+            const Update<Kernels> update = update_of(device, copy, step, number);
+            if (agreement_.has_force(step)) {
+                functions_.update(update, agreement_.force(device, copy, step));
+            } else {
+                functions_.update(update);
+            }
         }
-        if (!functions_.moving_average.on()) continue;
+        if (!averages_copies()) continue;
         const Stopwatch watch(worker.times(), StepPart::moving_average);
         functions_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
                                                            worker.parameters(copy),

@@ -83,7 +83,7 @@ bool StepRecords<D, T>::exchange(Step& step) {
     step.state.attempt([&] {
         local_.wait_for_queue(step);
         const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
-        const std::span<const float> parameters(step.state.worker.parameters(), replicas_.all_elements());
+        const std::span<const float> parameters(step.state.worker.model(), replicas_.all_elements());
         ops::TrainingStep<Kernels>::hash(step.state.context(), parameters,
                                          &hashes_[static_cast<std::size_t>(step.device)]);
     });

@@ -43,6 +43,10 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     int number = 0;
     for (const ReplicaState& other : checkpoint.state.other_replicas)
         add_replica(text("replica ", ++number, "'s "), other);
+    number = 0;
+    for (const ReplicaState& each : checkpoint.state.replicas) add_replica(text("replica ", number++, "'s "), each);
+    for (const OptimizerState& each : checkpoint.state.centre_optimizer)
+        add(each.name + " of the centre's optimiser", each.values);
     add("value of the running statistics", checkpoint.state.buffers);
     if (std::optional<RecordProgress> progress = read_progress(checkpoint.info)) {
         std::string records = text(progress->has_steps ? 1 : 0, ' ', exact_text(progress->weight), ' ',
