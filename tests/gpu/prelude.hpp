@@ -22,6 +22,8 @@
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/kinds/centre_updates.hpp>
+#include <cupola/parallel/kinds/elastic_averaging.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 
 #include "../child_process.hpp"
 #include "../devices.hpp"
@@ -35,6 +37,7 @@
 #include "../ops/operation_run.hpp"
 #include "../ops/weighted_operation.hpp"
 #include "../optim/updated_tensors.hpp"
+#include "../parallel/kinds/kind_training.hpp"
 #include "../parallel/kinds/rules.hpp"
 #include "../reference/batch_norm.hpp"
 #include "../reference/compare.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of an agreement policy: how the replicas of a training agree. It is one template argument of
-// `DataParallel`, of one of four kinds. No other part of a training depends on the kind.
+// `DataParallel`, of one of five kinds. No other part of a training depends on the kind.
 //
 //   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a
 //                     user-defined policy): parallel/averaging.hpp
@@ -9,8 +9,10 @@
 //                     during the backward pass; each wait for it has a deadline. It may span processes
 //                     (`NcclAllReduce`)
 //   SpansProcesses    a function of the gradient rows, or a sum, of the replicas of several processes
+//   AgreesOnCentre    a rule by which replicas with parameters of their own agree on a centre every K steps, around a
+//                     policy of the first kind (`Periodic`, `ElasticAveraging`)
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
-//                     has its own parameters and updates them with its own gradient (local SGD, elastic averaging)
+//                     has its own parameters and updates them with its own gradient
 //
 // Replicas are weighted by their numbers of samples; if the loss has weights, the mean is then divided by the weight
 // per sample of all replicas, so that each sample counts by its own weight.

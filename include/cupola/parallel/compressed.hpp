@@ -102,6 +102,8 @@ template <class A, class Element, class D>
         message << "Compressed cannot wrap " << A::name << ", whose gradients are compressed already";
     } else if constexpr (!std::same_as<Element, BFloat16>) {
         message << "Compressed moves gradients in BFloat16, not in " << type_name<Element>();
+    } else if constexpr (AgreesOnCentre<A>) {
+        message << "Compressed moves gradients, and " << A::name << " agrees on a centre: put Compressed inside it";
     } else if constexpr (MovesParameters<A, D>) {
         message << "Compressed moves gradients, and " << A::name << " moves parameters: use it without Compressed";
     } else {

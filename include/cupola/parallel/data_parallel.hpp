@@ -154,9 +154,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// and the correct predictions. `batches(i, device, context)` returns batch i, on the thread of that device; it has
     /// at most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
     /// parameters or their moving averages; if each replica has its own parameters, the centre's are used, or without
-    /// one those of the first replica. `metrics`, if not empty, is called with each batch in the order of i; evaluate() of train/evaluate.hpp
-    /// takes Metrics. Throws InvalidArgument for samples that contain a NaN or an infinity, and DataError if the
-    /// batches have no samples.
+    /// one those of the first replica. `metrics`, if not empty, is called with each batch in the order of i; evaluate()
+    /// of train/evaluate.hpp takes Metrics. Throws InvalidArgument for samples that contain a NaN or an infinity, and
+    /// DataError if the batches have no samples.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
@@ -253,9 +253,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.engine_.restart(state.step, state.buffers, parts_.transfer_.loss_scale_of(state));
     }
 
-    /// The gradients of the last step, unless the replicas have agreed on a centre in it: that of one of this process's replicas' mean loss, or the average over all
+    /// The gradients of the last step: that of one of this process's replicas' mean loss, or the average over all
     /// replicas, unless each replica is updated by its own. They do not contain the regularisers' gradients, which the
-    /// optimiser adds. `Net::trained_elements` floats.
+    /// optimiser adds. `Net::trained_elements` floats. Throws InvalidArgument behind a step in which the replicas agreed
+    /// on a centre.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();

@@ -50,6 +50,36 @@ struct Middle {
 
 // fit: Net, CrossEntropy<3>, Sgd, Averaging
 
+// case: periodic_in_periodic
+// expect: Periodic cannot be around Periodic, which agrees on a centre itself: give it a policy that averages gradients
+// case: compressed_around_periodic
+// expect: Compressed moves gradients, and Periodic agrees on a centre: put Compressed inside it
+#include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
+
+/* wrong periodic_in_periodic */ using Averaging = Periodic<Periodic<ConcatMean>>;
+/* wrong compressed_around_periodic */ using Averaging = Compressed<Periodic<ConcatMean>>;
+/* right */ using Averaging = Periodic<Compressed<ConcatMean>>;
+
+// fit: Net, CrossEntropy<3>, Sgd, Averaging
+
+// case: elastic_training_without_formula
+// expect: Slope takes no elastic force: its `update` is no formula of one element, and it lacks `void update(const Update<Device>&, const ElasticForce&) const`
+#include <cupola/parallel/kinds/elastic_averaging.hpp>
+struct Slope {
+    [[nodiscard]] int state_arenas() const { return 0; }
+    [[nodiscard]] std::string_view state_name(int) const { return "none"; }
+    [[nodiscard]] std::string description() const { return "slope"; }
+    [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }
+    template <class Device>
+    void update(const Update<Device>&) const {}
+};
+
+/* wrong */ using Averaging = ElasticAveraging<ConcatMean>;
+/* right */ using Averaging = ConcatMean;
+
+// fit: Net, CrossEntropy<3>, Slope, Averaging
+
 // case: nccl_without_its_header
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
 struct Gpu : Host {

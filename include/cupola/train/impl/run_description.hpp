@@ -33,11 +33,11 @@ template <class Net>
 
 /// The name of the averaging policy, including one that is chosen at run time.
 template <class Options>
-[[nodiscard]] std::string_view averaging_of(const Options& options) {
+[[nodiscard]] std::string averaging_of(const Options& options) {
     if constexpr (requires { options.averaging.description(); }) {
-        return options.averaging.description();
+        return std::string(options.averaging.description());
     } else {
-        return decltype(options.averaging)::name;
+        return std::string(decltype(options.averaging)::name);
     }
 }
 
@@ -110,6 +110,10 @@ void print_header(const StandardOutput& output,
             placement_lines(Net::layers, options.replicas, options.devices, place,
                             text(averaging_of(options), by_slices ? ", each device its slice of the gradient"
                                                                   : ", the whole gradient on each device")));
+    }
+    if constexpr (requires { options.averaging.warning(options.replicas); }) {
+        const std::string warning = options.averaging.warning(options.replicas);
+        if (!warning.empty()) output.print_message("warning: " + warning);
     }
     output.print_message(text("optimiser: ", options.optimizer.description()));
     output.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CentreAgreement: replicas with parameters of their own agree on their centre by a CentreRule. Between agreements each
+// replica is updated with its own gradient. Behind the update of a step in which they agree, the rows of the gradients,
+// which are free then, hold the replicas' differences to the centre, and the agreement inside averages them as it
+// averages gradients. Each device moves its own centre by the mean.
+//
+// Included by the header of each policy that agrees on a centre.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/optim/elastic_update.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/update_parameters.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/kinds/centre_rule.hpp>
+#include <cupola/parallel/kinds/centre_updates.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// The optimiser that moves the centre, without its type.
+template <class Kernels>
+class OuterOptimizer {
+public:
+    OuterOptimizer() = default;
+    OuterOptimizer(const OuterOptimizer&) = delete;
+    OuterOptimizer& operator=(const OuterOptimizer&) = delete;
+    virtual ~OuterOptimizer() = default;
+
+    [[nodiscard]] virtual int state_arenas() const = 0;
+    [[nodiscard]] virtual std::string_view state_name(int arena) const = 0;
+    [[nodiscard]] virtual float state_start(int arena) const = 0;
+    [[nodiscard]] virtual double learning_rate_at(std::int64_t agreement) const = 0;
+    virtual void update(const Update<Kernels>& u) const = 0;
+};
+
+template <class O, class Kernels>
+class OuterOptimizerOf final : public OuterOptimizer<Kernels> {
+public:
+    explicit OuterOptimizerOf(const O& optimizer) : optimizer_(optimizer) { check_optimizer(optimizer_); }
+
+    [[nodiscard]] int state_arenas() const override { return optimizer_.state_arenas(); }
+    [[nodiscard]] std::string_view state_name(int arena) const override { return optimizer_.state_name(arena); }
+    [[nodiscard]] float state_start(int arena) const override { return state_start_of(optimizer_, arena); }
+    [[nodiscard]] double learning_rate_at(std::int64_t agreement) const override {
+        return optimizer_.learning_rate_at(agreement);
+    }
+    void update(const Update<Kernels>& u) const override { update_parameters(optimizer_, outer_update(u)); }
+
+private:
+    O optimizer_;
+};
+
+template <class D, class T>
+class CentreAgreement final : public StepAgreement<D, T> {
+    using Kernels = typename D::Kernels;
+    using Step = DeviceStep<D, T>;
+    using Outer = OuterOptimizer<Kernels>;
+    using StepAgreement<D, T>::replicas_;
+
+public:
+    /// `outer` may be null. `policy` is the name of the policy, for errors.
+    [[gnu::cold]] CentreAgreement(std::string_view policy, const CentreRule& rule, std::unique_ptr<const Outer> outer,
+                                  std::unique_ptr<RowAveraging<D, T>> rows, Replicas<D, T>& replicas);
+    [[gnu::cold]] ~CentreAgreement() override;
+
+    [[nodiscard]] Peers& peers() override { return rows_->peers(); }
+    [[nodiscard]] ProcessGroup* processes() override { return rows_->processes(); }
+    void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running) override {
+        rows_->begin(step, samples, running);
+        if (outer_ == nullptr || !rule_.agrees_in(step)) return;
+        const double rate = outer_->learning_rate_at(agreement_of(step));
+        require(is_finite(rate) && rate >= 0, "the outer learning rate of agreement ", agreement_of(step), " is ", rate,
+                "; the step is not made");
+    }
+    void wait(int device, std::int64_t step, bool finished) override { rows_->wait(device, step, finished); }
+    void end(int device) override { rows_->end(device); }
+    void break_off(int device, std::int64_t step, const std::string& why) override {
+        rows_->break_off(device, step, why);
+    }
+    [[nodiscard]] bool healthy() const override { return rows_->healthy(); }
+    void bind(std::span<const Segment> of_update, const MovingAverage& average) override {
+        segments_ = of_update;
+        outer_segments_ = outer_segments(of_update);
+        average_ = average;
+    }
+
+    bool agree(Step& step) override;
+    void reduce(int device, std::int64_t step) override;
+    [[nodiscard]] UpdateGradient gradient(int device, int replica, std::int64_t step) override {
+        if (rule_.averages_gradients(step)) return rows_->gradient(device, replica, step);
+        return {replicas_.gradients().row(replica), &replicas_.at(device).status()->divisor};
+    }
+    [[nodiscard]] bool has_force(std::int64_t step) const override { return rule_.in_update && rule_.agrees_in(step); }
+    [[nodiscard]] ElasticForce force(int device, int copy, std::int64_t /*step*/) const override {
+        return {.centre = replicas_.at(device).worker.centre(),
+                .difference = replicas_.gradients().row(first(device) + copy),
+                .moving_rate = rule_.moving_rate};
+    }
+    [[nodiscard]] int variant_of_update(std::int64_t step) const override {
+        return rule_.averages_gradients(step) ? 0 : has_force(step) ? 2 : 1;
+    }
+    [[nodiscard]] RowsAfter rows_after(std::int64_t step) const override {
+        if (rule_.averages_gradients(step)) return RowsAfter::gradients;
+        return rule_.agrees_in(step) ? RowsAfter::differences : RowsAfter::means;
+    }
+    void after(Step& step) override;
+
+    [[nodiscard]] std::string_view centre_state_name(int arena) const override { return outer_->state_name(arena); }
+    [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t step) const override {
+        return rule_.in_update ? std::span<const std::int64_t>() : since(0, step);
+    }
+    void set_samples_since(std::int64_t step, std::span<const std::int64_t> samples) override;
+
+private:
+    [[nodiscard]] int first(int device) const { return replicas_.placement().first_replica(device); }
+    [[nodiscard]] bool is_alone() const {
+        return replicas_.placement().device_count() == 1 && replicas_.placement().process_count() == 1;
+    }
+    /// The number of the agreement of a step, from 0 on.
+    [[nodiscard]] std::int64_t agreement_of(std::int64_t step) const {
+        if (rule_.in_update) return step / rule_.every;
+        return (step + 1) / rule_.every - 1 - rule_.from_step / rule_.every;
+    }
+    /// The samples of each replica between the last agreement and a step, of a device's thread. Those of all steps in
+    /// flight are kept, so that a training continues from the step before one that failed.
+    [[nodiscard]] std::span<std::int64_t> since(int device, std::int64_t step) const {
+        const auto replicas = static_cast<std::size_t>(replicas_.placement().replicas());
+        const auto slot = static_cast<std::size_t>(step % kept_steps);
+        return {since_[static_cast<std::size_t>(device)].data() + slot * replicas, replicas};
+    }
+    void count_samples(const Step& step);
+
+    /// Inside queued work: divides the row of a replica by the loss scale and the weight of its samples.
+    void mean(int device, int replica, std::int64_t samples, std::int32_t* finite);
+    void queue_means(Step& step, std::int32_t* finite);
+    [[nodiscard]] double weight_of(int replica);
+
+    [[nodiscard]] Update<Kernels> update_of(int device, float* parameters, const float* gradient, float* state) {
+        return {.context = replicas_.context(device),
+                .parameters = parameters,
+                .gradient = gradient,
+                .state = state,
+                .elements = replicas_.network().trained_elements,
+                .segments = segments_};
+    }
+    /// Queues work that has no effect once the training is not healthy.
+    template <class Work>
+    void queue_update(Step& step, Work work) {
+        step.state.attempt([&] {
+            typename D::Queue& queue = *step.state.queue;
+            queue.queue([&queue, work] {
+                const std::int32_t* const healthy = &step_status(queue.status())->healthy;
+                if constexpr (requires { queue.update_by_value(healthy, work); }) {
+                    queue.update_by_value(healthy, work);
+                } else {
+                    queue.update(healthy, work);
+                }
+            });
+        });
+    }
+    void take_differences(int device);
+    void move_centre(int device, std::int64_t step);
+    void update_average(int device, std::int64_t step);
+
+    static constexpr std::int64_t kept_steps = D::max_steps_in_flight + 1;
+
+    std::string_view policy_;
+    CentreRule rule_;
+    std::unique_ptr<const Outer> outer_;
+    std::unique_ptr<RowAveraging<D, T>> rows_;
+    LocalDevices<D, T> local_;
+    /// Of each device: see since(); and a 1 in its memory.
+    mutable FixedArray<FixedArray<std::int64_t>> since_;
+    FixedArray<typename Kernels::Arena> ones_;
+    std::vector<std::int64_t> equal_weights_;
+    std::span<const Segment> segments_;
+    std::vector<Segment> outer_segments_;
+    MovingAverage average_;
+};
+
+template <class A, class D, class T>
+    requires AgreesOnCentre<A>
+struct AgreementOf<A, D, T> {
+    using Inner = AgreementOf<typename A::Averaging, D, T>;
+
+    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t elements) {
+        AgreementTraits traits = Inner::traits(policy.averaging, elements);
+        traits.own_parameters = traits.centre = true;
+        if constexpr (requires { policy.outer.state_arenas(); }) traits.centre_states = policy.outer.state_arenas();
+        // A row may be complete, and be used by its replica, before the replicas average anything.
+        traits.takes_buckets = false;
+        return traits;
+    }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
+        using Kernels = typename D::Kernels;
+        std::unique_ptr<const OuterOptimizer<Kernels>> outer;
+        if constexpr (requires { policy.outer.state_arenas(); })
+            outer =
+                std::make_unique<OuterOptimizerOf<std::remove_cvref_t<decltype(policy.outer)>, Kernels>>(policy.outer);
+        return std::make_unique<CentreAgreement<D, T>>(A::name, policy.rule(replicas.placement().replicas()),
+                                                       std::move(outer), Inner::make(policy.averaging, replicas),
+                                                       replicas);
+    }
+};
+
+template <class D, class T>
+CentreAgreement<D, T>::~CentreAgreement() = default;
+
+template <class D, class T>
+CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule& rule,
+                                       std::unique_ptr<const Outer> outer, std::unique_ptr<RowAveraging<D, T>> rows,
+                                       Replicas<D, T>& replicas)
+    : StepAgreement<D, T>(replicas),
+      policy_(policy),
+      rule_(rule),
+      outer_(std::move(outer)),
+      rows_(std::move(rows)),
+      local_(replicas),
+      since_(static_cast<std::size_t>(replicas.placement().device_count())),
+      ones_(since_.size()),
+      equal_weights_(static_cast<std::size_t>(replicas.placement().replicas()), 1) {
+    rule.check(policy);
+    // A device decides in the update whether it skips a step, and the agreement is behind that.
+    require(!replicas.settings().may_skip(), policy,
+            " agrees in each step of a number that is fixed before, and cannot skip steps: use a constant loss scale, "
+            "without skip_steps_without_labels");
+    require(!replicas.settings().weighted || D::host_memory || replicas.settings().gradient_accumulation_steps == 1,
+            policy, " with a weighted loss on ", D::name, " needs gradient_accumulation_steps = 1, not ",
+            replicas.settings().gradient_accumulation_steps);
+    replicas.threads().run([&](int device) {
+        const auto index = static_cast<std::size_t>(device);
+        since_[index] = FixedArray<std::int64_t>(static_cast<std::size_t>(kept_steps) * equal_weights_.size());
+        ones_[index] = typename Kernels::Arena(sizeof(float), "a number of the agreement");
+        const float one[] = {1};
+        auto& worker = replicas_.at(device).worker;
+        worker.set(reinterpret_cast<float*>(ones_[index].data()), one);
+    });
+    if (outer_ == nullptr) return;
+    for (int arena = 0; arena < outer_->state_arenas(); ++arena) {
+        const std::vector<float> values(replicas_.elements(), outer_->state_start(arena));
+        replicas.threads().run([&](int device) {
+            auto& worker = replicas_.at(device).worker;
+            worker.set(worker.centre_state() + static_cast<std::size_t>(arena) * replicas_.elements(), values);
+        });
+    }
+}
+
+template <class D, class T>
+bool CentreAgreement<D, T>::agree(Step& step) {
+    if (rule_.averages_gradients(step.step)) return rows_->agree(step);
+    auto& state = step.state;
+    std::int32_t finite = 1;
+    state.attempt([&] {
+        for (int r = first(step.device); r < first(step.device + 1); ++r)
+            require(step.samples.of_replica(step.step, r) > 0, "replica ", r, " has no samples in step ", step.step,
+                    ", and ", policy_, " updates each replica with its own samples");
+        // Alone, a device that repeats the update does so together with the means: see reduce().
+        if (is_alone() && !replicas_.settings().weighted) return;
+        queue_means(step, D::host_memory ? &finite : &state.status()->healthy);
+        if (is_alone() && !D::host_memory) return;
+        local_.wait_for_queue(step);
+        if (D::host_memory) return;
+        std::vector<std::int32_t> copy;
+        finite = state.queue->on_host(state.context(), &state.status()->healthy, 1, copy)[0];
+    });
+    if (D::host_memory && is_alone() && finite == 0) state.queue->write(&state.status()->healthy, std::int32_t{0});
+    return rows_->meet(step, finite);
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::reduce(int device, std::int64_t step) {
+    if (rule_.averages_gradients(step)) return rows_->reduce(device, step);
+    if (!is_alone() || replicas_.settings().weighted) return;
+    auto& state = replicas_.at(device);
+    const Stopwatch watch(state.worker.times(), StepPart::averaging);
+    for (int r = first(device); r < first(device + 1); ++r) mean(device, r, 1, &state.status()->healthy);
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::queue_means(Step& step, std::int32_t* finite) {
+    const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
+    for (int r = first(step.device); r < first(step.device + 1); ++r) {
+        step.state.queue->queue([this, device = step.device, r, finite, here = step.samples.of_replica(step.step, r)] {
+            mean(device, r, here, finite);
+        });
+    }
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::mean(int device, int replica, std::int64_t samples, std::int32_t* finite) {
+    auto& state = replicas_.at(device);
+    const std::span<float> row(replicas_.gradients().row(replica), replicas_.elements());
+    const float* divisor = &state.status()->divisor;
+    [[maybe_unused]] float own = 1;
+    if (replicas_.settings().weighted) {
+        const double scale = replicas_.settings().constant_loss_scale() / static_cast<double>(samples);
+        if constexpr (D::host_memory) {
+            own = static_cast<float>(scale * weight_of(replica));
+            divisor = &own;
+        } else {
+            const std::span<const LossReport> report =
+                state.reports().subspan(replicas_.placement().batch_number(replica, 0), 1);
+            ops::TrainingStep<Kernels>::weigh(state.context(), report, scale, &state.status()->divisor);
+        }
+    }
+    unsigned long long* const ends = state.layout.not_finite(state.queue->status(), replica);
+    ops::TrainingStep<Kernels>::mean(state.context(), row, divisor, row, finite,
+                                     {.rows = row.data(), .count = 1, .ends = ends}, nullptr);
+}
+
+template <class D, class T>
+double CentreAgreement<D, T>::weight_of(int replica) {
+    double weight = 0;
+    const std::span<const LossReport> reports = replicas_.at(replicas_.placement().device_of(replica)).reports();
+    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part)
+        weight += reports[replicas_.placement().batch_number(replica, part)].weight;
+    return weight;
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::count_samples(const Step& step) {
+    const auto before = since(step.device, step.step), to = since(step.device, step.step + 1);
+    if (rule_.averages_gradients(step.step)) return static_cast<void>(std::ranges::fill(to, 0));
+    for (std::size_t r = 0; r < to.size(); ++r)
+        to[r] = before[r] + step.samples.of_replica(step.step, static_cast<int>(r));
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::set_samples_since(std::int64_t step, std::span<const std::int64_t> samples) {
+    for (int device = 0; device < replicas_.placement().device_count(); ++device) {
+        const std::span<std::int64_t> to = since(device, step);
+        std::ranges::fill(to, 0);
+        std::copy_n(samples.begin(), std::min(samples.size(), to.size()), to.begin());
+    }
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::take_differences(int device) {
+    auto& worker = replicas_.at(device).worker;
+    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
+        update_by_formula(TakeDifferences{}, update_of(device, replicas_.gradients().row(first(device) + copy),
+                                                       worker.parameters(copy), worker.centre()));
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::move_centre(int device, std::int64_t step) {
+    auto& worker = replicas_.at(device).worker;
+    auto u = update_of(device, worker.centre(), replicas_.gradients().average(device), worker.centre_state());
+    if (outer_ != nullptr) {
+        u.segments = outer_segments_;
+        u.step = agreement_of(step);
+        outer_->update(u);
+    } else {
+        update_by_formula(MoveCentre(rule_.factor), u);
+    }
+    if (rule_.in_update) return;
+    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
+        update_by_formula(TakeCentre{}, update_of(device, worker.parameters(copy), worker.centre(), nullptr));
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::update_average(int device, std::int64_t step) {
+    if (!average_.on()) return;
+    auto& worker = replicas_.at(device).worker;
+    const std::int64_t before = rule_.averages_gradients(step)
+                                    ? step - 1
+                                    : std::max({step - rule_.every, rule_.from_step - 1, std::int64_t{-1}});
+    const Stopwatch watch(worker.times(), StepPart::moving_average);
+    average_.template update<Kernels>(worker.context(), worker.averages(), worker.centre(),
+                                      replicas_.network().trained_elements, before + 2, step + 1);
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::after(Step& step) {
+    const int device = step.device;
+    auto& worker = step.state.worker;
+    count_samples(step);
+    if (rule_.averages_gradients(step.step)) {
+        return queue_update(step, [this, device, number = step.step] {
+            auto& own = replicas_.at(device).worker;
+            update_by_formula(TakeCentre{}, update_of(device, own.centre(), own.parameters(), nullptr));
+            update_average(device, number);
+        });
+    }
+    if (!rule_.agrees_in(step.step)) return;
+    if (!rule_.in_update) queue_update(step, [this, device] { take_differences(device); });
+    const std::span<const std::int64_t> weights =
+        rule_.in_update ? std::span<const std::int64_t>(equal_weights_) : since(device, step.step + 1);
+    const auto* const one = reinterpret_cast<const float*>(ones_[static_cast<std::size_t>(device)].data());
+    if (!rows_->average_rows(step, weights, one)) return;
+    queue_update(step, [this, device, number = step.step] {
+        move_centre(device, number);
+        update_average(device, number);
+    });
+    worker.plans().parameters_changed();
+    if (!is_alone()) {
+        // The next step writes the rows and the average, which others may still read.
+        step.state.attempt([&] { local_.wait_for_queue(step); });
+        if (!replicas_.arrive_and_wait(device)) return;
+    }
+    std::ranges::fill(since(device, step.step + 1), 0);
+}
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

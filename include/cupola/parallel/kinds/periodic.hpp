@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Periodic<Averaging>: local SGD. Each replica has parameters of its own and is updated with its own gradient; every
+// `every` steps the centre becomes the mean of the replicas, by their samples since the last agreement, and all
+// continue from it. Between agreements no gradients are exchanged.
+//
+//   DataParallel<Net, Loss, Sgd, Periodic<ConcatMean>, Host> training(
+//       {.replicas = 4, .averaging = {.every = 16, .from_step = 1000}});
+//
+// Periodic<Averaging, Outer>: DiLoCo. The centre takes a step of the optimiser `Outer` instead, whose gradient is the
+// centre minus the mean of the replicas; its learning rate is that of the number of the agreement. It sees no
+// regularisers and no factors of parameter groups, which the replicas' updates had.
+//
+//   Periodic<ConcatMean, Sgd>{.every = 64, .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}}
+//
+// The centre is the model: evaluation, predict(), parameters(), the moving averages and the plain names of a checkpoint
+// are those of the centre. Running statistics of batch normalisation are those of the replicas and do not fit it
+// exactly. The optimiser's state of each replica stays its own. The rule: parallel/kinds/centre_rule.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/kinds/centre_agreement.hpp>
+#include <cupola/parallel/kinds/centre_rule.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+/// The centre becomes the mean of the replicas.
+struct NoOuter {};
+
+template <class A, class Outer = NoOuter>
+struct Periodic {
+    static constexpr std::string_view name = "Periodic";
+    using Averaging = A;
+
+    /// Steps between two agreements, 1 or more; the replicas agree behind the update of step every - 1, 2 * every - 1
+    /// and so on.
+    std::int64_t every = 16;
+    /// Before this step the gradients are averaged in each step, as by `Averaging` alone.
+    std::int64_t from_step = 0;
+    A averaging{};
+    [[no_unique_address]] Outer outer{};
+
+    [[nodiscard]] CentreRule rule(int /*replicas*/) const {
+        const CentreRule rule{.every = every, .from_step = from_step};
+        rule.check(name);
+        return rule;
+    }
+    /// "Periodic every 16 steps around ConcatMean"
+    [[nodiscard]] std::string description() const {
+        std::string result = text(name, " every ", every, every == 1 ? " step" : " steps");
+        if (from_step > 0) result += text(" from step ", from_step, " on");
+        result += text(" around ", A::name);
+        if constexpr (requires { outer.description(); }) result += text(", the centre by ", outer.description());
+        return result;
+    }
+};
+
+}}  // namespace cupola::CUPOLA_ABI

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas that agree on a centre, in a training: the same bits on any number of devices, the state at any step, files,
+// and bad input. rules_on_devices_test.cpp compares the rules.
+#include <cupola/parallel/kinds/centre_agreement.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cupola/host.hpp>
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/io/load_parameters.hpp>
+#include <cupola/parallel/compressed.hpp>
+
+#include "../../temporary_folder.hpp"
+#include "../../test.hpp"
+#include "kind_training.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// The slow weights of Lookahead: every so often the centre moves half of the way to the mean of the replicas, and all
+/// replicas continue from it.
+struct SlowWeights {
+    static constexpr std::string_view name = "SlowWeights";
+    using Averaging = ConcatMean;
+    std::int64_t every = 5;
+    ConcatMean averaging{};
+
+    [[nodiscard]] CentreRule rule(int) const { return {.every = every, .factor = 0.5}; }
+};
+
+/// Three replicas with batches of unequal sizes and a schedule, which has made `to - from` steps.
+template <class Averaging>
+struct Case {
+    using Training = rules::KindTraining<Averaging, Host>;
+
+    Case(const Averaging& averaging, int devices, double momentum, double average = 0)
+        : training({.replicas = 3,
+                    .devices = devices,
+                    .batch_size = 3,
+                    .other_batch_sizes = {1, 2},
+                    .optimizer = {.learning_rate = exponential_decay(0.125, 3, 0.9), .momentum = momentum},
+                    .averaging = averaging,
+                    .moving_average = {.decay = average, .warm_up = false}}) {
+        rules::start(training);
+    }
+    void go(int to) {
+        rules::Batches batches(3);
+        for (; step < to; ++step) {
+            batches.set(step);
+            training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r, 1 + (r + step) % 3); });
+        }
+    }
+
+    Training training;
+    int step = 0;
+};
+
+template <class Averaging>
+std::vector<float> centre_after(const Averaging& averaging, int devices, int steps) {
+    Case run(averaging, devices, 0.875);
+    run.go(steps);
+    return run.training.parameters();
+}
+
+}  // namespace
+
+TEST_CASE("before from_step the replicas have the bits of the averaging inside, and afterwards others") {
+    const auto inside = centre_after(ConcatMean{}, 2, 9);
+    CHECK(centre_after(Periodic<ConcatMean>{.every = 4, .from_step = 100}, 2, 9) == inside);
+    CHECK(centre_after(Periodic<ConcatMean>{.every = 4, .from_step = 6}, 2, 9) != inside);
+    CHECK(centre_after(Periodic<ConcatMean>{.every = 4, .from_step = 8}, 2, 8) == centre_after(ConcatMean{}, 2, 8));
+}
+
+TEST_CASE("the centre has the same bits on any number of devices, also around compressed rows") {
+    const auto check = [](const auto& averaging) {
+        const auto expected = centre_after(averaging, 1, 9);
+        for (const int devices : {2, 3}) CHECK(centre_after(averaging, devices, 9) == expected);
+    };
+    check(Periodic<ConcatMean>{.every = 4, .from_step = 2});
+    check(Periodic<Compressed<ConcatMean>, Sgd>{.every = 4, .outer = rules::outer_sgd()});
+    check(ElasticAveraging<ConcatMean>{.every = 4});
+    check(ElasticAveraging<Compressed<ConcatMean>>{.every = 4});
+}
+
+TEST_CASE("a training that is resumed after any step has the bits of one that is not") {
+    const auto check = [](const auto& averaging, double momentum) {
+        Case whole(averaging, 1, momentum, 0.75);
+        std::vector<TrainingState> states;
+        for (int at = 1; at <= 9; ++at) {
+            whole.go(at);
+            states.push_back(whole.training.state());
+        }
+        for (int at = 1; at < 9; ++at) {
+            CAPTURE(at);
+            Case resumed(averaging, 1 + at % 3, momentum, 0.75);
+            resumed.training.restore(states[static_cast<std::size_t>(at - 1)]);
+            resumed.step = at;
+            resumed.go(9);
+            const TrainingState state = resumed.training.state();
+            CHECK(state.parameters == states.back().parameters);
+            CHECK(state.averages == states.back().averages);
+            CHECK(state.replicas == states.back().replicas);
+            CHECK(state.centre_optimizer == states.back().centre_optimizer);
+            CHECK(state.samples_since == states.back().samples_since);
+        }
+    };
+    check(Periodic<ConcatMean>{.every = 4, .from_step = 2}, 0.875);
+    check(Periodic<ConcatMean, Sgd>{.every = 4, .outer = rules::outer_sgd()}, 0.0);
+    check(ElasticAveraging<ConcatMean>{.every = 4}, 0.875);
+}
+
+TEST_CASE("the mean is by the samples since the last agreement") {
+    // Replica 1 has a third of the samples of replica 0 in each step.
+    const auto run = [](auto averaging, int steps) {
+        rules::KindTraining<decltype(averaging), Host> training({.replicas = 2,
+                                                                 .batch_size = 3,
+                                                                 .other_batch_sizes = {1, 2},
+                                                                 .optimizer = {.learning_rate = 0.125},
+                                                                 .averaging = averaging});
+        rules::start(training);
+        rules::Batches batches(2);
+        for (int step = 0; step < steps; ++step) {
+            batches.set(step);
+            training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r, r == 0 ? 3 : 1); });
+        }
+        return training.state();
+    };
+    const TrainingState before = run(Periodic<ConcatMean>{.every = 3}, 2),
+                        after = run(Periodic<ConcatMean>{.every = 3}, 3),
+                        apart = run(Periodic<ConcatMean>{.every = 4}, 3);
+    CHECK(before.samples_since == std::vector<std::int64_t>{6, 2});
+    CHECK(after.samples_since == std::vector<std::int64_t>{0, 0});
+    for (std::size_t j = 0; j < rules::coordinates; ++j) {
+        const double x0 = static_cast<double>(apart.replicas[0].parameters[j]),
+                     x1 = static_cast<double>(apart.replicas[1].parameters[j]);
+        CHECK(static_cast<double>(after.parameters[j]) == doctest::Approx((9 * x0 + 3 * x1) / 12).epsilon(1e-6));
+    }
+    CHECK(after.replicas[0].parameters == after.parameters);
+    CHECK(after.replicas[1].parameters == after.parameters);
+    CHECK(apart.replicas[0].parameters != apart.replicas[1].parameters);
+}
+
+TEST_CASE("the centre's moving average moves at agreements, by the decay to the power of the period") {
+    Case run(Periodic<ConcatMean>{.every = 4}, 2, 0.0, 0.75);
+    std::vector<float> average = run.training.state().averages;
+    run.go(3);
+    CHECK(run.training.state().averages == average);
+    run.go(4);
+    const TrainingState state = run.training.state();
+    const double kept = std::pow(0.75, 4);
+    for (std::size_t j = 0; j < rules::coordinates; ++j) {
+        const double expected = kept * static_cast<double>(rules::Quadratic{}.start[j]) +
+                                (1 - kept) * static_cast<double>(state.parameters[j]);
+        // The average begins with the first parameters, before start() sets others.
+        const double first = static_cast<double>(average[j]);
+        CHECK(static_cast<double>(state.averages[j]) ==
+              doctest::Approx(expected + kept * (first - rules::Quadratic{}.start[j])).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("a rule of a user's own needs its numbers alone") {
+    Case slow(SlowWeights{.every = 3}, 2, 0.0), apart(SlowWeights{.every = 4}, 1, 0.0);
+    const TrainingState first = slow.training.state();
+    slow.go(3);
+    apart.go(3);
+    const TrainingState to = slow.training.state(), from = apart.training.state();
+    double samples = 0;
+    for (const std::int64_t each : from.samples_since) samples += static_cast<double>(each);
+    for (std::size_t j = 0; j < rules::coordinates; ++j) {
+        double mean = 0;
+        for (std::size_t r = 0; r < 3; ++r)
+            mean += static_cast<double>(from.samples_since[r]) / samples *
+                    static_cast<double>(from.replicas[r].parameters[j]);
+        const double half = (static_cast<double>(first.parameters[j]) + mean) / 2;
+        CHECK(static_cast<double>(to.parameters[j]) == doctest::Approx(half).epsilon(1e-5));
+        CHECK(to.replicas[1].parameters[j] == to.parameters[j]);
+    }
+}
+
+TEST_CASE("a run's header describes the rule, and warns of a moving rate that is not stable") {
+    CHECK(Periodic<ConcatMean>{.every = 8, .from_step = 100}.description() ==
+          "Periodic every 8 steps from step 100 on around ConcatMean");
+    const ElasticAveraging<ConcatMean> fast{.every = 1, .rate = 0.5}, slow{.rate = 0.2};
+    CHECK(fast.description() == "ElasticAveraging every 1 step, moving rate 0.5, around ConcatMean");
+    CHECK(fast.warning(4) ==
+          "the moving rate 0.5 is not below 0.4 = 2 / (4 replicas + 1): elastic averaging is not stable");
+    CHECK(slow.warning(4).empty());
+}
+
+TEST_CASE("the model is the centre: parameters, predictions and evaluation of every device") {
+    Case run(ElasticAveraging<ConcatMean>{.every = 4}, 3, 0.875);
+    run.go(6);
+    const TrainingState state = run.training.state();
+    CHECK(state.replicas.size() == 3);
+    CHECK(state.parameters != state.replicas[0].parameters);
+    for (int device = 0; device < 3; ++device) CHECK(run.training.parameters(device) == state.parameters);
+    const std::vector<float> unit = {0, 1, 0};
+    CHECK(run.training.predict(unit) == std::vector<float>{state.parameters[1]});
+    std::vector<float> values(state.parameters.size());
+    for (std::size_t j = 0; j < rules::coordinates; ++j) values[j] = static_cast<float>(j + 1);
+    run.training.set_parameters(values);
+    CHECK(run.training.predict(unit) == std::vector<float>{2});
+    for (const ReplicaState& each : run.training.state().replicas) CHECK(each.parameters == values);
+}
+
+TEST_CASE(
+    "a checkpoint has the centre under the plain names, each replica and the outer state, and continues exactly") {
+    const Periodic<ConcatMean, Sgd> averaging{.every = 4, .outer = rules::outer_sgd()};
+    const TemporaryFolder folder;
+    const std::string path = folder.path("centre.safetensors");
+    Case run(averaging, 2, 0.875, 0.75);
+    run.go(6);
+    const TrainingState state = run.training.state();
+    write_checkpoint(path, rules::Net::layers, {.state = state});
+    const SafetensorsFile file(path);
+    for (const std::string name : {"0.weight", "ema.0.weight", "outer.momentum_buffer.0.weight", "replica.0.0.weight",
+                                   "replica.2.optimizer.velocity.0.weight"})
+        CHECK_MESSAGE(file.find(name) != nullptr, name);
+    CHECK(file.find("optimizer.velocity.0.weight") == nullptr);
+
+    const TrainingState read = read_checkpoint(path, rules::Net::layers).state;
+    CHECK(read.parameters == state.parameters);
+    CHECK(read.averages == state.averages);
+    CHECK(read.replicas == state.replicas);
+    CHECK(read.centre_optimizer == state.centre_optimizer);
+    CHECK(read.samples_since == state.samples_since);
+    CHECK(read.optimizer.empty());
+    Case resumed(averaging, 3, 0.875, 0.75);
+    resumed.training.restore(read);
+    resumed.step = 6;
+    run.go(9);
+    resumed.go(9);
+    CHECK(resumed.training.state().replicas == run.training.state().replicas);
+
+    // The parameters alone are those of the centre, and begin anew in all replicas.
+    Case loaded(Periodic<ConcatMean>{}, 1, 0.0);
+    static_cast<void>(load_parameters(loaded.training, path, {.patterns = {"*"}}));
+    const TrainingState begun = loaded.training.state();
+    CHECK(begun.parameters == state.parameters);
+    for (const ReplicaState& each : begun.replicas) CHECK(each.parameters == state.parameters);
+}
+
+TEST_CASE("bad input of agreements on a centre is one message") {
+    CHECK_THROWS_WITH_AS(Case(Periodic<ConcatMean>{.every = 0}, 1, 0.0),
+                         "Periodic must agree every 1 or more steps, not every 0", InvalidArgument);
+    CHECK_THROWS_WITH_AS(Case(Periodic<ConcatMean>{.from_step = -1}, 1, 0.0),
+                         "Periodic must have its first own step at 0 or later, not at -1", InvalidArgument);
+    CHECK_THROWS_WITH_AS(Case(ElasticAveraging<ConcatMean>{.every = -3}, 1, 0.0),
+                         "ElasticAveraging must agree every 1 or more steps, not every -3", InvalidArgument);
+    CHECK_THROWS_WITH_AS(Case(ElasticAveraging<ConcatMean>{.rate = 0.0}, 1, 0.0),
+                         "the moving rate must be more than 0, not 0", InvalidArgument);
+
+    Case local(Periodic<ConcatMean>{.every = 4}, 2, 0.875);
+    Case outer(Periodic<ConcatMean, Sgd>{.every = 4, .outer = rules::outer_sgd()}, 2, 0.875);
+    Case plain(ConcatMean{}, 2, 0.875);
+    CHECK_THROWS_WITH_AS(plain.training.restore(local.training.state()),
+                         "the state is that of 3 replicas that agree on a centre, and the replicas of this training do "
+                         "not; load_parameters reads the centre alone from its checkpoint",
+                         InvalidArgument);
+    CHECK_THROWS_WITH_AS(local.training.restore(plain.training.state()),
+                         "the replicas of this training agree on a centre, and the state has none; load_parameters "
+                         "reads the parameters alone from its checkpoint",
+                         InvalidArgument);
+    CHECK_THROWS_WITH_AS(outer.training.restore(local.training.state()),
+                         "the centre's part of the state: this optimiser keeps momentum_buffer, and the state has none",
+                         InvalidArgument);
+    TrainingState fewer = local.training.state();
+    fewer.replicas.pop_back();
+    CHECK_THROWS_WITH_AS(local.training.restore(fewer),
+                         "this training has 3 replicas with parameters of their own, and the state has those of 2",
+                         InvalidArgument);
+    local.go(3);
+    CHECK_NOTHROW(static_cast<void>(local.training.gradient(1)));
+    local.go(4);
+    CHECK_THROWS_WITH_AS(static_cast<void>(local.training.gradient(1)),
+                         "the replicas have agreed in step 3, behind which the rows of the gradients are their "
+                         "differences to the centre",
+                         InvalidArgument);
+    rules::Batches batches(3);
+    batches.set(0);
+    CHECK_THROWS_WITH_AS(
+        local.training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r, r == 1 ? 0 : 3); }),
+        "replica 1 has no samples in step 4, and Periodic updates each replica with its own samples", InvalidArgument);
+}
