@@ -255,8 +255,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// The gradients of the last step: that of one of this process's replicas' mean loss, or the average over all
     /// replicas, unless each replica is updated by its own. They do not contain the regularisers' gradients, which the
-    /// optimiser adds. `Net::trained_elements` floats. Throws InvalidArgument behind a step in which the replicas agreed
-    /// on a centre.
+    /// optimiser adds. `Net::trained_elements` floats. Throws InvalidArgument behind a step in which the replicas
+    /// agreed on a centre.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
