@@ -24,6 +24,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
+#include <cupola/core/split.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/class_labels.hpp>
 
@@ -99,8 +100,9 @@ struct SplitOptions {
     bool stratified = false;
 };
 
+/// The two parts of a data set.
 template <class Data>
-struct Split {
+struct Split<Data> {
     Subset<Data> training, validation;
 };
 

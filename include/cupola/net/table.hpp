@@ -28,6 +28,13 @@ inline constexpr std::size_t no_value = static_cast<std::size_t>(-1);
 /// No layer: for a layer that shares no parameters, and a node into which nothing is folded.
 inline constexpr std::size_t no_layer = static_cast<std::size_t>(-1);
 
+/// The layers [begin, end) of a network, by their numbers in it: a part of the network (net/pipeline/). The default is
+/// the whole network.
+struct LayerRange {
+    std::size_t begin = 0, end = no_layer;
+    bool operator==(const LayerRange&) const = default;
+};
+
 /// One layer of a network.
 struct LayerInfo {
     /// The name given with `Named`, or empty.

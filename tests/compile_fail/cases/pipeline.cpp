@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// case: pipeline_cut_in_a_block
+// The shortcut would cross it too.
+// expect: SplitAt names 'block.b', but a part cannot begin at layer 5 (block.b, Conv2d<4, 3>): layer 6 (block, Add) reads the output of layer 1 (Conv2d<4, 3>) across the cut
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>,
+                        Named<"block", Residual<Identity, Named<"a", Conv2d<4, 3>>, Sigmoid, Named<"b", Conv2d<4, 3>>>>,
+                        Flatten, Linear<2>> {};
+/* wrong */ struct Cut : SplitAt<Net, "block.b"> {};
+/* right */ struct Cut : SplitAt<Net, "block"> {};
+constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_cut_across_a_named_value
+// expect: SplitAt names 'third', but a part cannot begin at layer 5 (third, Conv2d<4, 3>): layer 6 (AddFrom<skip>) reads the output of layer 1 (Conv2d<4, 3>) across the cut
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, Sigmoid, Named<"third", Conv2d<4, 3>>,
+                        AddFrom<"skip">, Named<"last", Conv2d<2, 3>>> {};
+/* wrong */ struct Cut : SplitAt<Net, "third"> {};
+/* right */ struct Cut : SplitAt<Net, "last"> {};
+constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_cut_across_tied_parameters
+// expect: SplitAt names 'between', but a part cannot begin at layer 3 (between, Linear<5>): layer 5 (Linear<5>) shares its parameters with layer 1 (shared, Linear<5>)
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<5>, Tied<"shared", Linear<5>>, Sigmoid, Named<"between", Linear<5>>, Sigmoid,
+                        Tied<"shared", Linear<5>>, Sigmoid, Named<"last", Linear<4>>> {};
+/* wrong */ struct Cut : SplitAt<Net, "between"> {};
+/* right */ struct Cut : SplitAt<Net, "last"> {};
+constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_cut_at_an_unknown_name
+// expect: SplitAt names 'layer2', which is no layer of the network; parts may begin at: second, last
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Named<"second", Linear<5>>, Sigmoid, Named<"last", Linear<4>>> {};
+/* wrong */ struct Cut : SplitAt<Net, "layer2"> {};
+/* right */ struct Cut : SplitAt<Net, "second"> {};
+constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_cuts_in_another_order
+// expect: SplitAt names 'second' after 'last', which begins with the same layer or a later one
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Named<"second", Linear<5>>, Sigmoid, Named<"last", Linear<4>>> {};
+/* wrong */ struct Cut : SplitAt<Net, "last", "second"> {};
+/* right */ struct Cut : SplitAt<Net, "second", "last"> {};
+constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_more_parts_than_cuts
+// expect: Split makes 4 parts of a network that can be cut into at most 3
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Linear<4>> {};
+/* wrong */ struct Cut : Split<Net, 4> {};
+/* right */ struct Cut : Split<Net, 3> {};
+constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_cut_twice
+// expect: Split cuts a network that is cut already, into 2 parts
+#include <cupola/net/pipeline/split.hpp>
+struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Linear<4>> {};
+struct Halves : Split<Net, 2> {};
+/* wrong */ struct Cut : Split<Halves, 2> {};
+/* right */ struct Cut : Split<Net, 3> {};
+constexpr std::size_t parts = part_count<Cut>;
