@@ -61,3 +61,14 @@ struct Halves : Split<Net, 2> {};
 /* wrong */ struct Cut : Split<Halves, 2> {};
 /* right */ struct Cut : Split<Net, 3> {};
 constexpr std::size_t parts = part_count<Cut>;
+
+// case: pipeline_timetable_that_deadlocks
+// expect: the timetable 1F1B of 2 parts and 8 batches deadlocks: action 1 of device 0, forward of part 0 for batch 1, never begins; the part has 1 slots
+#include <cupola/net/pipeline/timetable.hpp>
+struct FewSlots : OneForwardOneBackward {
+    static constexpr std::int64_t slots(std::size_t part, std::size_t, std::int64_t) {
+        /* wrong */ return part < 2 ? 1 : 0;
+        /* right */ return part < 2 ? 2 : 0;
+    }
+};
+constexpr auto slots = timetable<FewSlots, 2, 8>.slots;
