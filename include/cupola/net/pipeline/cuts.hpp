@@ -72,8 +72,8 @@ constexpr void find_layer_obstacles(std::span<const LayerInfo> layers, std::span
     }
     // From the end: the lowest value and the lowest owner of parameters that the layers from i on need.
     std::size_t value = no_value, reader = 0, owner = no_layer, tied = 0, column = no_layer;
-    const auto read = [&](std::size_t read, std::size_t i) {
-        if (read < value) value = read, reader = i;
+    const auto read = [&](std::size_t number, std::size_t i) {
+        if (number < value) value = number, reader = i;
     };
     for (std::size_t i = layers.size(); i-- > 0;) {
         const LayerInfo& layer = layers[i];
