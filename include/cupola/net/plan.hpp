@@ -52,6 +52,10 @@ public:
     [[nodiscard]] const PlanOptions& options() const { return options_; }
     [[nodiscard]] const PlanBytes& bytes() const { return bytes_; }
     [[nodiscard]] std::span<const NodeInfo> nodes() const { return infos_; }
+    /// Whether the plan has a backward pass: not if it is that of a part whose layers are all below the trained ones.
+    [[nodiscard]] bool has_backward() const {
+        return options_.training && !options_.inspect && lowest_ < infos_.size();
+    }
 
     /// Gives the plan its memory, of at least `bytes().total()`, at a multiple of scratch_alignment<Device>. Several
     /// plans may share it if they run one at a time and `prepare` is called after another has run.
@@ -117,7 +121,8 @@ public:
     /// see PassBuffers::keeps_outputs and `own_gradients` of backward().
     [[nodiscard]] const T* own_output(std::size_t k) { return value(outputs_[k].value, nullptr); }
     [[nodiscard]] T* own_output_gradient(std::size_t k) { return output_gradient_at(outputs_[k].value); }
-    /// After backward, the gradient of the batch, if the plan was made with `input_gradient`.
+    /// After backward, the gradient of the batch, if the plan was made with `input_gradient`; for a part, if
+    /// options().input_gradient says so.
     [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
 
     /// Called once per bucket with its number: 0, 1, ...
@@ -132,7 +137,7 @@ public:
     /// The buckets of the gradient in the order in which backward finishes them. Parameters lie in the order of the
     /// layers and backward goes from the last layer to the first, so the final part begins at an offset that only
     /// decreases: the first bucket ends at the last element, each ends where the one before begins, and the last begins
-    /// at element 0.
+    /// at element 0; for a part, at the first element that the part has, and the first bucket ends at its last.
     [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_; }
 
     // Synchronised statistics. Each replica has its own plan, made with `synchronized`, and its own memory, and all run
@@ -246,7 +251,8 @@ private:
 
     Context* context_;
     PlanOptions options_;
-    std::span<const LayerInfo> layers_;
+    /// All layers of the network, and those that the plan runs.
+    std::span<const LayerInfo> layers_, own_layers_;
     FixedArray<NodeInfo> infos_;
     FixedArray<Lifetime> lifetimes_;
     FixedArray<std::unique_ptr<PlanNode<Device, T>>> nodes_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <cupola/net/table.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -22,6 +23,10 @@ struct PlanOptions {
     bool synchronized = false;
     /// The minimum number of elements of a bucket of the gradient; 0 for a single bucket.
     std::int64_t bucket_elements = 0;
+    /// The layers that the plan runs: all, or those of a part (net/pipeline/split.hpp), whose batch is then the value
+    /// that enters the part. Arrays of parameters, gradients and buffers are those of the whole network. A plan that
+    /// does not begin with the first layer decides itself about the gradient of its batch, as the whole would.
+    LayerRange layers{};
     bool operator==(const PlanOptions&) const = default;
 };
 

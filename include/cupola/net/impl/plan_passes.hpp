@@ -16,6 +16,8 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/impl/folded_norm.hpp>
+#include <cupola/net/pipeline/cuts.hpp>
+#include <cupola/net/pipeline/node_range.hpp>
 #include <cupola/net/plan.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -32,6 +34,22 @@ inline std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> lay
 }
 
 namespace impl {
+
+/// Throws InvalidArgument for a range of layers that does not begin and end where the network may be cut.
+[[gnu::cold]] inline void require_cuts(std::span<const LayerInfo> layers, bool fusion, const LayerRange& range) {
+    const std::size_t end = std::min(range.end, layers.size());
+    require(range.begin < end, "a plan needs at least one layer, not the layers [", range.begin, ", ", end, ")");
+    const FixedArray<CutPlace> places = find_cuts(layers, fusion);
+    for (const std::size_t begin : {range.begin, end}) {
+        if (begin == 0 || begin == layers.size() || places[begin].obstacle == CutObstacle::none) continue;
+        CompileTimeMessage message;
+        message << "a part cannot begin at ";
+        describe(message, begin + 1, layers[begin]);
+        message << ": ";
+        describe_obstacle(message, layers, places[begin]);
+        throw InvalidArgument(std::string(message.characters, message.size));
+    }
+}
 
 /// The bytes of the gradients of a layer's frozen parameters, if backward computes them nevertheless.
 [[nodiscard, gnu::cold]] inline std::size_t discarded_bytes(std::span<const LayerInfo> layers, std::size_t layer) {
@@ -90,6 +108,7 @@ template <class Device, class T>
 void Plan<Device, T>::backward(Context& context, const PlanInputs& batch, const float* parameters, float* gradients,
                                const RngKey& key, bool accumulate, BucketReady ready, bool own_gradients) {
     check_context(context);
+    if (!has_backward()) return;
     if (!own_gradients) convert_output_gradients(context);
     run_backward(infos_.size(), lowest_,
                  {.batch = ends_.batch(batch.input()),
@@ -164,6 +183,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     : context_(&context),
       options_(options),
       layers_(layers),
+      own_layers_(layers_of_range(layers, options.layers)),
       infos_(layers.size()),
       nodes_(layers.size()),
       saved_at_(layers.size()),
@@ -174,13 +194,17 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
       outputs_(layers.size()) {
     impl::require_countable(layers, fusion, options.batch, options.training, sizeof(T));
     infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
+    if (own_layers_.size() != layers.size()) {
+        impl::require_cuts(layers, fusion, options.layers);
+        infos_.keep_first(keep_range(infos_, options.layers, options_.input_gradient));
+    }
     nodes_.keep_first(infos_.size());
     lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size()));
     const bool backward = options.training && !options.inspect;
     bytes_.activations =
-        plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
-    ends_ = {plan_ends(layers, options.batch, backward, options.input_gradient, sizeof(T)),
-             options.batch * converted_inputs(layers)};
+        plan_activations(infos_, options.batch, backward, options_.input_gradient, lifetimes_, sizeof(T));
+    ends_ = {plan_ends(own_layers_, options.batch, backward, options_.input_gradient, sizeof(T)),
+             options.batch * converted_inputs(own_layers_)};
     std::size_t outputs = 0, offset = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         if (!infos_[i].is_output && i + 1 < infos_.size()) continue;
@@ -190,10 +214,10 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     }
     outputs_.keep_first(outputs);
     bytes_.activations += ends_.bytes();
-    lowest_ = lowest_node(infos_, options.input_gradient);
-    reads_columns_ = count_inputs(layers) > 1 || reads_other_types(layers);
-    require(!options.input_gradient || layers.front().column_type == ElementType::float32, "an input of ",
-            to_string(layers.front().column_type), " has no gradient");
+    lowest_ = lowest_node(infos_, options_.input_gradient);
+    reads_columns_ = count_inputs(own_layers_) > 1 || reads_other_types(own_layers_);
+    require(!options_.input_gradient || own_layers_.front().column_type == ElementType::float32, "an input of ",
+            to_string(own_layers_.front().column_type), " has no gradient");
     std::size_t all_reduces = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const LayerInfo& layer = layers[infos_[i].layer];
@@ -255,9 +279,9 @@ void Plan<Device, T>::require_columns(const PlanInputs& batch) const {
         require(batch.columns() != nullptr && batch.columns()->data_of(column, type) != nullptr,
                 "a pass of this network reads the column ", column, " of ", to_string(type), ", which its batch lacks");
     };
-    const ElementType input = layers_.front().column_type;
+    const ElementType input = own_layers_.front().column_type;
     if (input != ElementType::float32) check(input_column, input);
-    for (const LayerInfo& layer : layers_) {
+    for (const LayerInfo& layer : own_layers_) {
         if (!layer.column.empty()) check(layer.column, layer.column_type);
     }
 }
@@ -265,7 +289,8 @@ void Plan<Device, T>::require_columns(const PlanInputs& batch) const {
 template <class Device, class T>
 void Plan<Device, T>::check_buffers(const RngKey& key, const PassBuffers& buffers) const {
     if (buffers.running != nullptr) return;
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::size_t begin = options_.layers.begin;
+    for (std::size_t i = begin; i < begin + own_layers_.size(); ++i) {
         if (trains(key) && !layers_[i].uses_running_statistics) continue;
         require(layers_[i].buffers.count == 0, trains(key) ? "a frozen layer" : "outside training the network",
                 " reads running statistics (",
@@ -302,6 +327,8 @@ template <class Device, class T>
 void Plan<Device, T>::find_buckets() {
     // The gradients that the nodes below node i write lie below this element.
     FixedArray<std::int64_t> below(infos_.size() + 1);
+    const std::int64_t first = trained_begin(layers_, options_.layers.begin);
+    below[0] = first;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         std::int64_t end = below[i];
         for (std::size_t p = 0; p < layers_[infos_[i].layer].parameters.count; ++p) {
@@ -314,12 +341,12 @@ void Plan<Device, T>::find_buckets() {
     buckets_ = FixedArray<GradientBucket>(infos_.size());
     bucket_nodes_ = FixedArray<std::size_t>(infos_.size());
     std::size_t count = 0;
-    std::int64_t end = trained_elements(layers_);
+    std::int64_t end = trained_begin(layers_, options_.layers.end);
     for (std::size_t i = infos_.size(); i-- > lowest_;) {
-        const std::int64_t begin = i == lowest_ ? 0 : below[i];
+        const std::int64_t begin = i == lowest_ ? first : below[i];
         const bool enough = options_.bucket_elements > 0 && end - begin >= options_.bucket_elements;
         // The last bucket contains the rest.
-        if (i != lowest_ && (!enough || begin == 0)) continue;
+        if (i != lowest_ && (!enough || begin == first)) continue;
         if (begin == end && i != lowest_) continue;
         buckets_[count] = {begin, end};
         bucket_nodes_[count++] = i;
