@@ -22,6 +22,17 @@ namespace cupola { inline namespace CUPOLA_ABI {
     return layers.subspan(begin, end - begin);
 }
 
+namespace impl {
+
+/// Numbers the values of a node in a part whose first node is `begin`.
+constexpr void number_in_part(NodeInfo& node, std::size_t begin) {
+    for (std::size_t* const number : {&node.reads, &node.also_reads, &node.second_reader}) {
+        if (*number != no_value) *number -= begin;
+    }
+}
+
+}  // namespace impl
+
 /// Keeps the nodes of `range` at the begin of `nodes`, those of the whole network, and returns their number. Sets
 /// `input_gradient`, which says whether the gradient of the network's batch is computed, to whether that of the value
 /// which enters the part is. The range must begin and end where the network may be cut (net/pipeline/cuts.hpp).
@@ -33,15 +44,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
         end += node.layer < range.end ? 1 : 0;
     }
     if (begin > 0) input_gradient = needs_gradient(nodes, begin, lowest_node(nodes, input_gradient), input_gradient);
-    const auto renumber = [&](std::size_t& number) {
-        if (number != no_value) number -= begin;
-    };
     for (std::size_t i = begin; i < end; ++i) {
-        NodeInfo node = nodes[i];
-        renumber(node.reads);
-        renumber(node.also_reads);
-        renumber(node.second_reader);
-        nodes[i - begin] = node;
+        nodes[i - begin] = nodes[i];
+        impl::number_in_part(nodes[i - begin], begin);
     }
     return end - begin;
 }
