@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shared by examples/run and tests/run: `cupola_setup` installs what is missing (Debian packages as root or with sudo, oneDNN
-# and Open MPI 5 into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs a command and
-# shows its output only if it fails, and meanwhile what it does. If nothing is missing, no network is used, and the check takes about 0.1 s.
+# Shared by examples/run, tests/run and other commands: `cupola_help` answers --help, `cupola_setup` installs what is missing (Debian
+# packages as root or with sudo, oneDNN and Open MPI 5 into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset,
+# `cupola_logged` runs a command and shows its output only if it fails, and meanwhile what it does. If nothing is missing, no network is used,
+# and the check takes about 0.1 s.
 
 cupola_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cupola_deps=$cupola_root/.deps
 cupola_log=$cupola_root/build/log
 # By default Ninja starts more compilers than there are processors.
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+
+# What a command's opening comment says of it.
+cupola_usage() { sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; }
+
+# cupola_help ARGUMENT...: prints that and ends, before anything is installed or built, if --help is among the arguments.
+cupola_help() {
+    case " $* " in *" --help "* | *" -h "*) cupola_usage && exit 0 ;; esac
+}
 
 cupola_say() { printf '%s\n' "-- $*"; }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: setup_test.sh ROOT: what cmake/setup.sh prints of a command that takes long and of one that fails, and the packages and the
-# commands of a bare machine.
+# Usage: setup_test.sh ROOT: what cmake/setup.sh prints of a command that takes long and of one that fails, the packages and the commands of
+# a bare machine, and that the commands answer --help before they install or build anything.
 set -euo pipefail
 source "$1/cmake/setup.sh"
 errors=0
@@ -57,4 +57,12 @@ if dpkg-query -S /usr/bin/cmake >/dev/null 2>&1; then
     "$1/tests/bare_commands" commands g++ cmake
     (PATH=$work/commands && cmake --version) >/dev/null || error "a bare machine with cmake lacks it"
 fi
+# A command is asked in a tree that has nothing else.
+for command in tests/run tests/torture/run tests/benchmarks/run tests/gpu/pack; do
+    mkdir -p "tree/$(dirname $command)" tree/cmake
+    cp "$1/cmake/setup.sh" tree/cmake/
+    cp "$1/$command" tree/$command
+    timeout 20 tree/$command --help >said 2>&1 && [ "$(wc -l <said)" -ge 4 ] || error "$command --help: $(cat said)"
+    [ "$(ls tree | xargs)" = "cmake tests" ] && [ ! -e tree/.deps ] || error "$command --help makes $(ls -A tree | xargs)"
+done
 exit $errors
