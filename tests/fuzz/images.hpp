@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include <cupola/data/impl/image_formats.hpp>
+#include <cupola/data/impl/images/image_formats.hpp>
 
 #include "support.hpp"
 

@@ -17,8 +17,8 @@ READERS = {
     "csv": ("CSV files: `data/csv.hpp`", "200 times the file and 1 MiB"),
     "idx": ("MNIST's idx files: `data/idx.hpp`", "6 times the files and 1 MiB"),
     "archive": ("archives and the images in them: `data/image_folder.hpp`", "the file and the limits on pixels, dictionary and output"),
-    "jpeg": ("JPEG images with EXIF: `data/impl/jpeg_decoder.hpp`", "16 MiB and 16 times the pixels"),
-    "png": ("PNG images with EXIF: `data/impl/png_decoder.hpp`", "16 MiB and 16 times the pixels"),
+    "jpeg": ("JPEG images with EXIF: `data/impl/images/jpeg_decoder.hpp`", "16 MiB and 16 times the pixels"),
+    "png": ("PNG images with EXIF: `data/impl/images/png_decoder.hpp`", "16 MiB and 16 times the pixels"),
 }
 
 

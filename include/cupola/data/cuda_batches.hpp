@@ -23,9 +23,9 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
-#include <cupola/data/impl/cuda_batch_buffer.hpp>
-#include <cupola/data/impl/cuda_images.hpp>
-#include <cupola/data/impl/launch_phases.cuh>
+#include <cupola/data/impl/cuda/cuda_batch_buffer.hpp>
+#include <cupola/data/impl/cuda/cuda_images.hpp>
+#include <cupola/data/impl/cuda/launch_phases.cuh>
 #include <cupola/data/impl/sample_kernel.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

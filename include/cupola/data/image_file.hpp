@@ -14,7 +14,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/files.hpp>
-#include <cupola/data/impl/image_formats.hpp>
+#include <cupola/data/impl/images/image_formats.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

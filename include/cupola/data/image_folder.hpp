@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads a data set in torchvision's ImageFolder layout, `train/<class>/cat.jpg` and `test/<class>/dog.jpg`, from a
-// folder or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp.
-// Images without `test/`, in `train/<class>/` or `<class>/` itself, are split by an option:
+// folder or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of
+// data/impl/images/image_formats.hpp. Images without `test/`, in `train/<class>/` or `<class>/` itself, are split by an
+// option:
 //
 //   const ImageData pets = read_image_folder("pets", 4, {.split = {.validation = 0.2, .seed = 1, .stratified = true}});
 //
@@ -26,9 +27,9 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/thread.hpp>
 #include <cupola/data/dataset.hpp>
-#include <cupola/data/impl/archive_list.hpp>
-#include <cupola/data/impl/folder_list.hpp>
-#include <cupola/data/impl/image_formats.hpp>
+#include <cupola/data/impl/images/archive_list.hpp>
+#include <cupola/data/impl/images/folder_list.hpp>
+#include <cupola/data/impl/images/image_formats.hpp>
 #include <cupola/device/processors.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

@@ -21,7 +21,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/data/batches.hpp>
-#include <cupola/data/impl/cuda_batch_buffer.hpp>
+#include <cupola/data/impl/cuda/cuda_batch_buffer.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_event.hpp>
 #include <cupola/device/cuda_pinned.hpp>

@@ -25,7 +25,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/device.hpp>
-#include <cupola/device/impl/cuda_error.hpp>
+#include <cupola/device/impl/cuda/cuda_error.hpp>
 #include <cupola/device/impl/joined_work.hpp>
 #include <cupola/device/plan_choices.hpp>
 

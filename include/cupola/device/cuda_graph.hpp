@@ -17,7 +17,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/impl/cuda_error.hpp>
+#include <cupola/device/impl/cuda/cuda_error.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -9,7 +9,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/device.hpp>
-#include <cupola/device/impl/cuda_handle.hpp>
+#include <cupola/device/impl/cuda/cuda_handle.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/data/impl/archive_list.hpp>
+#include <cupola/data/impl/images/archive_list.hpp>
 
 #include "../../test.hpp"
 

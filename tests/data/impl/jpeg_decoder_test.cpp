@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/data/impl/jpeg_decoder.hpp>
+#include <cupola/data/impl/images/jpeg_decoder.hpp>
 
 #include "../../test.hpp"
 

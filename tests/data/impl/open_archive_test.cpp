@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/data/impl/open_archive.hpp>
+#include <cupola/data/impl/images/open_archive.hpp>
 
 #include "../../test.hpp"
 
@@ -7,7 +7,7 @@
 #include <archive_entry.h>
 #include <throws_with.hpp>
 
-#include <cupola/data/impl/archive_list.hpp>
+#include <cupola/data/impl/images/archive_list.hpp>
 
 #include "../files_support.hpp"
 

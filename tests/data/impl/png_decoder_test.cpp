@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PNG images of each kind that libpng writes, and folders of them.
-#include <cupola/data/impl/png_decoder.hpp>
+#include <cupola/data/impl/images/png_decoder.hpp>
 
 #include "../../test.hpp"
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include <cupola/data/impl/files.hpp>
-#include <cupola/data/impl/image_formats.hpp>
 #include <cupola/data/impl/image_list.hpp>
+#include <cupola/data/impl/images/image_formats.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

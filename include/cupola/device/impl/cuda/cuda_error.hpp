@@ -8,7 +8,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include <cupola/device/impl/cuda_handle.hpp>
+#include <cupola/device/impl/cuda/cuda_handle.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -20,9 +20,9 @@
 #include <locale.h>
 
 #include <cupola/data/impl/files.hpp>
-#include <cupola/data/impl/image_formats.hpp>
 #include <cupola/data/impl/image_list.hpp>
-#include <cupola/data/impl/open_archive.hpp>
+#include <cupola/data/impl/images/image_formats.hpp>
+#include <cupola/data/impl/images/open_archive.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

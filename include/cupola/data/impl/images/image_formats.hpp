@@ -17,8 +17,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/data/impl/image_size.hpp>
-#include <cupola/data/impl/jpeg_decoder.hpp>
-#include <cupola/data/impl/png_decoder.hpp>
+#include <cupola/data/impl/images/jpeg_decoder.hpp>
+#include <cupola/data/impl/images/png_decoder.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
