@@ -3,8 +3,8 @@
 // The partition of the GPU's sum over rows, checked on the host in place of the blocks and threads of the kernel.
 #include "../test.hpp"
 
-#include <cupola/ops/cuda/impl/convolution_rows.hpp>
-#include <cupola/ops/cuda/impl/formula_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/convolution_rows.hpp>
+#include <cupola/ops/impl/kernel_parts/formula_elements.hpp>
 
 using namespace cupola;
 using impl::RowSlabs;

@@ -15,7 +15,7 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
-#include <cupola/ops/cuda/impl/sums.hpp>
+#include <cupola/ops/impl/kernel_parts/sums.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

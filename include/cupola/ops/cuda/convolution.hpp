@@ -32,7 +32,7 @@
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 #include <cupola/ops/cuda/impl/joined_gradients.cuh>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pad_channels.hpp>
+#include <cupola/ops/impl/kernel_parts/pad_channels.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 

@@ -8,10 +8,10 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/elementwise.hpp>
-#include <cupola/ops/cuda/impl/divisor.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/dropout.hpp>
+#include <cupola/ops/impl/kernel_parts/divisor.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

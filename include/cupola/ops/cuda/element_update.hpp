@@ -12,8 +12,8 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/joined_updates.cuh>
 #include <cupola/ops/cuda/impl/launch_update.cuh>
-#include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/element_update.hpp>
+#include <cupola/ops/impl/kernel_parts/update_elements.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 

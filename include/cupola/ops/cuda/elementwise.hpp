@@ -10,14 +10,14 @@
 #include <type_traits>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/divisor.hpp>
-#include <cupola/ops/cuda/impl/formula_elements.hpp>
 #include <cupola/ops/cuda/impl/joined_conversions.cuh>
 #include <cupola/ops/cuda/impl/joined_updates.cuh>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/elementwise.hpp>
+#include <cupola/ops/impl/kernel_parts/divisor.hpp>
+#include <cupola/ops/impl/kernel_parts/formula_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -10,10 +10,10 @@
 #include <type_traits>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/divisor.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/elementwise_loss.hpp>
+#include <cupola/ops/impl/kernel_parts/divisor.hpp>
+#include <cupola/ops/impl/kernel_parts/weight_array.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

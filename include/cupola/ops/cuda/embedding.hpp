@@ -10,8 +10,8 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/embedding.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

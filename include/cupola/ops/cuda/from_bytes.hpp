@@ -7,8 +7,8 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/from_bytes.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

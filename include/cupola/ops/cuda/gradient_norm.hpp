@@ -11,10 +11,10 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch_update.cuh>
 #include <cupola/ops/cuda/impl/step_sums.cuh>
-#include <cupola/ops/cuda/impl/sums.hpp>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
-#include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/gradient_norm.hpp>
+#include <cupola/ops/impl/kernel_parts/sums.hpp>
+#include <cupola/ops/impl/kernel_parts/update_elements.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
 

@@ -8,7 +8,7 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/norm_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/norm_elements.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/norm_pool_elements.hpp>
 #include <cupola/ops/cuda/local_response_norm.hpp>
 #include <cupola/ops/cuda/pooling.hpp>
+#include <cupola/ops/impl/kernel_parts/norm_pool_elements.hpp>
 #include <cupola/ops/lrn_then_pool.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {

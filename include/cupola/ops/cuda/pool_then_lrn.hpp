@@ -10,9 +10,9 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/norm_pool_elements.hpp>
 #include <cupola/ops/cuda/local_response_norm.hpp>
 #include <cupola/ops/cuda/pooling.hpp>
+#include <cupola/ops/impl/kernel_parts/norm_pool_elements.hpp>
 #include <cupola/ops/pool_then_lrn.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {

@@ -12,9 +12,9 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/linear_chain.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/cuda/rows.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/weight_array.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {

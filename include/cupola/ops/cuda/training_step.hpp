@@ -22,8 +22,8 @@
 #include <cupola/ops/cuda/algorithms.hpp>
 #include <cupola/ops/cuda/impl/joined_gradients.cuh>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
-#include <cupola/ops/cuda/impl/step_elements.hpp>
 #include <cupola/ops/cuda/impl/step_sums.cuh>
+#include <cupola/ops/impl/kernel_parts/step_elements.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/cuda/impl/pool_elements.hpp>
 #include <cupola/ops/cuda/impl/window_launch.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/pool_elements.hpp>
 #include <cupola/ops/pooling.hpp>
 #include <cupola/ops/upsampling.hpp>
 #include <cupola/ops/window.hpp>

@@ -13,7 +13,7 @@
 
 #include <cupola/ops/cuda/impl/batch_norm_blocks.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

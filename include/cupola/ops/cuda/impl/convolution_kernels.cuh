@@ -13,9 +13,9 @@
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/convolution_rows.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/convolution_rows.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -12,8 +12,8 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/cuda/impl/step_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/step_elements.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -18,11 +18,11 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/cuda/impl/step_elements.hpp>
 #include <cupola/ops/cuda/impl/step_sums.cuh>
-#include <cupola/ops/cuda/impl/update_elements.hpp>
 #include <cupola/ops/element_update.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/step_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/update_elements.hpp>
 #include <cupola/ops/moving_average_formula.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

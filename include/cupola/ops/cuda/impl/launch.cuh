@@ -17,8 +17,8 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/operation.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -8,7 +8,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
-#include <cupola/ops/cuda/impl/update_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/update_elements.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -23,10 +23,10 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/row_lanes.cuh>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/cuda/impl/warp_tile.cuh>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/linear.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 

@@ -11,11 +11,11 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/joined_gradients.cuh>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/cuda/impl/step_elements.hpp>
-#include <cupola/ops/cuda/impl/sums.hpp>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
-#include <cupola/ops/cuda/impl/update_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/step_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/sums.hpp>
+#include <cupola/ops/impl/kernel_parts/update_elements.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -8,8 +8,8 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/cuda/impl/pool_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/pool_elements.hpp>
 #include <cupola/ops/pooling.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

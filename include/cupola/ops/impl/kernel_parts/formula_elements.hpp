@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/elementwise.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

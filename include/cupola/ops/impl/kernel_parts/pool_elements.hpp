@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include <cupola/ops/cuda/impl/divisor.hpp>
-#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/divisor.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/pooling.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

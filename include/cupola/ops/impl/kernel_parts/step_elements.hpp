@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>

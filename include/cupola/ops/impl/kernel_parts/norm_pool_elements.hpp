@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include <cupola/ops/cuda/impl/norm_elements.hpp>
-#include <cupola/ops/cuda/impl/pool_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/norm_elements.hpp>
+#include <cupola/ops/impl/kernel_parts/pool_elements.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include <cupola/ops/cuda/impl/divisor.hpp>
-#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/impl/kernel_parts/divisor.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <utility>
 
-#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/element_update.hpp>
 #include <cupola/ops/gradient_terms.hpp>
+#include <cupola/ops/impl/kernel_parts/pack.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
