@@ -6,22 +6,13 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/cupola)
-foreach(component IN ITEMS core host data tensorboard mpi)
+foreach(component IN ITEMS core host data tensorboard mpi cuda nccl)
     if(TARGET cupola_${component})
         install(TARGETS cupola_${component} EXPORT cupola_${component} FILE_SET HEADERS FILE_SET definitions)
         install(EXPORT cupola_${component} NAMESPACE cupola:: FILE cupola-${component}.cmake DESTINATION ${package_dir})
     endif()
 endforeach()
 
-# The headers of cupola::cuda that contain kernels are a separate set.
-if(TARGET cupola_cuda)
-    install(TARGETS cupola_cuda EXPORT cupola_cuda FILE_SET HEADERS FILE_SET definitions FILE_SET kernels)
-    install(EXPORT cupola_cuda NAMESPACE cupola:: FILE cupola-cuda.cmake DESTINATION ${package_dir})
-endif()
-if(TARGET cupola_nccl)
-    install(TARGETS cupola_nccl EXPORT cupola_nccl FILE_SET HEADERS FILE_SET definitions)
-    install(EXPORT cupola_nccl NAMESPACE cupola:: FILE cupola-nccl.cmake DESTINATION ${package_dir})
-endif()
 # cupola::compiled is built in the project that asks for it.
 if(TARGET cupola_compiled)
     install(FILES ${PROJECT_SOURCE_DIR}/cmake/cupola-compiled.cmake DESTINATION ${package_dir})

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: floors.sh INCLUDE_DIR. Fails with one line for each header that includes from a floor above its own, from
-# another folder's internal part, or from a folder that has no floor; and for each include that is not written <cupola/...>.
+# another folder's internal part, or from a folder that has no floor; for each include that is not written <cupola/...>; and for
+# each header that includes a header or a library of a component which its own component does not need (cmake/components.txt).
 set -euo pipefail
+components=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/cmake/components.txt
 cd "$1/cupola"
 
 declare -A floor=(
@@ -15,6 +17,30 @@ error() {
     errors=$((errors + 1))
 }
 
+# Per pair of components "A B": A needs B, directly or not. Per path: the component that owns it. Per beginning of a library's headers: those
+# whose library it is.
+declare -A needs=(["core core"]=1) owner=() library=()
+while read -r name field values; do
+    case $field in
+        needs)
+            needs["$name $name"]=1
+            for pair in "${!needs[@]}"; do [ "${pair% *}" != "$values" ] || needs["$name ${pair#* }"]=1; done
+            ;;
+        owns) for path in $values; do owner[$path]=$name; done ;;
+        libraries) for path in $values; do library[$path]+=" $name"; done ;;
+        *) error "$components has a line '$name $field'" ;;
+    esac
+done < <(grep '^[a-z]' "$components")
+
+# component_of HEADER: sets `component`.
+component_of() {
+    local path=$1
+    component=${owner[$path]:-}
+    while [ -z "$component" ]; do
+        case ${path%/} in */*) path=${path%/} path=${path%/*}/ component=${owner[$path]:-} ;; *) component=core ;; esac
+    done
+}
+
 checked=0
 while IFS= read -r line; do
     header=${line%%:*}
@@ -22,6 +48,11 @@ while IFS= read -r line; do
     included=${included%%>*}
     folder=${header%%/*}
     checked=$((checked + 1))
+    component_of "$included"
+    of_included=$component
+    component_of "$header"
+    [ -n "${needs["$component $of_included"]:-}" ] ||
+        error "$header (component $component) includes $included ($of_included), and $component does not need $of_included"
     # Only a header above all floors may include another one from there.
     if [ "$included" = "${included#*/}" ]; then
         if [ "$folder" = "$header" ]; then continue; fi
@@ -47,11 +78,25 @@ while IFS= read -r line; do
     if [ -n "$owner" ] && [ "$folder" != "$header" ]; then
         case $header in "$owner"/* | "${others:-$owner}"/*) ;; *) error "$header includes $included, an internal part of $owner/" ;; esac
     fi
-done < <(grep -rn --include='*.[hi]pp' '^ *# *include *<cupola/' . | sed 's|^\./||')
+done < <(grep -rn --include='*.[hi]pp' --include='*.cuh' '^ *# *include *<cupola/' . | sed 's|^\./||')
+
+beginnings=$(printf '|%s' "${!library[@]}")
+while IFS= read -r line; do
+    header=${line%%:*}
+    included=${line#*<}
+    included=${included%%>*}
+    component_of "$header"
+    needed=
+    for path in "${!library[@]}"; do
+        [[ $included == "$path"* ]] || continue
+        for name in ${library[$path]}; do needed+=${needs["$component $name"]:-}; done
+    done
+    [ -n "$needed" ] || error "$header (component $component) includes $included, and $component has no such library"
+done < <(grep -rnE --include='*.[hi]pp' --include='*.cuh' "^ *# *include *<(${beginnings#|})" . | sed 's|^\./||')
 
 while IFS= read -r line; do
     error "${line#./}: includes with quotes; headers are included as <cupola/...>"
-done < <(grep -rn --include='*.[hi]pp' '^ *# *include *"' . || true)
+done < <(grep -rn --include='*.[hi]pp' --include='*.cuh' '^ *# *include *"' . || true)
 
 [ "$checked" -gt 0 ] || error "no include was found in $PWD"
 echo "$checked includes checked, $errors errors"

@@ -22,7 +22,6 @@
 #include <cupola/processes/agreement/process_peers.hpp>
 #include <cupola/processes/agreement/replica_records.hpp>
 #include <cupola/processes/processes.hpp>
-#include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -104,7 +103,8 @@ void StepRecords<D, T>::exchange_on_first(Step& step) {
             records.write(r, part, step.samples.of(step.step, part, r), results_.of(step.step, r, part));
     }
     if (!error) {
-        ProcessHashes hashes{.parameters = hashes_[0], .statistics = hash_of(replicas_.context(0), running_)};
+        ProcessHashes hashes{.parameters = hashes_[0]};
+        ops::TrainingStep<Kernels>::hash(replicas_.context(0), running_, &hashes.statistics);
         for (std::size_t device = hashes_.size() - 1; device > 0; --device) {
             if (hashes_[device] != hashes_[0]) hashes.other_device = static_cast<std::int64_t>(device);
         }
