@@ -4,8 +4,10 @@
 // queues its work on the context without waiting; pointers are to the device's memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include <cupola/core/abi.hpp>
 #include <cupola/core/finite.hpp>
@@ -113,6 +115,24 @@ struct RowsOfMean {
     /// increased.
     unsigned long long* ends = nullptr;
 };
+
+/// On the host and the calling thread, in the elements [begin, end): to = the sum of weight(r) * rows[r], in the order of
+/// the rows. There is at least one row.
+template <class Weight>
+void sum_weighted_rows(std::span<const float* const> rows, const Weight& weight, float* to, std::int64_t begin,
+                       std::int64_t end) {
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const float* const row = rows[r];
+        const float by = weight(r);
+        if (r == 0) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) to[i] = by * row[i];
+        } else {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) to[i] += by * row[i];
+        }
+    }
+}
 
 /// Specialised by each backend, with these static functions:
 ///   poison(context, loss, gradient, failed)         gradient[0] = NaN if *loss is not finite, or if *failed is not 0;

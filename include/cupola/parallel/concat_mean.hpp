@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/averaging.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -36,18 +37,11 @@ struct ConcatMean {
 
 [[gnu::noinline]] inline void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin,
                                                     std::int64_t end) {
-    for (std::size_t r = 0; r < gradients.rows.size(); ++r) {
-        const float* const row = gradients.rows[r];
-        const auto weight = static_cast<float>(static_cast<double>(gradients.samples[r]) /
-                                               static_cast<double>(gradients.total_samples));
-        if (r == 0) {
-#pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) to[i] = weight * row[i];
-        } else {
-#pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) to[i] += weight * row[i];
-        }
-    }
+    const auto weight = [&](std::size_t r) {
+        return static_cast<float>(static_cast<double>(gradients.samples[r]) /
+                                  static_cast<double>(gradients.total_samples));
+    };
+    ops::sum_weighted_rows(gradients.rows, weight, to, begin, end);
 }
 
 }}  // namespace cupola::CUPOLA_ABI

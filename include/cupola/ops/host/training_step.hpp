@@ -57,19 +57,9 @@ inline void TrainingStep<Host>::weighted_sum(const HostContext& context, std::sp
     require(rows.size() == weights.size(), "a sum takes one weight per row, not ", rows.size(), " rows and ",
             weights.size());
     for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {
-        float* const sum = to.data();
-        if (rows.empty()) std::fill(sum + begin, sum + end, 0.0F);
-        for (std::size_t r = 0; r < rows.size(); ++r) {
-            const float* const row = rows[r];
-            const float weight = weights[r];
-            if (r == 0) {
-#pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) sum[i] = weight * row[i];
-            } else {
-#pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) sum[i] += weight * row[i];
-            }
-        }
+        if (rows.empty()) std::fill(to.data() + begin, to.data() + end, 0.0F);
+        sum_weighted_rows(
+            rows, [&](std::size_t r) { return weights[r]; }, to.data(), begin, end);
     });
 }
 
