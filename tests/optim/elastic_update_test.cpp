@@ -4,19 +4,9 @@
 
 #include "../test.hpp"
 
-#include <cupola/optim/adagrad.hpp>
-#include <cupola/optim/adam.hpp>
-#include <cupola/optim/adam_w.hpp>
-#include <cupola/optim/adamax.hpp>
-#include <cupola/optim/clipped.hpp>
-#include <cupola/optim/lamb.hpp>
-#include <cupola/optim/lars.hpp>
-#include <cupola/optim/nesterov_velocity.hpp>
-#include <cupola/optim/rms_prop.hpp>
-#include <cupola/optim/sgd.hpp>
-
 #include "../devices.hpp"
 #include "../reference/compare.hpp"
+#include "each_optimizer.hpp"
 #include "updated_tensors.hpp"
 
 using namespace cupola;
@@ -73,9 +63,8 @@ double position(const Clipped<O>& clipped, double w, double first_state) {
 
 TYPED_TEST_CASE("every optimiser with a formula takes the force: its own update, and a pull of d, in one pass", D,
                 Devices) {
-    const auto check = [](const auto& optimizer) {
+    with_each_optimizer([]<class O>(const O& optimizer) {
         CAPTURE(optimizer.description());
-        using O = std::remove_cvref_t<decltype(optimizer)>;
         const auto gradient = [](std::int64_t step) {
             return reference::Random(static_cast<std::uint64_t>(10 + step)).normal(arena);
         };
@@ -109,22 +98,7 @@ TYPED_TEST_CASE("every optimiser with a formula takes the force: its own update,
                 }
             }
         }
-    };
-    check(Sgd{.learning_rate = 0.1});
-    check(Sgd{.learning_rate = 0.1, .weight_decay = 0.01, .decoupled = true});
-    check(Sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
-    check(Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01});
-    check(NesterovVelocity{.learning_rate = 0.1, .weight_decay = 0.01});
-    check(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
-    check(AdamW{.learning_rate = 0.01});
-    check(Adamax{.learning_rate = 0.01, .weight_decay = 0.01});
-    check(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
-    check(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
-    check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
-    check(Lars{.learning_rate = 0.1, .weight_decay = 0.01});
-    check(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});
-    check(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.1});
-    check(Clipped<NesterovVelocity>{.optimizer = {.learning_rate = 0.1}, .max_norm = 0.5});
+    });
 }
 
 TYPED_TEST_CASE("twenty steps of EASGD and EAMSGD with one replica are the papers' rules in double", D, Devices) {

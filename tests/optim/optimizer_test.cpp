@@ -8,21 +8,20 @@
 
 #include "../test.hpp"
 
-#include <cupola/optim/clipped.hpp>
-#include <cupola/optimizers.hpp>
-
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
 
+#include "each_optimizer.hpp"
 #include "golden/golden.hpp"
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
 
-static_assert(Optimizer<Sgd, Host> && Optimizer<Adam, Host> && Optimizer<AdamW, Host> && Optimizer<RmsProp, Host> &&
-              Optimizer<Adamax, Host> && Optimizer<Lamb, Host> && Optimizer<Lars, Host> &&
-              Optimizer<NesterovVelocity, Host> && Optimizer<Clipped<Adam>, Host>);
+static_assert([]<class... O>(std::tuple<O...>*) {
+    return (Optimizer<O, Host> && ...);
+}(static_cast<EachOptimizer*>(nullptr)));
+static_assert(Optimizer<Clipped<Adam>, Host>);
 static_assert(!Optimizer<Schedule, Host> && !HasStateNames<Schedule> && HasDescription<Schedule>);
 
 namespace {
@@ -62,23 +61,6 @@ struct Applying {
         for (int i = 0; i < times; ++i) apply(impl::SgdFormula{0.1F});
     }
 };
-
-/// Calls f with one of each optimiser, every option on.
-template <class Function>
-void with_each_optimizer(Function&& f) {
-    f(Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01});
-    f(Sgd{.learning_rate = 0.1, .weight_decay = 0.01, .decoupled = true});
-    f(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
-    f(AdamW{.learning_rate = 0.01});
-    f(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
-    f(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
-    f(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
-    f(Adamax{.learning_rate = 0.01, .weight_decay = 0.01});
-    f(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});
-    f(Lars{.learning_rate = 0.1, .weight_decay = 0.01});
-    f(NesterovVelocity{.learning_rate = 0.1, .weight_decay = 0.01});
-    f(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.01});
-}
 
 }  // namespace
 
@@ -136,25 +118,21 @@ TEST_CASE("tensors of any size are updated, and the padding between them is not,
 
 TEST_CASE("each element is updated as if alone: the end of a span is treated like its middle") {
     // LAMB and LARS are left out: their step depends on the whole tensor.
-    const auto check = [](const auto& optimizer) {
-        CAPTURE(optimizer.description());
-        constexpr std::int64_t size = 37;
-        const auto initial = stepping::numbers(size, 5), gradient = stepping::numbers(size, 6);
-        stepping::Arena whole(optimizer, {size});
-        whole.scatter(whole.w, initial);
-        const auto together = whole.step(0, gradient);
-        for (std::size_t i = 0; i < size; ++i) {
-            stepping::Arena alone(optimizer, {1});
-            alone.scatter(alone.w, {&initial[i], 1});
-            CHECK(alone.step(0, {&gradient[i], 1})[0] == doctest::Approx(together[i]).epsilon(1e-6));
+    with_each_optimizer([]<class O>(const O& optimizer) {
+        if constexpr (!requires { optimizer.max_norm; } && !std::is_same_v<O, Lamb> && !std::is_same_v<O, Lars>) {
+            CAPTURE(optimizer.description());
+            constexpr std::int64_t size = 37;
+            const auto initial = stepping::numbers(size, 5), gradient = stepping::numbers(size, 6);
+            stepping::Arena whole(optimizer, {size});
+            whole.scatter(whole.w, initial);
+            const auto together = whole.step(0, gradient);
+            for (std::size_t i = 0; i < size; ++i) {
+                stepping::Arena alone(optimizer, {1});
+                alone.scatter(alone.w, {&initial[i], 1});
+                CHECK(alone.step(0, {&gradient[i], 1})[0] == doctest::Approx(together[i]).epsilon(1e-6));
+            }
         }
-    };
-    check(Sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
-    check(Adam{.learning_rate = 0.01});
-    check(AdamW{.learning_rate = 0.01});
-    check(Adamax{.learning_rate = 0.01});
-    check(NesterovVelocity{.learning_rate = 0.1, .weight_decay = 0.01});
-    check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
+    });
 }
 
 TEST_CASE("an optimiser names its state as PyTorch does and describes itself for the log") {

@@ -3,10 +3,8 @@
 
 #include "../test.hpp"
 
-#include <cupola/ops/host/element_update.hpp>
-#include <cupola/optim/update_parameters.hpp>
-
 #include "golden/golden.hpp"
+#include "stepping.hpp"
 
 using namespace cupola;
 
@@ -15,7 +13,6 @@ static_assert(!Optimizer<int, Host> && !HasUpdate<Schedule, Host> && !HasFormula
               !HasStateArenas<Schedule>);
 
 TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and decoupled decay") {
-    HostContext context(0, {.threads = 1});
     REQUIRE(golden::cases("sgd").size() >= 4);
     for (const golden::Case& golden : golden::cases("sgd")) {
         CAPTURE(golden.name());
@@ -24,22 +21,18 @@ TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and d
                       .nesterov = golden.number<std::int64_t>("nesterov") != 0,
                       .weight_decay = golden.number<double>("weight_decay"),
                       .decoupled = golden.number<std::int64_t>("decoupled") != 0};
-        const auto initial = golden.list<double>("initial"), gradients = golden.list<double>("gradients"),
-                   trace = golden.list<double>("trace");
+        const auto floats = [&](std::string_view tensor) {
+            const auto values = golden.list<double>(tensor);
+            return std::vector<float>(values.begin(), values.end());
+        };
+        const auto initial = floats("initial"), gradients = floats("gradients");
+        const auto trace = golden.list<double>("trace");
         const std::size_t size = initial.size();
-        std::vector<float> w(initial.begin(), initial.end()), state(size), gradient(size);
-        const auto count = static_cast<std::int64_t>(size);
-        const Segment segment{0, count, 0.0};
+        stepping::Arena arena(sgd, {std::ssize(initial)});
+        arena.scatter(arena.w, initial);
         REQUIRE(gradients.size() == 20 * size);
         for (std::size_t step = 0; step < 20; ++step) {
-            for (std::size_t i = 0; i < size; ++i) gradient[i] = static_cast<float>(gradients[step * size + i]);
-            update_parameters(sgd, Update<Host>{.context = context,
-                                                .parameters = w.data(),
-                                                .gradient = gradient.data(),
-                                                .state = sgd.state_arenas() == 0 ? nullptr : state.data(),
-                                                .elements = count,
-                                                .segments = {&segment, 1},
-                                                .step = static_cast<std::int64_t>(step)});
+            const auto w = arena.step(static_cast<std::int64_t>(step), std::span(gradients).subspan(step * size, size));
             for (std::size_t i = 0; i < size; ++i) {
                 CHECK(static_cast<double>(w[i]) == doctest::Approx(trace[step * size + i]).epsilon(1e-5).scale(0.1));
             }
@@ -48,14 +41,10 @@ TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and d
 }
 
 TEST_CASE("a segment's l2 is added to its gradient alone") {
-    HostContext context(0, {.threads = 1});
-    std::vector<float> w{1, 1, 1, 1}, gradient{0, 0, 0, 0};
-    const Segment segments[] = {{0, 2, 0.5}, {2, 2, 0.0}};
-    update_parameters(Sgd{.learning_rate = 0.1}, Update<Host>{.context = context,
-                                                              .parameters = w.data(),
-                                                              .gradient = gradient.data(),
-                                                              .elements = 4,
-                                                              .segments = segments});
+    stepping::Arena arena(Sgd{.learning_rate = 0.1}, {2, 2});
+    arena.segments[0].l2 = 0.5;
+    arena.scatter(arena.w, std::vector<float>(4, 1));
+    const auto w = arena.step(0, std::vector<float>(4));
     CHECK(w[0] == doctest::Approx(0.95));
     CHECK(w[1] == doctest::Approx(0.95));
     CHECK(w[2] == 1.0F);

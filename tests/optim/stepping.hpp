@@ -3,10 +3,7 @@
 // The common part of the tests of optimisers: an arena of tensors with padding between them, and steps on it.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <span>
-#include <vector>
+#include "../test.hpp"
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/element_update.hpp>
@@ -116,6 +113,33 @@ template <class A, class B>
         value = static_cast<float>(seed >> 8) / static_cast<float>(1U << 23) - 1.0F;
     }
     return result;
+}
+
+/// Twenty steps on the tensors of `arena`, from random numbers, are those of make(segment, parameters in double), one reference
+/// per tensor with step(step, gradient) and the parameters `w`.
+template <class Optimizer, class Make>
+void check_twenty_steps(Arena<Optimizer>& arena, Make&& make) {
+    std::size_t total = 0;
+    for (const auto& s : arena.segments) total += static_cast<std::size_t>(s.size);
+    const auto initial = numbers(total, 3);
+    arena.scatter(arena.w, initial);
+    std::vector<decltype(make(arena.segments[0], std::vector<double>()))> references;
+    for (auto first = initial.begin(); const auto& s : arena.segments) {
+        references.push_back(make(s, std::vector<double>(first, first + s.size)));
+        first += s.size;
+    }
+    for (int step = 0; step < 20; ++step) {
+        CAPTURE(step);
+        const auto gradient = numbers(total, 50 + static_cast<std::uint32_t>(step));
+        const auto w = arena.step(step, gradient);
+        std::vector<double> expected;
+        for (auto& tensor : references) {
+            tensor.step(step, gradient.data() + expected.size());
+            expected.insert(expected.end(), tensor.w.begin(), tensor.w.end());
+        }
+        CHECK(difference(w, expected) < 1e-6);
+    }
+    CHECK(arena.padding_untouched());
 }
 
 }  // namespace stepping

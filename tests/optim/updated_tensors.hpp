@@ -11,6 +11,7 @@
 
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"
+#include "../reference/compare.hpp"
 
 /// An arena of parameters on `D`, of which `segments` are updated, and what it and the optimiser's state hold afterwards.
 template <class D, class Optimizer>
@@ -75,3 +76,23 @@ private:
     typename D::Context context_;
     operation_run::Guarded<D> w_, state_;
 };
+
+/// Twenty steps of `optimizer` on a tensor of `size` random elements are those of a reference in double. `make` returns it for the first
+/// parameters; it has step(step, gradient), and then parameters() and one vector per state arena in `states`.
+template <class D, class Optimizer, class Make>
+void check_twenty_steps(const Optimizer& optimizer, std::int64_t size, Make&& make) {
+    const std::vector<float> initial = reference::Random(1).normal(size);
+    UpdatedTensors<D, Optimizer> tensor(optimizer, initial);
+    auto expected = make(std::vector<double>(initial.begin(), initial.end()));
+    for (std::int64_t step = 0; step < 20; ++step) {
+        const std::vector<float> gradient = reference::Random(static_cast<std::uint64_t>(10 + step)).normal(size);
+        tensor.step(step, gradient);
+        expected.step(step, gradient);
+        CHECK(reference::distance(tensor.w, expected.parameters()) < 1e-5);
+    }
+    for (std::size_t arena = 0; arena < static_cast<std::size_t>(optimizer.state_arenas()); ++arena) {
+        const std::span<const float> state(tensor.state);
+        CHECK(reference::distance(state.subspan(arena * initial.size(), initial.size()), expected.states[arena]) <
+              1e-5);
+    }
+}
