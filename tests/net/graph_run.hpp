@@ -366,4 +366,22 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     CHECK(gradients.guards_intact());
 }
 
+/// The same for networks with an activation, for several batches: with Sigmoid, and in float with ReLU too, which in less than
+/// float has other zeros than the oracle's. `narrow` is the tolerance there.
+template <class D, template <class> class... Net>
+void all_agree(double narrow = 8e-2, std::initializer_list<bool> input_gradients = {true}) {
+    constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
+    for (const std::int64_t batch : {1, 3, 8}) {
+        for (const bool input_gradient : input_gradients) {
+            (agrees<Net<Sigmoid>, D>(batch, exact ? 2e-5 : narrow, input_gradient), ...);
+            if constexpr (exact) (agrees<Net<ReLU>, D>(batch, 2e-5, input_gradient), ...);
+        }
+    }
+}
+/// The same for layers that are not fused, with ReLU in float.
+template <class D, template <class> class... Net>
+void unfused_agree(bool input_gradient = true) {
+    if constexpr (std::is_same_v<ElementOf<D>, float>) (agrees<Unfused<Net<ReLU>>, D>(3, 2e-5, input_gradient), ...);
+}
+
 }  // namespace graph_run
