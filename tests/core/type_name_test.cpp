@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Names of types as they appear in error messages.
+//
+// A unit of its own, because a type here is in no namespace.
 #include "../test.hpp"
 
 #include <cupola/core/fixed_string.hpp>

@@ -18,6 +18,7 @@
 #include "../reference/compare.hpp"
 #include "../reference/pooling.hpp"
 #include "emulator/control.hpp"
+#include "emulator/listener.hpp"
 
 using namespace cupola;
 using reference::distance;

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The tests that also run on Cuda: their bodies name no device. nvcc (CMakeLists.txt) and the emulator (emulator/) compile each of
-# them inside a namespace of its own, so prelude.hpp must include every header that such a test includes. A class in a test must not
-# have the name of a class in cupola, which nvcc rejects as ambiguous.
+# them inside a namespace of its own. A class in a test must not have the name of a class in cupola, which nvcc rejects as ambiguous.
 
 set(typed_tests "")
 foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden id_check linear local_response_norm math pointwise pool_then_lrn pooling rows
