@@ -116,8 +116,8 @@ struct RowsOfMean {
     unsigned long long* ends = nullptr;
 };
 
-/// On the host and the calling thread, in the elements [begin, end): to = the sum of weight(r) * rows[r], in the order of
-/// the rows. There is at least one row.
+/// On the host and the calling thread, in the elements [begin, end): to = the sum of weight(r) * rows[r], in the order
+/// of the rows. There is at least one row.
 template <class Weight>
 void sum_weighted_rows(std::span<const float* const> rows, const Weight& weight, float* to, std::int64_t begin,
                        std::int64_t end) {
