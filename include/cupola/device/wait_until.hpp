@@ -25,6 +25,7 @@ inline constexpr double seconds_before_sleep = 500e-6;
 /// The clock of wait_until().
 struct WaitClock {
     double now() { return monotonic_seconds(); }
+    void yield() { std::this_thread::yield(); }
     void pause() {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);
@@ -40,7 +41,7 @@ void wait_until_with(Clock&& clock, Happened&& happened, double seconds, const P
         if (turn < turns_before_sleep) continue;
         const double waited = clock.now() - start;
         if (!sleeps_after(turn, waited)) {
-            std::this_thread::yield();
+            clock.yield();
             continue;
         }
         require<DeviceError>(waited < seconds, message...);

@@ -54,6 +54,7 @@ struct Script {
     std::string last_error;
     double time = 1000, pause = 0.5, poll = 0;  // of a pause, and of a question for the time
     int device = 7, sleeps = 0;
+    std::atomic<int> yields = 0;
     bool abort_hangs = false, no_thread = false;
     std::function<void()> each_turn = [] {};
 
@@ -155,6 +156,8 @@ struct FakeCalls {
         return left == 0 ? cudaSuccess : cudaErrorNotReady;
     }
     double now() { return script->time += script->poll; }
+    /// A yield takes as long as the other processes of a busy machine run.
+    void yield() { ++script->yields; }
     void pause() {
         ++script->sleeps;
         script->time += script->pause;
@@ -280,6 +283,7 @@ TEST_CASE("a wait that ends within 200 us never sleeps, however fast it polls, a
         training.script.pending[event] = usual;
         training.communicators.wait(1, event, work);
         CHECK(training.script.sleeps == 0);
+        CHECK((training.script.yields > 0) == (usual > impl::turns_before_sleep));
         // Of 100 ms and more at most 5 % are polled.
         training.script.pending[event] = static_cast<int>(2e-3 / poll) + 2000;
         const double begin = training.script.time;

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,8 @@ struct NcclCalls {
         }();
     }
     double now() { return monotonic_seconds(); }
+    /// Between two polls of a wait that does not sleep yet.
+    void yield() { std::this_thread::yield(); }
     void pause() {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);

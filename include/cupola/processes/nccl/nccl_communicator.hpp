@@ -23,7 +23,6 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -265,7 +264,7 @@ private:
     /// Pauses after an unsuccessful poll.
     void back_off(int polls, double waited) {
         if (sleeps_after(polls, waited)) return calls_.pause();
-        if (polls >= turns_before_sleep) std::this_thread::yield();
+        if (polls >= turns_before_sleep) calls_.yield();
     }
 
     /// The member of a rank, with its deadline set for a call of a collective.
