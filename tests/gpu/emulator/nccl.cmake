@@ -14,8 +14,9 @@ foreach(file IN LISTS nccl_tests)
     add_test(NAME emulated/${name} COMMAND test_nccl --source-file=*/tests/${file})
     set_tests_properties(emulated/${name} PROPERTIES LABELS suite TIMEOUT 300 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endforeach()
-# Most of their time they wait for deadlines, so they run beside other tests.
+# Most of their time they wait for deadlines, so they run beside other tests, and the longest not beside those of mpi/ that wait too.
 set_tests_properties(emulated/processes/nccl/nccl_group emulated/processes/nccl/bucket_all_reduce PROPERTIES COST 12)
+set_tests_properties(emulated/processes/nccl/nccl_group PROPERTIES COST 30 RESOURCE_LOCK waiting)
 if(TARGET quick_tests)
     add_dependencies(quick_tests test_nccl)
 endif()
