@@ -10,7 +10,7 @@
 //                     (`NcclAllReduce`)
 //   SpansProcesses    a function of the gradient rows, or a sum, of the replicas of several processes
 //   AgreesOnCentre    a rule by which replicas with parameters of their own agree on a centre every K steps, around a
-//                     policy of the first kind (`Periodic`, `ElasticAveraging`)
+//                     policy of another kind (`Periodic`, `ElasticAveraging`)
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
 //                     has its own parameters and updates them with its own gradient
 //
@@ -208,15 +208,6 @@ struct MessageElementOf<A> {
 template <class A>
 using MessageElement = typename impl::MessageElementOf<A>::Type;
 
-/// Whether a training with policy `A` on `D` may have several processes that agree on more than the gradient.
-template <class A, class D>
-inline constexpr bool agrees_between_processes = [] {
-    if constexpr (AveragesBuckets<A, D>)
-        return GathersOnHost<typename A::template Collective<D>, D>;
-    else
-        return SpansProcesses<A>;
-}();
-
 /// A policy by which replicas have parameters of their own and agree on a centre, the model of the training; see
 /// parallel/kinds/centre_rule.hpp:
 ///
@@ -230,6 +221,42 @@ concept AgreesOnCentre = requires(const A& policy, int replicas) {
     { policy.averaging } -> std::convertible_to<const typename A::Averaging&>;
     { policy.rule(replicas) } -> std::same_as<CentreRule>;
 };
+
+namespace impl {
+
+template <class A>
+struct CarrierOfPolicy {
+    using Type = A;
+};
+template <class A>
+    requires AgreesOnCentre<A>
+struct CarrierOfPolicy<A> {
+    using Type = typename A::Averaging;
+};
+
+}  // namespace impl
+
+/// The policy that moves values between replicas, devices and processes: that inside a policy that agrees on a centre,
+/// otherwise the policy itself.
+template <class A>
+using CarrierOf = typename impl::CarrierOfPolicy<A>::Type;
+template <class A>
+[[nodiscard]] constexpr const CarrierOf<A>& carrier_of(const A& policy) {
+    if constexpr (AgreesOnCentre<A>)
+        return policy.averaging;
+    else
+        return policy;
+}
+
+/// Whether a training with policy `A` on `D` may have several processes that agree on more than the gradient.
+template <class A, class D>
+inline constexpr bool agrees_between_processes = [] {
+    using Carrier = CarrierOf<A>;
+    if constexpr (AveragesBuckets<Carrier, D>)
+        return GathersOnHost<typename Carrier::template Collective<D>, D>;
+    else
+        return SpansProcesses<Carrier>;
+}();
 
 /// Whether a policy's update has the force of elastic averaging.
 template <class A>
@@ -253,10 +280,10 @@ template <class A, class D>
                 << ", which agrees on a centre itself: give it a policy that averages gradients";
     } else {
         message = agreement_diagnostic<Averaging, D>();
-        if constexpr (!AveragesRows<Averaging, typename D::Kernels>) {
+        if constexpr (AveragesBuckets<Averaging, D> && !AveragesRows<Averaging, typename D::Kernels>) {
             if (message.empty())
                 message << A::name << " cannot be around " << Averaging::name
-                        << ", which averages no rows in one process: use ConcatMean";
+                        << ", a collective: use ConcatMean, MpiConcatMean or MpiAllReduce";
         }
     }
     return message;

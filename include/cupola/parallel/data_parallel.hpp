@@ -228,15 +228,14 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.transfer_.set_parameters(values);
     }
 
-    /// The state on which the next step depends, except for the options and the data.
+    /// The state on which the next step depends, except for the options and the data. Replicas of other processes that
+    /// have parameters of their own are gathered: then all processes call it, after the same step.
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
-        TrainingState state = parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values(),
-                                                    parts_.engine_.loss_scale());
-        const std::span<const std::int64_t> samples = parts_.agreement_->samples_since(state.step);
-        state.samples_since.assign(samples.begin(), samples.end());
-        return state;
+        const std::int64_t next = parts_.engine_.step();
+        return parts_.transfer_.copy(next, parts_.engine_.statistics().values(), parts_.engine_.loss_scale(),
+                                     parts_.agreement_->samples_since(next), parts_.agreement_->peers());
     }
     /// Restores a state, and discards the queued steps and their errors. If the state has no loss scale, because it is
     /// from a training in another precision, the initial one is used. Throws InvalidArgument, before anything is

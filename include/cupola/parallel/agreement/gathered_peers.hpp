@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <cupola/core/error.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -59,6 +60,9 @@ public:
     [[nodiscard]] BatchResult result_of(std::int64_t step, int replica, int part) override {
         return replicas_.at(replicas_.placement().device_of(replica))
             .layout.result(landed(step, replica), replicas_.placement().batch_number(replica, part));
+    }
+    void gather(const ExchangeName& name, std::byte*, std::size_t) override {
+        throw InvalidArgument(text("the collective of this training has no gather() for ", name.operation));
     }
     void read_together(bool on) override { reads_together_ = on; }
     [[nodiscard]] bool reads_together() const override { return reads_together_; }

@@ -47,8 +47,10 @@ public:
     /// Returns when no queued work runs any more, whether it succeeded or not.
     void end(int device);
 
-    /// Queues what a policy that prepares rows does with each row of the device before they are averaged.
-    void prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step);
+    /// Queues what a policy that prepares rows does with each row of the device before they are averaged. `weights`,
+    /// unless they are empty, replace the numbers of samples.
+    void prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step,
+                      std::span<const std::int64_t> weights = {});
 
     /// Where the loss has weights, makes the divisor that of the step, in two parts. Before the device's barrier, once
     /// its work is complete, the first reads the weight of the device's samples; the second adds all devices' weights.
@@ -84,13 +86,15 @@ void LocalDevices<D, T>::wait(int device, std::int64_t step, bool finished) {
 }
 
 template <class D, class T>
-void LocalDevices<D, T>::prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step) {
+void LocalDevices<D, T>::prepare_rows(const RowsPolicy<typename D::Kernels>& policy, Step& step,
+                                      std::span<const std::int64_t> weights) {
     if (replicas_.gradients().in_place()) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     const int device = step.device;
     for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
          ++r) {
-        if (step.samples.of_replica(step.step, r) == 0) continue;
+        if ((weights.empty() ? step.samples.of_replica(step.step, r) : weights[static_cast<std::size_t>(r)]) == 0)
+            continue;
         const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
         step.state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
     }

@@ -162,7 +162,7 @@ bool RowsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t>
     const int device = step.device;
     const bool alone = replicas_.placement().device_count() == 1;
     step.state.attempt([&] {
-        if (policy_->prepares) local_.prepare_rows(*policy_, step);
+        if (policy_->prepares) local_.prepare_rows(*policy_, step, weights);
         if (!alone) local_.wait_for_queue(step);
     });
     const auto require_all_finite = [&] {

@@ -54,6 +54,7 @@ class TrainingParts {
     using Kernels = typename D::Kernels;
     using T = typename Net::Precision::Activation;
     using Averaging = decltype(Options::averaging);
+    using Carrier = CarrierOf<Averaging>;
     using Agreement = AgreementOf<Averaging, D, T>;
     using Engine = StepEngine<D, T>;
     template <class, class, class, class, class, class>
@@ -76,7 +77,7 @@ public:
               replicas_, options.optimizer.state_arenas(),
               [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
               options.moving_average.on(), [&](int arena) { return agreement_->centre_state_name(arena); }) {
-        if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Averaging>) {
+        if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Carrier>) {
             // Its processes find each other when it is made.
             if (ProcessGroup* const group = agreement_->processes()) {
                 require_same_training<Net, Loss, D>(*group, options);
@@ -140,9 +141,9 @@ private:
         ProcessNumber process;
         bool survivors = false;
         std::vector<std::byte*> (*share)(Processes&, std::size_t) = nullptr;
-        if constexpr (AveragesBuckets<Averaging, D>) {
-            process = Averaging::template Collective<D>::process(options.averaging);
-        } else if constexpr (SpansProcesses<Averaging>) {
+        if constexpr (AveragesBuckets<Carrier, D>) {
+            process = Carrier::template Collective<D>::process(carrier_of(options.averaging));
+        } else if constexpr (SpansProcesses<Carrier>) {
             process = {processes->count(), processes->number()};
             survivors = processes->are_survivors();
             share = [](P& all, std::size_t bytes) { return all.share(bytes); };
@@ -186,9 +187,9 @@ private:
     /// The processes of a policy that spans some, else null.
     [[nodiscard, gnu::cold]] static std::shared_ptr<Processes> joined([[maybe_unused]] const Options& options) {
         std::shared_ptr<Processes> processes;
-        if constexpr (SpansProcesses<Averaging>) {
-            processes = options.averaging.join();
-            require(processes != nullptr, Averaging::name, " has no processes");
+        if constexpr (SpansProcesses<Carrier>) {
+            processes = carrier_of(options.averaging).join();
+            require(processes != nullptr, Carrier::name, " has no processes");
             require_same_training<Net, Loss, D>(*processes, options);
         }
         return processes;
@@ -197,7 +198,7 @@ private:
     /// Null in one process.
     template <class P>
     [[nodiscard, gnu::cold]] static std::unique_ptr<RunPolicy> run_policy_of([[maybe_unused]] P* processes) {
-        if constexpr (SpansProcesses<Averaging>) return make_run_policy(*processes);
+        if constexpr (SpansProcesses<Carrier>) return make_run_policy(*processes);
         return nullptr;
     }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
@@ -41,5 +42,12 @@ struct CentreRule {
         require(from_step >= 0, policy, " must have its first own step at 0 or later, not at ", from_step);
     }
 };
+
+/// "every 16 steps from step 0 on, factor 1", for comparisons between processes.
+[[nodiscard, gnu::cold]] inline std::string description_of(const CentreRule& rule) {
+    std::string result = text("every ", rule.every, " steps from step ", rule.from_step, " on, factor ", rule.factor);
+    if (rule.in_update) result += text(", moving rate ", rule.moving_rate);
+    return result;
+}
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -12,6 +12,7 @@
 #include <string>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
@@ -76,6 +77,8 @@ public:
     }
     /// What is to be compared is not valid any more.
     virtual void forget() {}
+    /// As ProcessGroup::gather. Throws InvalidArgument if a collective has no such call.
+    virtual void gather(const ExchangeName&, std::byte* /*blocks*/, std::size_t /*bytes*/) {}
     /// Completes one text per replica.
     virtual void exchange_texts(std::int64_t /*step*/, std::span<std::string> /*of_replicas*/) {}
     /// With true, all processes read the reports of steps after they have queued the same steps, until it is called

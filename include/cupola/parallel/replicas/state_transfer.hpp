@@ -3,6 +3,7 @@
 // StateTransfer: a training's state between two steps, copied to the host and back.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,6 +16,8 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/finite.hpp>
+#include <cupola/parallel/process_number.hpp>
+#include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -46,9 +49,11 @@ public:
     [[gnu::cold]] std::vector<float> start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
                                            FunctionRef<float(int)> state_start);
 
-    /// The contents of the arenas at `step`, with these running statistics and this state of the loss scale.
+    /// The contents of the arenas at `step`, with these running statistics, this state of the loss scale, and these
+    /// samples of this process's replicas. Replicas of `peers` with parameters of their own are gathered.
     [[nodiscard]] TrainingState copy(std::int64_t step, std::span<const float> running,
-                                     const LossScaleState& loss_scale);
+                                     const LossScaleState& loss_scale, std::span<const std::int64_t> samples_since,
+                                     Peers& peers);
 
     /// The state of the loss scale with which a fitting state is continued: its own if the scale is dynamic, and
     /// otherwise the constant scale with the number of steps that were skipped.
@@ -132,6 +137,8 @@ private:
     // Where there is a centre.
 
     void copy_centre(TrainingState& state);
+    /// Completes the replicas, and their samples, by those of the other processes.
+    [[gnu::cold]] void gather_replicas(TrainingState& state, Peers& peers);
     void require_fitting_centre(const TrainingState& state) const;
     void restore_centre(const TrainingState& state);
 
@@ -213,13 +220,16 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
 
 template <class D, class T>
 TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float> running,
-                                        const LossScaleState& loss_scale) {
+                                        const LossScaleState& loss_scale, std::span<const std::int64_t> samples_since,
+                                        Peers& peers) {
     TrainingState state{.step = step};
     if (replicas_.settings().loss_scale.dynamic || loss_scale.skipped_steps > 0) state.loss_scale = loss_scale;
     state.buffers.assign(running.begin(), running.end());
     state.tensors = state_tensors(replicas_.network().layers);
     if (replicas_.settings().centre) {
+        state.samples_since.assign(samples_since.begin(), samples_since.end());
         copy_centre(state);
+        if (replicas_.placement().process_count() > 1) gather_replicas(state, peers);
         return state;
     }
     copy_replica(0, state);
@@ -256,8 +266,61 @@ void StateTransfer<D, T>::copy_centre(TrainingState& state) {
                                               return worker.centre_state() + i * replicas_.elements();
                                           })});
     state.replicas.resize(static_cast<std::size_t>(replicas_.placement().replicas()));
-    for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        copy_replica(r, state.replicas[static_cast<std::size_t>(r)]);
+    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
+        if (replicas_.placement().is_here(r)) copy_replica(r, state.replicas[static_cast<std::size_t>(r)]);
+    }
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::gather_replicas(TrainingState& state, Peers& peers) {
+    const ReplicaPlacement& placement = replicas_.placement();
+    const auto processes = static_cast<std::size_t>(placement.process_count()),
+               mine = static_cast<std::size_t>(placement.process_number());
+    const ExchangeName name{"the state of the replicas", state.step};
+    for (int r = 0; r < placement.replicas(); ++r) {
+        if (placement.is_here(r)) continue;
+        ReplicaState& replica = state.replicas[static_cast<std::size_t>(r)];
+        replica.parameters.resize(replicas_.all_elements());
+        for (const std::string& each : names_)
+            replica.optimizer.push_back({each, std::vector<float>(replicas_.elements())});
+    }
+    // In each exchange, as many values of one replica of each process.
+    constexpr std::size_t most = std::size_t{1} << 18;
+    const auto gather = [&](std::size_t size, auto&& values_of) {
+        std::vector<float> blocks(processes * std::min(most, size));
+        for (int k = 0; k < placement.max_replicas_per_process(); ++k) {
+            const auto replica_of = [&](int process) {
+                return k < placement.replicas_of_process(process) ? placement.first_replica_of_process(process) + k
+                                                                  : -1;
+            };
+            for (std::size_t begin = 0; begin < size; begin += most) {
+                const std::size_t part = std::min(most, size - begin);
+                const auto of = [&](int process) {
+                    return std::span(values_of(state.replicas[static_cast<std::size_t>(replica_of(process))]))
+                        .subspan(begin, part);
+                };
+                if (const int process = placement.process_number(); replica_of(process) >= 0)
+                    std::ranges::copy(of(process), blocks.data() + mine * part);
+                peers.gather(name, reinterpret_cast<std::byte*>(blocks.data()), part * sizeof(float));
+                for (int p = 0; p < placement.process_count(); ++p) {
+                    if (p != placement.process_number() && replica_of(p) >= 0)
+                        std::copy_n(blocks.data() + static_cast<std::size_t>(p) * part, part, of(p).data());
+                }
+            }
+        }
+    };
+    gather(replicas_.all_elements(), [](ReplicaState& replica) -> auto& { return replica.parameters; });
+    for (std::size_t i = 0; i < names_.size(); ++i)
+        gather(replicas_.elements(), [i](ReplicaState& replica) -> auto& { return replica.optimizer[i].values; });
+    if (state.samples_since.empty()) return;
+    const std::size_t replicas = state.samples_since.size();
+    std::vector<std::int64_t> samples(processes * replicas);
+    std::ranges::copy(state.samples_since, samples.data() + mine * replicas);
+    peers.gather(name, reinterpret_cast<std::byte*>(samples.data()), replicas * sizeof(std::int64_t));
+    for (int r = 0; r < placement.replicas(); ++r) {
+        const auto index = static_cast<std::size_t>(r);
+        state.samples_since[index] = samples[static_cast<std::size_t>(placement.process_of(r)) * replicas + index];
+    }
 }
 
 template <class D, class T>

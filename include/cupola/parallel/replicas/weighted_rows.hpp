@@ -59,15 +59,33 @@ public:
                  std::int64_t begin = 0) {
         count_ = 0;
         samples_ = 0;
-        // Each of several batches was weighted as a part of full batches.
+        // Each of several batches was weighted as a part of full batches; rows whose buckets are not taken in the passes
+        // are completed there.
+        const bool incomplete =
+            replicas.settings().takes_buckets && replicas.settings().gradient_accumulation_steps > 1;
         const std::int64_t full = replicas.settings().batch_size * replicas.settings().gradient_accumulation_steps;
         for (int r = first; r < last; ++r) {
             const std::int64_t here = samples.of_replica(step, r);
             if (here == 0) continue;
             rows_[count_] = replicas.gradients().row(r) + begin;
-            weights_[count_] = static_cast<float>(replicas.settings().gradient_accumulation_steps > 1 ? full : here);
+            weights_[count_] = static_cast<float>(incomplete ? full : here);
             ++count_;
             samples_ += here;
+        }
+    }
+    /// The rows of the same replicas with a weight that is not 0, from column `begin` on.
+    template <class Replicas>
+    void collect(const Replicas& replicas, int first, int last, std::span<const std::int64_t> weights,
+                 std::int64_t begin = 0) {
+        count_ = 0;
+        samples_ = 0;
+        for (int r = first; r < last; ++r) {
+            const std::int64_t weight = weights[static_cast<std::size_t>(r)];
+            if (weight == 0) continue;
+            rows_[count_] = replicas.gradients().row(r) + begin;
+            weights_[count_] = static_cast<float>(weight);
+            ++count_;
+            samples_ += weight;
         }
     }
     [[nodiscard]] WeightedGradients gradients() const { return {{rows_.data(), count_}, {weights_.data(), count_}}; }

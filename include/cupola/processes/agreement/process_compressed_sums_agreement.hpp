@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string_view>
 
@@ -41,7 +42,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// `Element` is the type of the sums.
 template <class D, class T, class Element>
-class ProcessCompressedSumsAgreement final : public StepAgreement<D, T> {
+class ProcessCompressedSumsAgreement final : public RowAveraging<D, T> {
     using Step = DeviceStep<D, T>;
     using ColumnRange = ReplicaPlacement::ColumnRange;
     using Kernels = typename D::Kernels;
@@ -57,10 +58,19 @@ public:
     void begin(std::int64_t, const SampleCounts&, std::span<const float> running) override { records_.begin(running); }
     /// Each device reduces its part of the average before the vote.
     bool agree(Step& step) override;
+    bool meet(Step& step, std::int32_t finite_here) override {
+        return records_.exchange(step) && vote_.meet(step, "the vote on the step", finite_here);
+    }
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
 private:
-    /// Computes the sum of this process's rows in the device's columns, and rounds it.
-    void add_rows(Step& step);
+    /// Computes the sum of this process's rows in the device's columns, and rounds it. `weights`, unless they are empty,
+    /// replace the numbers of samples.
+    void add_rows(Step& step, std::span<const std::int64_t> weights = {});
+    /// The sums of all processes become the device's columns of the average. False if a process has failed.
+    bool exchange_sums(Step& step, std::string_view sums, std::string_view totals);
+    /// Converts the totals.
+    void take_totals(Step& step);
     /// Replaces this process's sum, in the device's columns of the slice, by the rounded total of all processes.
     void add_sums(Step& step);
     bool exchange(Step& step, std::string_view name, const MessageList<Element>& outgoing,
@@ -85,14 +95,14 @@ template <class A, class D, class T>
     requires(SpansProcesses<A> && sums_of_processes<A> && !std::same_as<MessageElement<A>, float>)
 struct AgreementOf<A, D, T> {
     [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
-    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A&, Replicas<D, T>& replicas) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RowAveraging<D, T>> make(const A&, Replicas<D, T>& replicas) {
         return std::make_unique<ProcessCompressedSumsAgreement<D, T, MessageElement<A>>>(replicas);
     }
 };
 
 template <class D, class T, class Element>
 ProcessCompressedSumsAgreement<D, T, Element>::ProcessCompressedSumsAgreement(Replicas<D, T>& replicas)
-    : StepAgreement<D, T>(replicas),
+    : RowAveraging<D, T>(replicas),
       processes_(*replicas.settings().processes),
       local_(replicas),
       records_(replicas, local_),
@@ -125,23 +135,47 @@ bool ProcessCompressedSumsAgreement<D, T, Element>::agree(Step& step) {
         records_.queue_divisor(step);
         if (!alone) add_rows(step);
     });
-    if (!alone) {
-        if (!exchange(step, "the slices of the sums", sums_out_, sums_in_)) return false;
-        step.state.attempt([&] { add_sums(step); });
-        if (!exchange(step, "the slices of the totals", totals_out_, totals_in_)) return false;
-    }
+    if (!alone && !exchange_sums(step, "the slices of the sums", "the slices of the totals")) return false;
     step.state.attempt([&] {
-        const auto [begin, end] = part_of_all_columns(replicas_, step.device);
-        if (!alone) {
-            const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
-            const Element* const totals = sums_.data() + begin;
-            ops::Convert<Kernels>::run(step.state.context(), totals, replicas_.gradients().average(step.device) + begin,
-                                       end - begin);
-        }
-        vote_.reduce_columns(step, {begin, end},
+        if (!alone) take_totals(step);
+        vote_.reduce_columns(step, part_of_all_columns(replicas_, step.device),
                              [this](int replica, std::int64_t from) { return vote_.row_here(replica, from); });
     });
     return vote_.vote(step);
+}
+
+template <class D, class T, class Element>
+bool ProcessCompressedSumsAgreement<D, T, Element>::average_rows(Step& step, std::span<const std::int64_t> weights,
+                                                                 const float* /*one*/) {
+    const bool alone = replicas_.gradients().in_place();
+    step.state.attempt([&] { local_.wait_for_queue(step); });
+    if (!vote_.meet(step, "the rows of the replicas", 1)) return false;
+    if (!alone) {
+        step.state.attempt([&] { add_rows(step, weights); });
+        if (!exchange_sums(step, "the slices of the rows' sums", "the slices of the rows' totals")) return false;
+    }
+    step.state.attempt([&] {
+        if (!alone) take_totals(step);
+        vote_.divide_columns(step, part_of_all_columns(replicas_, step.device), 1);
+    });
+    return vote_.vote(step, "the vote on the mean");
+}
+
+template <class D, class T, class Element>
+bool ProcessCompressedSumsAgreement<D, T, Element>::exchange_sums(Step& step, std::string_view sums,
+                                                                  std::string_view totals) {
+    if (!exchange(step, sums, sums_out_, sums_in_)) return false;
+    step.state.attempt([&] { add_sums(step); });
+    return exchange(step, totals, totals_out_, totals_in_);
+}
+
+template <class D, class T, class Element>
+void ProcessCompressedSumsAgreement<D, T, Element>::take_totals(Step& step) {
+    const auto [begin, end] = part_of_all_columns(replicas_, step.device);
+    const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
+    const Element* const totals = sums_.data() + begin;
+    ops::Convert<Kernels>::run(step.state.context(), totals, replicas_.gradients().average(step.device) + begin,
+                               end - begin);
 }
 
 template <class D, class T, class Element>
@@ -154,7 +188,7 @@ bool ProcessCompressedSumsAgreement<D, T, Element>::exchange(Step& step, std::st
 }
 
 template <class D, class T, class Element>
-void ProcessCompressedSumsAgreement<D, T, Element>::add_rows(Step& step) {
+void ProcessCompressedSumsAgreement<D, T, Element>::add_rows(Step& step, std::span<const std::int64_t> of_rows) {
     const int device = step.device;
     const auto [begin, end] = part_of_all_columns(replicas_, device);
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
@@ -162,12 +196,14 @@ void ProcessCompressedSumsAgreement<D, T, Element>::add_rows(Step& step) {
     rows.clear();
     for (int r = replicas_.placement().first_replica(0);
          r < replicas_.placement().first_replica(replicas_.placement().device_count()); ++r)
-        rows.add(replicas_.gradients().row(r) + begin, step.samples.of_replica(step.step, r));
+        rows.add(replicas_.gradients().row(r) + begin,
+                 of_rows.empty() ? step.samples.of_replica(step.step, r) : of_rows[static_cast<std::size_t>(r)]);
+    const std::int64_t total = of_rows.empty() ? step.samples.of_step(step.step)
+                                               : std::accumulate(of_rows.begin(), of_rows.end(), std::int64_t{0});
     FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];
     const std::size_t count = rows.rows().size();
     for (std::size_t i = 0; i < count; ++i) {
-        weights[i] = static_cast<float>(static_cast<double>(rows.samples()[i]) /
-                                        static_cast<double>(step.samples.of_step(step.step)));
+        weights[i] = static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(total));
     }
     const std::span<float> sum = replicas_.gradients().average_span(device).subspan(
         static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));

@@ -35,6 +35,9 @@ public:
     void exchange_sums(std::int64_t step, const std::exception_ptr& error, double* sums, std::size_t size,
                        std::span<const double*> contributions) override;
     void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) override;
+    void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {
+        processes_.gather(name, blocks, bytes);
+    }
     void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override;
 
 private:

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
@@ -40,7 +41,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// `Element` is the type that rows and averages have in messages.
 template <class D, class T, class Element>
-class ProcessRowsAgreement final : public StepAgreement<D, T> {
+class ProcessRowsAgreement final : public RowAveraging<D, T> {
     using Step = DeviceStep<D, T>;
     using Policy = RowsPolicy<typename D::Kernels>;
     using ColumnRange = ReplicaPlacement::ColumnRange;
@@ -56,9 +57,18 @@ public:
     void begin(std::int64_t, const SampleCounts&, std::span<const float> running) override { records_.begin(running); }
     /// Each device reduces its part of the average before the vote.
     bool agree(Step& step) override;
+    bool meet(Step& step, std::int32_t finite_here) override {
+        return records_.exchange(step) && vote_.meet(step, "the vote on the step", finite_here);
+    }
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
 private:
-    void average(Step& step);
+    /// Where the processes share memory, behind an exchange after which all rows are complete: exchanges the slices,
+    /// and calls average() and `reduce`, which divides by `divisor()` what this process averages, before the vote.
+    bool average_slices(Step& step, std::string_view rows, std::string_view average, std::string_view vote,
+                        FunctionRef<void()> reduce, FunctionRef<float()> divisor);
+    /// `weights`, unless they are empty, replace the numbers of samples.
+    void average(Step& step, std::span<const std::int64_t> weights = {});
 
     /// A replica's gradient, from column `begin` of this process's slice.
     [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
@@ -85,8 +95,8 @@ template <class A, class D, class T>
     requires(SpansProcesses<A> && !sums_of_processes<A>)
 struct AgreementOf<A, D, T> {
     [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {.averages_rows_of_all = true}; }
-    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
-                                                                              Replicas<D, T>& replicas) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RowAveraging<D, T>> make(const A& policy,
+                                                                             Replicas<D, T>& replicas) {
         return std::make_unique<ProcessRowsAgreement<D, T, MessageElement<A>>>(
             rows_policy<typename D::Kernels, typename A::Rows>(policy.rows), replicas);
     }
@@ -95,7 +105,7 @@ struct AgreementOf<A, D, T> {
 template <class D, class T, class Element>
 ProcessRowsAgreement<D, T, Element>::ProcessRowsAgreement(std::unique_ptr<const Policy> policy,
                                                           Replicas<D, T>& replicas)
-    : StepAgreement<D, T>(replicas),
+    : RowAveraging<D, T>(replicas),
       policy_(std::move(policy)),
       processes_(*replicas.settings().processes),
       local_(replicas),
@@ -114,28 +124,58 @@ bool ProcessRowsAgreement<D, T, Element>::agree(Step& step) {
     auto& state = step.state;
     if (policy_->prepares) state.attempt([&] { local_.prepare_rows(*policy_, step); });
     if (!records_.exchange(step)) return false;
+    return average_slices(
+        step, "the slices of the gradients", "the slices of the average", "the vote on the step",
+        [&] {
+            records_.queue_divisor(step);
+            average(step);
+            vote_.reduce_columns(step, replicas_.gradients().columns_of(step.device),
+                                 [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
+        },
+        [&] {
+            const float divisor = state.status()->divisor;
+            const float* const scale = scale_on_device(replicas_, step.device);
+            return scale == nullptr ? divisor : divisor * *scale;
+        });
+}
+
+template <class D, class T, class Element>
+bool ProcessRowsAgreement<D, T, Element>::average_rows(Step& step, std::span<const std::int64_t> weights,
+                                                       const float* /*one*/) {
+    step.state.attempt([&] {
+        if (policy_->prepares) local_.prepare_rows(*policy_, step, weights);
+        local_.wait_for_queue(step);
+    });
+    if (!vote_.meet(step, "the rows of the replicas", 1)) return false;
+    return average_slices(
+        step, "the slices of the rows", "the slices of the mean", "the vote on the mean",
+        [&] {
+            average(step, weights);
+            vote_.divide_columns(step, replicas_.gradients().columns_of(step.device), 1);
+        },
+        [] { return 1.0F; });
+}
+
+template <class D, class T, class Element>
+bool ProcessRowsAgreement<D, T, Element>::average_slices(Step& step, std::string_view rows,
+                                                         std::string_view average_of_rows, std::string_view vote,
+                                                         FunctionRef<void()> reduce, FunctionRef<float()> divisor) {
+    auto& state = step.state;
     if (messages_.any()) {
         state.attempt([&] {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
             messages_.pack_rows(replicas_, step.device);
         });
-        if (!exchange(step, "the slices of the gradients", messages_.rows_out(), messages_.rows_in())) return false;
+        if (!exchange(step, rows, messages_.rows_out(), messages_.rows_in())) return false;
     }
-    state.attempt([&] {
-        records_.queue_divisor(step);
-        average(step);
-        vote_.reduce_columns(step, replicas_.gradients().columns_of(step.device),
-                             [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
-    });
-    if (!vote_.vote(step)) return false;
+    state.attempt(reduce);
+    if (!vote_.vote(step, vote)) return false;
     if (!messages_.any()) return true;
-    if (!exchange(step, "the slices of the average", messages_.average_out(), messages_.average_in())) return false;
+    if (!exchange(step, average_of_rows, messages_.average_out(), messages_.average_in())) return false;
     if constexpr (!std::same_as<Element, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            const float divisor = state.status()->divisor;
-            const float* const scale = scale_on_device(replicas_, step.device);
-            messages_.unpack_average(replicas_, step.device, scale == nullptr ? divisor : divisor * *scale);
+            messages_.unpack_average(replicas_, step.device, divisor());
         }
         return replicas_.arrive_and_wait(step.device);
     }
@@ -150,7 +190,7 @@ bool ProcessRowsAgreement<D, T, Element>::exchange(Step& step, std::string_view 
 }
 
 template <class D, class T, class Element>
-void ProcessRowsAgreement<D, T, Element>::average(Step& step) {
+void ProcessRowsAgreement<D, T, Element>::average(Step& step, std::span<const std::int64_t> weights) {
     const auto [begin, end] = replicas_.gradients().columns_of(step.device);
     if (replicas_.gradients().in_place() || begin == end) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
@@ -158,7 +198,8 @@ void ProcessRowsAgreement<D, T, Element>::average(Step& step) {
     rows.clear();
     if (messages_.any()) messages_.unpack_rows(replicas_, step.device, {begin, end});
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        rows.add(row_from(r, begin), step.samples.of_replica(step.step, r));
+        rows.add(row_from(r, begin),
+                 weights.empty() ? step.samples.of_replica(step.step, r) : weights[static_cast<std::size_t>(r)]);
     const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
     policy_->average(
         step.state.context(),

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 
 #include <cupola/core/fixed_array.hpp>
@@ -39,7 +40,7 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
-class ProcessSumsAgreement final : public StepAgreement<D, T> {
+class ProcessSumsAgreement final : public RowAveraging<D, T> {
     using Step = DeviceStep<D, T>;
     using ColumnRange = ReplicaPlacement::ColumnRange;
     using StepAgreement<D, T>::replicas_;
@@ -54,6 +55,10 @@ public:
     void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running) override;
     /// Each device reduces its part of the average before the vote.
     bool agree(Step& step) override;
+    bool meet(Step& step, std::int32_t finite_here) override {
+        return records_.exchange(step) && vote_.meet(step, "the vote on the step", finite_here);
+    }
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
 private:
     /// Called on a device's thread when a bucket is complete in its rows; the last device to call it adds the rows of
@@ -97,6 +102,8 @@ private:
     FixedArray<std::size_t> given_;
     const SampleCounts* samples_ = nullptr;
     std::int64_t step_ = 0;
+    /// Unless they are empty, in place of the samples.
+    std::span<const std::int64_t> weights_{};
 
     /// Guards the following members, and the order of the begin_sum() calls.
     std::mutex mutex_;
@@ -114,14 +121,14 @@ struct AgreementOf<A, D, T> {
             traits.bucket_elements = policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
         return traits;
     }
-    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A&, Replicas<D, T>& replicas) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RowAveraging<D, T>> make(const A&, Replicas<D, T>& replicas) {
         return std::make_unique<ProcessSumsAgreement<D, T>>(replicas);
     }
 };
 
 template <class D, class T>
 ProcessSumsAgreement<D, T>::ProcessSumsAgreement(Replicas<D, T>& replicas)
-    : StepAgreement<D, T>(replicas),
+    : RowAveraging<D, T>(replicas),
       processes_(*replicas.settings().processes),
       local_(replicas),
       records_(replicas, local_),
@@ -144,6 +151,7 @@ void ProcessSumsAgreement<D, T>::begin(std::int64_t step, const SampleCounts& sa
     records_.begin(running);
     samples_ = &samples;
     step_ = step;
+    weights_ = {};
     next_ = 0;
     std::fill(progress_.begin(), progress_.end(), Progress());
     std::fill(given_.begin(), given_.end(), std::size_t{0});
@@ -160,7 +168,8 @@ void ProcessSumsAgreement<D, T>::give(int device, std::size_t bucket) {
     const std::scoped_lock lock(mutex_);
     progress_[bucket].added = true;
     for (; next_ < buckets_.size() && progress_[next_].added; ++next_)
-        processes_.begin_sum({"the sums of the gradients", step_}, sum_of(next_));
+        processes_.begin_sum({weights_.empty() ? "the sums of the gradients" : "the sums of the rows", step_},
+                             sum_of(next_));
 }
 
 template <class D, class T>
@@ -172,9 +181,12 @@ template <class D, class T>
 void ProcessSumsAgreement<D, T>::add_rows(int device, std::size_t bucket) {
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-    rows.collect(replicas_, replicas_.placement().first_replica(0),
-                 replicas_.placement().first_replica(replicas_.placement().device_count()), *samples_, step_,
-                 buckets_[bucket].begin);
+    const int first = replicas_.placement().first_replica(0),
+              last = replicas_.placement().first_replica(replicas_.placement().device_count());
+    if (weights_.empty())
+        rows.collect(replicas_, first, last, *samples_, step_, buckets_[bucket].begin);
+    else
+        rows.collect(replicas_, first, last, weights_, buckets_[bucket].begin);
     ops::TrainingStep<typename D::Kernels>::weighted_sum(replicas_.context(device), rows.gradients().rows,
                                                          rows.gradients().weights, sum_of(bucket));
 }
@@ -192,6 +204,20 @@ bool ProcessSumsAgreement<D, T>::agree(Step& step) {
             step.samples.of_step(step.step));
     });
     return vote_.vote(step);
+}
+
+template <class D, class T>
+bool ProcessSumsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/) {
+    step.state.attempt([&] { local_.wait_for_queue(step); });
+    if (step.device == 0) weights_ = weights;
+    if (!vote_.meet(step, "the rows of the replicas", 1)) return false;
+    step.state.attempt_always([&] { give_rest(step.device); });
+    if (!average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;
+    step.state.attempt([&] {
+        const auto total = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
+        vote_.divide_columns(step, columns_of(step.device), static_cast<float>(total));
+    });
+    return vote_.vote(step, "the vote on the mean");
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

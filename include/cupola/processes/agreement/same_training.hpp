@@ -65,12 +65,22 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     if constexpr (requires { learning_rate_description_of(options.optimizer); })
         settings.add("learning rate", learning_rate_description_of(options.optimizer));
     settings.add("averaging", decltype(options.averaging)::name);
+    if constexpr (AgreesOnCentre<decltype(options.averaging)>) {
+        // One that has no text for its numbers has those of its rule.
+        if constexpr (requires { options.averaging.description(); })
+            settings.add("averaging's settings", options.averaging.description());
+        else
+            settings.add("averaging's settings", description_of(options.averaging.rule(options.replicas)));
+        if constexpr (requires { options.averaging.outer.state_arenas(); })
+            settings.add("outer learning rate", learning_rate_description_of(options.averaging.outer));
+    }
     const auto add_policy = [&](const auto& policy) {
         if constexpr (requires { policy.bucket_bytes; }) settings.add("bucket_bytes", text(policy.bucket_bytes));
         if constexpr (requires { policy.max_groups; }) settings.add("max_groups", text(policy.max_groups));
     };
-    add_policy(options.averaging);
-    if constexpr (requires { options.averaging.policy; }) add_policy(options.averaging.policy);  // Compressed's policy
+    const auto& carrier = carrier_of(options.averaging);
+    add_policy(carrier);
+    if constexpr (requires { carrier.policy; }) add_policy(carrier.policy);  // Compressed's policy
     settings.add("statistics policy", decltype(options.statistics)::name);
     if constexpr (requires { options.statistics.description(); })
         settings.add("statistics policy", options.statistics.description());

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
@@ -46,10 +47,18 @@ public:
     /// Divides the device's columns of the average by the loss scale and by `samples`, which is more than 1 if the
     /// columns contain a sum. Records where values are not finite.
     void reduce_columns(Step& step, ReplicaPlacement::ColumnRange columns, RowFrom row_from, std::int64_t samples = 1);
+    /// Divides the device's columns of an average by a number and, unless it is null, by that at `scale`. Records
+    /// whether they are finite.
+    void divide_columns(Step& step, ReplicaPlacement::ColumnRange columns, float divisor, const float* scale = nullptr);
 
-    /// Called after reduce_columns(): if a part of the average is not finite on any process, the step does not count.
+    /// Called after one of these: if a part of the average is not finite on any process, the step does not count.
     /// Returns false if a process has failed.
-    bool vote(Step& step);
+    bool vote(Step& step) { return vote(step, "the vote on the step"); }
+    /// In place of them: `finite` is whether everything on the device is finite. If it is not on any process, the step
+    /// does not count. Returns false if a process has failed.
+    bool meet(Step& step, std::string_view operation, std::int32_t finite);
+    /// The vote on rows that are not gradients.
+    bool vote(Step& step, std::string_view operation);
 
     /// A RowFrom for the rows of this process.
     [[nodiscard]] const float* row_here(int replica, std::int64_t begin) const {
@@ -61,7 +70,9 @@ private:
     /// value of each replica.
     using Ends = unsigned long long;
 
-    void exchange(std::int64_t step);
+    void exchange(std::string_view operation, std::int64_t step);
+    /// These columns of the device's average.
+    [[nodiscard]] std::span<float> part_of(Step& step, ReplicaPlacement::ColumnRange columns) const;
 
     Replicas<D, T>& replicas_;
     Processes& processes_;
@@ -73,38 +84,62 @@ private:
 };
 
 template <class D, class T>
-void StepVote<D, T>::reduce_columns(Step& step, ReplicaPlacement::ColumnRange columns, RowFrom row_from,
-                                    std::int64_t samples) {
-    const auto index = static_cast<std::size_t>(step.device);
+std::span<float> StepVote<D, T>::part_of(Step& step, ReplicaPlacement::ColumnRange columns) const {
     const auto [begin, end] = columns;
+    return replicas_.gradients()
+        .average_span(step.device)
+        .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+template <class D, class T>
+void StepVote<D, T>::divide_columns(Step& step, ReplicaPlacement::ColumnRange columns, float divisor,
+                                    const float* scale) {
+    const auto index = static_cast<std::size_t>(step.device);
     finite_[index] = 1;
     std::fill(ends_[index].begin(), ends_[index].end(), 0);
-    const std::span<float> part = replicas_.gradients()
-                                      .average_span(step.device)
-                                      .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const std::span<float> part = part_of(step, columns);
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
-    auto& context = step.state.context();
+    ops::TrainingStep<Kernels>::mean(step.state.context(), part, &divisor, part, &finite_[index], {}, scale);
+}
+
+template <class D, class T>
+void StepVote<D, T>::reduce_columns(Step& step, ReplicaPlacement::ColumnRange columns, RowFrom row_from,
+                                    std::int64_t samples) {
     const auto scale = static_cast<double>(step.state.status()->divisor);
-    const auto divisor = static_cast<float>(scale * static_cast<double>(samples));
-    using Kernel = ops::TrainingStep<Kernels>;
-    Kernel::mean(context, part, &divisor, part, &finite_[index], {}, scale_on_device(replicas_, step.device));
+    divide_columns(step, columns, static_cast<float>(scale * static_cast<double>(samples)),
+                   scale_on_device(replicas_, step.device));
+    const auto index = static_cast<std::size_t>(step.device);
     if (finite_[index] != 0) return;
+    const std::int64_t begin = columns.begin;
+    const std::span<float> part = part_of(step, columns);
+    const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     constexpr float one = 1;
     for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         const float* const row = row_from(r, begin);
         if (row == nullptr) continue;
-        Kernel::mean(context, part, &one, part, &finite_[index],
-                     {.rows = row,
-                      .stride = 0,
-                      .count = 1,
-                      .first_column = begin,
-                      .ends = &ends_[index][static_cast<std::size_t>(r)]});
+        ops::TrainingStep<Kernels>::mean(step.state.context(), part, &one, part, &finite_[index],
+                                         {.rows = row,
+                                          .stride = 0,
+                                          .count = 1,
+                                          .first_column = begin,
+                                          .ends = &ends_[index][static_cast<std::size_t>(r)]});
     }
 }
 
 template <class D, class T>
-bool StepVote<D, T>::vote(Step& step) {
-    if (!in_all_processes(step, [&] { exchange(step.step); })) return false;
+bool StepVote<D, T>::meet(Step& step, std::string_view operation, std::int32_t finite) {
+    const auto index = static_cast<std::size_t>(step.device);
+    finite_[index] = finite;
+    // Where the rows of the device's replicas are not finite is in its status.
+    std::byte* const block = step.state.queue->status();
+    for (int r = 0; r < replicas_.placement().replicas(); ++r)
+        ends_[index][static_cast<std::size_t>(r)] = *step.state.layout.not_finite(block, r);
+    return vote(step, operation);
+}
+
+template <class D, class T>
+bool StepVote<D, T>::vote(Step& step, std::string_view operation) {
+    if (!in_all_processes(step, [&] { exchange(operation, step.step); })) return false;
     if (voted_finite_) return true;
     step.state.queue->write(&step.state.status()->healthy, std::int32_t{0});
     std::byte* const block = step.state.queue->status();
@@ -116,7 +151,7 @@ bool StepVote<D, T>::vote(Step& step) {
 }
 
 template <class D, class T>
-void StepVote<D, T>::exchange(std::int64_t step) {
+void StepVote<D, T>::exchange(std::string_view operation, std::int64_t step) {
     const std::size_t replicas = ends_[0].size();
     FixedArray<Ends>& mine = ends_[0];
     Ends finite = 1;
@@ -128,7 +163,7 @@ void StepVote<D, T>::exchange(std::int64_t step) {
     write_block_header(votes_.mine(), step, replicas_.first_error());
     std::memcpy(votes_.mine() + sizeof(StepBlockHeader), &finite, sizeof finite);
     std::memcpy(votes_.mine() + sizeof(StepBlockHeader) + sizeof finite, mine.data(), replicas * sizeof(Ends));
-    votes_.run({"the vote on the step", step});
+    votes_.run({operation, step});
     require_all_in_step(votes_, processes_, step);
     for (int p = 0; p < processes_.count(); ++p) {
         const std::byte* const vote = votes_.of(p) + sizeof(StepBlockHeader);

@@ -94,6 +94,9 @@ private:
         void compare(std::int64_t step, const ComparedHashes& hashes, const std::exception_ptr& error) override {
             pending_.push_back({step, hashes, error});
         }
+        void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {
+            processes_.gather(name, blocks, bytes);
+        }
         void begin_step(std::int64_t step) override { compare_before(step - D::max_steps_in_flight + 1); }
         void forget() override { pending_.clear(); }
         [[gnu::cold]] void exchange_texts(std::int64_t step, std::span<std::string> of_replicas) override {

@@ -73,9 +73,10 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
     // A collective adds the ranks in its own order, whereas a function of the rows gives the same sum for any number of
     // devices.
-    if constexpr (AveragesBuckets<Averaging, D>) {
+    using Carrier = CarrierOf<Averaging>;
+    if constexpr (AveragesBuckets<Carrier, D>) {
         add(machine_property::ranks, text(options.devices * training.process().count));
-    } else if constexpr (SpansProcesses<Averaging> && sums_of_processes<Averaging>) {
+    } else if constexpr (SpansProcesses<Carrier> && sums_of_processes<Carrier>) {
         add(machine_property::ranks, text(training.process().count));
     }
 }
@@ -105,7 +106,7 @@ void print_header(const StandardOutput& output,
     if (placement) {
         std::string place(D::name);
         std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
-        constexpr bool by_slices = !AveragesBuckets<Averaging, D>;
+        constexpr bool by_slices = !AveragesBuckets<CarrierOf<Averaging>, D>;
         output.print_message(
             placement_lines(Net::layers, options.replicas, options.devices, place,
                             text(averaging_of(options), by_slices ? ", each device its slice of the gradient"
