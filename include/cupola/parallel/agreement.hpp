@@ -265,6 +265,16 @@ inline constexpr bool has_elastic_force = [] {
     return false;
 }();
 
+/// The name of a policy, also of one that is chosen when the program runs.
+template <HasPolicyName A>
+[[nodiscard]] std::string_view policy_name(const A& policy) {
+    if constexpr (requires { policy.chosen_name(); }) {
+        return policy.chosen_name();
+    } else {
+        return A::name;
+    }
+}
+
 template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage agreement_diagnostic();
 

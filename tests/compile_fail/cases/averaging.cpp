@@ -80,6 +80,21 @@ struct Slope {
 
 // fit: Net, CrossEntropy<3>, Slope, Averaging
 
+// case: moving_policy_in_one_of
+// expect: OneOf cannot choose LocalSgd, which is no function of the gradient rows of one process, and agrees on no centre
+#include <cupola/parallel/agreement/parameter_agreement.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
+struct LocalSgd {
+    static constexpr std::string_view name = "LocalSgd";
+    [[nodiscard]] std::int64_t every() const { return 4; }
+    void agree(HostContext&, const ParameterRows&) const {}
+};
+
+/* wrong */ using Averaging = OneOf<ConcatMean, LocalSgd>;
+/* right */ using Averaging = OneOf<ConcatMean>;
+
+// fit: Net, CrossEntropy<3>, Sgd, Averaging
+
 // case: nccl_without_its_header
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
 struct Gpu : Host {

@@ -14,6 +14,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/load_parameters.hpp>
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
 
 #include "../../temporary_folder.hpp"
 #include "../../test.hpp"
@@ -186,11 +187,50 @@ TEST_CASE("a rule of a user's own needs its numbers alone") {
 TEST_CASE("a run's header describes the rule, and warns of a moving rate that is not stable") {
     CHECK(Periodic<ConcatMean>{.every = 8, .from_step = 100}.description() ==
           "Periodic every 8 steps from step 100 on around ConcatMean");
+    CHECK(
+        Periodic<ConcatMean, Sgd>{.every = 64, .outer = rules::outer_sgd()}.description() ==
+        "Periodic every 64 steps around ConcatMean, the centre by sgd, momentum 0.9, nesterov, learning rate constant 0.7");
     const ElasticAveraging<ConcatMean> fast{.every = 1, .rate = 0.5}, slow{.rate = 0.2};
     CHECK(fast.description() == "ElasticAveraging every 1 step, moving rate 0.5, around ConcatMean");
     CHECK(fast.warning(4) ==
           "the moving rate 0.5 is not below 0.4 = 2 / (4 replicas + 1): elastic averaging is not stable");
     CHECK(slow.warning(4).empty());
+}
+
+TEST_CASE("a policy that is chosen when the program runs makes the training of the chosen one") {
+    using Named = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
+    const auto check = [](const auto& chosen) {
+        Case direct(chosen, 2, 0.875, 0.75), named(Named(chosen), 2, 0.875, 0.75);
+        CHECK(to_string(named.training.memory()) == to_string(direct.training.memory()));
+        direct.go(6);
+        named.go(6);
+        const TrainingState expected = direct.training.state(), state = named.training.state();
+        CHECK(state.parameters == expected.parameters);
+        CHECK(state.averages == expected.averages);
+        CHECK(state.replicas == expected.replicas);
+        CHECK(state.centre_optimizer == expected.centre_optimizer);
+        // Each continues the other.
+        named.training.restore(expected);
+        direct.training.restore(state);
+    };
+    const Periodic<ConcatMean> local{.every = 4, .from_step = 2};
+    const ElasticAveraging<ConcatMean> elastic{.every = 4, .rate = 0.5};
+    check(ConcatMean{});
+    check(local);
+    check(Periodic<ConcatMean, Sgd>{.every = 4, .outer = rules::outer_sgd()});
+    check(elastic);
+
+    CHECK(Named().description() == "ConcatMean");
+    CHECK(Named(local).description() == local.description());
+    CHECK(Named(elastic).warning(4) == elastic.warning(4));
+    CHECK(Named(local).warning(4).empty());
+
+    Case averaged(Named(), 1, 0.0), own(Named(local), 1, 0.0);
+    averaged.go(1);
+    own.go(1);
+    CHECK(averaged.training.averaged_gradient().size() == static_cast<std::size_t>(rules::Net::trained_elements));
+    CHECK_THROWS_WITH_AS(static_cast<void>(own.training.averaged_gradient()),
+                         "Periodic updates each replica with its own gradient, and averages none", InvalidArgument);
 }
 
 TEST_CASE("the model is the centre: parameters, predictions and evaluation of every device") {

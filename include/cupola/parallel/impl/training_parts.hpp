@@ -70,7 +70,7 @@ public:
           replicas_(network_info<Net, Kernels>(),
                     settings_of(options, functions_, regularized_.size(), required_, processes_.get()), options.device),
           agreement_(Agreement::make(options.averaging, replicas_)),
-          engine_(functions_, *agreement_, replicas_, regularized_, Averaging::name),
+          engine_(functions_, *agreement_, replicas_, regularized_, policy_name(options.averaging)),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
           transfer_(

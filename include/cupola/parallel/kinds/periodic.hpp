@@ -55,7 +55,10 @@ struct Periodic {
         std::string result = text(name, " every ", every, every == 1 ? " step" : " steps");
         if (from_step > 0) result += text(" from step ", from_step, " on");
         result += text(" around ", A::name);
-        if constexpr (requires { outer.description(); }) result += text(", the centre by ", outer.description());
+        if constexpr (requires { outer.description(); }) {
+            result +=
+                text(", the centre by ", outer.description(), ", learning rate ", learning_rate_description_of(outer));
+        }
         return result;
     }
 };
