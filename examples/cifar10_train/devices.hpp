@@ -31,6 +31,7 @@
 #endif
 #endif
 
+#include "averaging.hpp"
 #include "options.hpp"
 
 namespace cifar10 {
@@ -120,7 +121,7 @@ public:
         if (options_->averaging == "mpi-all-reduce")
             return run_compressed(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
-        return run(ConcatMean{});
+        return run(averaging_of(*options_));
     }
 
 private:
@@ -229,7 +230,7 @@ public:
                                                 .heartbeat_seconds = std::min(5.0, options_->deadline / 2)});
         }
 #endif
-        return run(ConcatMean{});
+        return run(averaging_of(*options_));
     }
 
 private:

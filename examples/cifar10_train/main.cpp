@@ -102,6 +102,71 @@ struct Flags {
         require(!given || o.device == device, flag, " is for --device ", device, why.empty() ? "" : ": ", why);
     }
 
+    void check_averaging() const {
+        const bool nccl = o.averaging == "nccl", mpi = is_mpi(o.averaging);
+        const bool known = o.averaging == "concat-mean" || o.own_parameters() || (nccl && o.on_cuda());
+        require(known || !o.on_cuda(), "--averaging must be concat-mean, local-sgd, diloco, elastic or nccl, not ",
+                o.averaging);
+        require(known || mpi,
+                "--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the "
+                "CPU; ",
+                o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
+#ifndef CUPOLA_EXAMPLE_MPI
+        require(!mpi, "this program was built without MPI: leave out --averaging ", o.averaging,
+                ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be "
+                "installed");
+#endif
+    }
+    static bool is_mpi(const std::string& policy) { return policy == "mpi-concat-mean" || policy == "mpi-all-reduce"; }
+
+    /// The flags of replicas with parameters of their own.
+    void add_agreement_on_centre() {
+        const auto given = [](const CLI::Option* flag) { return flag->count() > 0; };
+        const auto* const period =
+            app.add_option("--period", o.period, "Steps between two agreements of local-sgd, diloco and elastic")
+                ->capture_default_str()
+                ->check(whole_number<std::int64_t>(1, max_steps));
+        const auto* const from_step =
+            app.add_option("--from-step", o.from_step,
+                           "For local-sgd and diloco: before this step the gradients are averaged in each step")
+                ->capture_default_str()
+                ->check(count());
+        const auto* const moving_rate =
+            app.add_option("--moving-rate", o.moving_rate,
+                           "For elastic: by which part of their difference replica and centre move at an agreement.\n"
+                           "Default: 0.9 / --num-replicas")
+                ->check(rate());
+        const auto* const outer_rate = app.add_option("--outer-rate", o.outer_rate,
+                                                      "For diloco: the learning rate of the outer optimiser, Nesterov")
+                                           ->capture_default_str()
+                                           ->check(rate());
+        const auto* const outer_momentum =
+            app.add_option("--outer-momentum", o.outer_momentum, "For diloco: its momentum; 0 for plain SGD")
+                ->capture_default_str()
+                ->check(rate());
+        const auto* const inner =
+            app.add_option("--inner", o.inner,
+                           "For local-sgd, diloco and elastic: the policy that averages the replicas' differences")
+                ->capture_default_str();
+        check([=, this] {
+            const bool elastic = o.averaging == "elastic", diloco = o.averaging == "diloco";
+            require(o.own_parameters() || !given(period), "--period is for --averaging local-sgd, diloco or elastic");
+            require((o.own_parameters() && !elastic) || !given(from_step),
+                    "--from-step is for --averaging local-sgd or diloco");
+            require(elastic || !given(moving_rate), "--moving-rate is for --averaging elastic");
+            require(!o.moving_rate || *o.moving_rate > 0, "--moving-rate must be more than 0");
+            require(diloco || !given(outer_rate), "--outer-rate is for --averaging diloco");
+            require(diloco || !given(outer_momentum), "--outer-momentum is for --averaging diloco");
+            require(o.outer_momentum < 1, "--outer-momentum must be less than 1, not ", o.outer_momentum);
+            require(o.own_parameters() || !given(inner), "--inner is for --averaging local-sgd, diloco or elastic");
+            one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
+            require(o.inner == "concat-mean", "--averaging ", o.averaging, " trains in one process, with --inner ",
+                    "concat-mean: --inner ", o.inner, " exchanges gradients alone");
+            require(!o.own_parameters() || o.precision != "half", "--averaging ", o.averaging,
+                    " is not for --precision half, whose loss scale skips steps: use bf16");
+        });
+    }
+
     void check_processes() {
         const bool any = o.processes != 0 || o.process >= 0 || !o.id_file.empty() || !o.address.empty();
         require(!any || o.by_nccl(), "--processes, --process, --id-file and --address are for --averaging nccl");
@@ -276,27 +341,19 @@ struct Flags {
         app.add_option(
                "--averaging", o.averaging,
                "How replicas agree on a gradient: concat-mean; nccl, between GPUs; or, on the host and in several\n"
-               "processes that mpirun or srun starts, mpi-concat-mean (the result of one process) or mpi-all-reduce")
+               "processes that mpirun or srun starts, mpi-concat-mean (the result of one process) or mpi-all-reduce.\n"
+               "Or how replicas with parameters of their own agree on a centre, which is the model: local-sgd, its\n"
+               "mean; diloco, a step of an outer optimiser; elastic, a force between each and the centre")
             ->capture_default_str();
-        check([this] {
-            const bool nccl = o.averaging == "nccl", known = o.averaging == "concat-mean" || (nccl && o.on_cuda());
-            require(known || !o.on_cuda(), "--averaging must be concat-mean or nccl, not ", o.averaging);
-            const bool mpi = o.averaging == "mpi-concat-mean" || o.averaging == "mpi-all-reduce";
-            require(known || mpi, "--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; ",
-                    o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
-#ifndef CUPOLA_EXAMPLE_MPI
-            require(!mpi, "this program was built without MPI: leave out --averaging ", o.averaging,
-                    ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be "
-                    "installed");
-#endif
-        });
+        check([this] { check_averaging(); });
+        add_agreement_on_centre();
         app.add_option("--gradient-compression", o.gradient_compression,
                        "none, or bfloat16: processes, and GPUs with nccl, exchange gradients of 16 bits")
             ->capture_default_str();
         check([this] {
             require(o.gradient_compression == "none" || o.gradient_compression == "bfloat16",
                     "--gradient-compression must be none or bfloat16, not ", o.gradient_compression);
-            require(o.gradient_compression == "none" || o.averaging != "concat-mean",
+            require(o.gradient_compression == "none" || o.by_mpi() || o.by_nccl(),
                     "--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean "
                     "nothing moves");
         });

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include <cupola/cupola.hpp>
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optimizers.hpp>
 
 namespace cifar10 {
@@ -82,6 +83,14 @@ public:
     template <class Device>
     void constants(const Update<Device>& u, ConstantsWriter& to) const {
         ask([&](const auto& o) { write_constants(o, u, to); });
+    }
+    template <class Device>
+    void update(const Update<Device>& u, const ElasticForce& force) const {
+        ask([&](const auto& o) { update_parameters(o, u, force); });
+    }
+    template <class Device>
+    void constants(const Update<Device>& u, const ElasticForce& force, ConstantsWriter& to) const {
+        ask([&](const auto& o) { write_constants(o, u, force, to); });
     }
 
 private:

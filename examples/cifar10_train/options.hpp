@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <cupola/data/dataset.hpp>
@@ -48,6 +49,12 @@ struct TrainOptions {
     int threads_per_device = 0;
     int prefetch_workers = -1;
     std::string averaging = "concat-mean", gradient_compression = "none";
+    /// For the averaging of replicas with parameters of their own: the policy that averages their rows, the steps
+    /// between two agreements, and the numbers of the rules. Without a moving rate it is the paper's, 0.9 / replicas.
+    std::string inner = "concat-mean";
+    std::int64_t period = 16, from_step = 0;
+    std::optional<double> moving_rate;
+    double outer_rate = 0.7, outer_momentum = 0.9;
     /// For --averaging nccl; with 0 processes, those that a launcher has started.
     int processes = 0;
     int process = -1;
@@ -75,6 +82,10 @@ struct TrainOptions {
     double ema_decay = 0.9999;
 
     [[nodiscard]] bool on_cuda() const { return device == "cuda"; }
+    /// Whether each replica has parameters of its own.
+    [[nodiscard]] bool own_parameters() const {
+        return averaging == "local-sgd" || averaging == "diloco" || averaging == "elastic";
+    }
     [[nodiscard]] bool by_mpi() const { return averaging.starts_with("mpi-"); }
     [[nodiscard]] bool by_nccl() const { return averaging == "nccl"; }
     /// The replicas of this process, and the first of them among those of all processes.

@@ -58,6 +58,26 @@ trains "${resnet[@]}" --bn-stats synchronized --max-steps 2 --train-dir "$work/p
 cmp "$work/parted/model-2.safetensors" "$work/synchronized/model-2.safetensors" || fail "not the same bits after a resume"
 refuses 'bn_stats was synchronized and is merged; ' "${resnet[@]}" --bn-stats merged --max-steps 3 --train-dir "$work/parted" --resume
 
+# Replicas with parameters of their own: the header has the numbers of each policy, and a resumed run equals a whole one.
+own=("${base[@]:0:6}" --num-replicas 2 --num-devices 1 --optimizer nesterov-velocity)
+while IFS='|' read -r flags words; do
+    # shellcheck disable=SC2086
+    trains "${own[@]}" --max-steps 1 --averaging $flags
+    grep -q ", averaged by $words, on " "$work/output" || fail "the header does not describe --averaging $flags"
+done <<'END'
+local-sgd --period 2 --from-step 2|Periodic every 2 steps from step 2 on around ConcatMean
+diloco --outer-momentum 0|Periodic every 16 steps around ConcatMean, the centre by sgd, learning rate constant 0.7
+elastic|ElasticAveraging every 16 steps, moving rate 0.9 / replicas, around ConcatMean
+elastic --moving-rate 0.7|ElasticAveraging every 16 steps, moving rate 0.7, around ConcatMean
+END
+grep -q '^warning: the moving rate 0.7 is not below ' "$work/output" || fail "no warning of a moving rate that is not stable"
+own+=(--averaging diloco --period 2 --outer-momentum 0.8)
+trains "${own[@]}" --outer-rate 0.5 --max-steps 5 --train-dir "$work/own"
+trains "${own[@]}" --outer-rate 0.5 --max-steps 3 --train-dir "$work/parted-own"
+refuses 'averaging was Periodic every 2 steps ' "${own[@]}" --outer-rate 0.6 --max-steps 5 --train-dir "$work/parted-own" --resume
+trains "${own[@]}" --outer-rate 0.5 --max-steps 5 --train-dir "$work/parted-own" --resume
+cmp "$work/own/model-5.safetensors" "$work/parted-own/model-5.safetensors" || fail "not the same bits after a resume with parameters of each replica"
+
 # The best checkpoint is that with the best moving averages on the sample's 1,000 test images, and its metric is their accuracy.
 sample=(--batch-size 16 --threads-per-device 1 --log-every 0 --ema-decay 0.9)
 trains "${sample[@]}" --max-steps 50 --train-dir "$work/best" --checkpoint-every 10 --keep-best

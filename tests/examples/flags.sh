@@ -31,10 +31,33 @@ for value in -1 18446744073709551616 abc; do
 done
 refuses '--max-steps: 010 begins with a zero: remove it' --max-steps 010
 refuses '--seed: 00 begins with a zero: remove it' --seed 00
-refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
-refuses '--averaging must be concat-mean, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
 refuses '--gradient-compression must be none or bfloat16, not int8' --gradient-compression int8
 refuses '--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean nothing moves' --gradient-compression bfloat16
+# Replicas with parameters of their own.
+for value in 0 -1 1.5; do
+    refuses "--period: $value is not a whole number from 1 to 1000000000000" --averaging local-sgd --period "$value"
+done
+refuses '--from-step: -1 is not a whole number from 0 to 1000000000000' --averaging local-sgd --from-step -1
+for flag in --moving-rate --outer-rate --outer-momentum; do
+    for value in -1 nan fast; do refuses "$flag: $value is not a number of at least 0" --averaging elastic $flag "$value"; done
+done
+refuses '--moving-rate must be more than 0' --averaging elastic --moving-rate 0
+refuses '--outer-momentum must be less than 1, not 1' --averaging diloco --outer-momentum 1
+refuses '--period is for --averaging local-sgd, diloco or elastic' --period 16
+refuses '--from-step is for --averaging local-sgd or diloco' --averaging elastic --from-step 0
+refuses '--moving-rate is for --averaging elastic' --averaging local-sgd --moving-rate 0.1
+refuses '--outer-rate is for --averaging diloco' --averaging local-sgd --outer-rate 0.7
+refuses '--outer-momentum is for --averaging diloco' --averaging elastic --outer-momentum 0.9
+refuses '--inner is for --averaging local-sgd, diloco or elastic' --averaging concat-mean --inner concat-mean
+refuses '--inner must be concat-mean, mpi-concat-mean, mpi-all-reduce or nccl, not gossip' --averaging diloco --inner gossip
+for inner in mpi-concat-mean mpi-all-reduce nccl; do
+    refuses "--averaging elastic trains in one process, with --inner concat-mean: --inner $inner exchanges gradients alone" --averaging elastic --inner $inner
+done
+refuses '--gradient-compression is for --averaging mpi-... or nccl' --averaging local-sgd --gradient-compression bfloat16
+refuses '--deadline is for --averaging mpi-... or nccl' --averaging local-sgd --deadline 5
+refuses '--survive is for --averaging mpi-concat-mean: with diloco a training ends' --averaging diloco --survive --train-dir "$work/log"
 refuses '--profile runs a few steps and writes nothing: omit --train-dir' --profile --train-dir "$work/log"
 refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--train-dir: the path is empty' --train-dir ''
@@ -61,7 +84,7 @@ grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not
 
 trains --help
 for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
-    --prefetch-workers --averaging --learning-rate --log-every --seed --profile --help; do
+    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --learning-rate --log-every --seed --profile --help; do
     grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"
