@@ -3,11 +3,12 @@
 // One training step after another of one of the networks that are measured, synthetic samples already in memory; it
 // talks to turns.py as peers/protocol.py does.
 //
-//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd]
+//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | diloco=N | elastic=N]
 //
 // NETWORK is lrn (the tutorial's), plain (the same without its two LRN), resnet44 or mlp; PRECISION is float or
-// bfloat16. Each of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean.
-// `unfused` switches the fusion pass off, `winograd` takes Winograd's convolution where it is faster.
+// bfloat16. Each of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean, or
+// have parameters of their own and agree every N steps. `unfused` switches the fusion pass off, `winograd` takes
+// Winograd's convolution where it is faster.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +22,9 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/kinds/elastic_averaging.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 
 #include "synthetic.hpp"
 
@@ -44,30 +48,49 @@ struct PlainNet : Sequential<Input<24, 24, 3>,
 struct Mlp : Sequential<Input<784>, Named<"hidden", Linear<128>>, ReLU, Named<"logits", Linear<10>>> {};
 // clang-format on
 
+using Averaging = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
+
+/// "elastic=16"
+Averaging averaging_of(std::string_view word) {
+    const std::size_t sign = word.find('=');
+    const std::string_view name = word.substr(0, sign);
+    const std::int64_t every = std::atoll(std::string(word.substr(sign + 1)).c_str());
+    if (name == "local-sgd") return Periodic<ConcatMean>{.every = every};
+    if (name == "diloco")
+        return Periodic<ConcatMean, Sgd>{.every = every,
+                                         .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}};
+    require(name == "elastic", "there is no averaging ", name);
+    return ElasticAveraging<ConcatMean>{.every = every};
+}
+
 struct Choice {
     std::string_view network, precision;
     std::int64_t batch = 0;
     int threads = 0, replicas = 1;
     bool unfused = false, winograd = false;
+    Averaging averaging{};
 };
 
 template <class Net, class Loss>
 int serve(const Choice& choice, const Sgd& optimizer) {
     const Synthetic batches(choice.batch, choice.replicas, Net::input_shape);
     const HostOptions device{.threads = choice.threads, .convolution = choice.winograd ? &winograd : nullptr};
-    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.replicas = choice.replicas,
-                                                             .devices = choice.replicas,
-                                                             .device = device,
-                                                             .batch_size = choice.batch,
-                                                             .seed = 1,
-                                                             .optimizer = optimizer});
+    DataParallel<Net, Loss, Sgd, Averaging, Host> training({.replicas = choice.replicas,
+                                                            .devices = choice.replicas,
+                                                            .device = device,
+                                                            .batch_size = choice.batch,
+                                                            .seed = 1,
+                                                            .optimizer = optimizer,
+                                                            .averaging = choice.averaging});
     const char* const warm_up = std::getenv("WARM_UP");  // as protocol.py
     for (int i = warm_up != nullptr ? std::atoi(warm_up) : 5; i > 0; --i) training.step(batches);
+    const std::string averaging = choice.averaging.description();
     std::printf(
-        "{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s\"}\n",
+        "{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s%s%s\"}\n",
         CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH, choice.replicas,
         static_cast<long long>(choice.batch), choice.threads, choice.threads == 1 ? "" : "s",
-        choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "");
+        choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "", averaging == "ConcatMean" ? "" : ", ",
+        averaging == "ConcatMean" ? "" : averaging.c_str());
     std::fflush(stdout);
     char line[64];
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -115,7 +138,9 @@ int run(const Choice& choice) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    require(argc >= 5, "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd]");
+    require(argc >= 5,
+            "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | "
+            "diloco=N | elastic=N]");
     Choice choice{
         .network = argv[1], .precision = argv[2], .batch = std::atoll(argv[3]), .threads = std::atoi(argv[4])};
     for (int i = 5; i < argc; ++i) {
@@ -124,6 +149,8 @@ int main(int argc, char** argv) try {
             choice.unfused = true;
         } else if (word == "winograd") {
             choice.winograd = true;
+        } else if (word.find('=') != std::string_view::npos) {
+            choice.averaging = averaging_of(word);
         } else {
             choice.replicas = std::atoi(argv[i]);
         }

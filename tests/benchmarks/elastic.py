@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accuracy that the tutorial's network reaches after the same number of images with each way in which four replicas can agree.
+
+    run elastic DATA OUT_DIR [--minutes N] [--images 128000] [--only METHOD,...] [--report] [--save]
+
+DATA is what cifar10_train takes as --data-dir; the binary files are opened fastest. Four replicas of 32 images, a constant rate. Each
+method and period has four rates; all of them see --images images, the two best of them twice as many, and the best of those four times as
+many, with three seeds. A rate is as good as the model or its moving average, whichever is better. OUT_DIR/elastic.json has every figure
+and is written after each half of --images; a further command with the same OUT_DIR continues there, --minutes ends one early. It also
+has the page and its picture of what has been measured so far, which --save copies to docs/measurements/; --report only writes them.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+import machine
+
+REPLICAS, BATCH = 4, 32
+STEP = REPLICAS * BATCH
+SEEDS = (1, 2, 3)
+PLAIN = (0.05, 0.1, 0.2, 0.4)
+MOMENTUM = (0.0125, 0.025, 0.05, 0.1)
+OUTER = (0.025, 0.05, 0.1, 0.2)
+PERIODS = (1, 16, 64)
+# name: (title, flags, periods, rates)
+METHODS = {
+    "sgd": ("synchronous SGD", ["--optimizer", "sgd"], (0,), PLAIN),
+    "nesterov": ("synchronous Nesterov", ["--optimizer", "nesterov-velocity"], (0,), MOMENTUM),
+    "local-sgd": ("local SGD", ["--averaging", "local-sgd", "--optimizer", "sgd"], PERIODS, PLAIN),
+    "diloco": ("DiLoCo", ["--averaging", "diloco", "--optimizer", "sgd"], PERIODS, OUTER),
+    "easgd": ("EASGD", ["--averaging", "elastic", "--optimizer", "sgd"], PERIODS, PLAIN),
+    "eamsgd": ("EAMSGD", ["--averaging", "elastic", "--optimizer", "nesterov-velocity"], PERIODS, MOMENTUM),
+}
+DIVERGED = re.compile(r"diverged|not finite|is -?(nan|inf)\b")
+STAGES = ((4, 1), (2, 2), (1, 4))  # how many rates, and how many times --images
+
+
+def chunk_steps(images):
+    """The steps between two evaluations: half of `images`, in whole periods if it has one, so that the centre is no old one."""
+    longest = max(PERIODS)
+    return max(1, round(images / 2 / STEP / longest) * longest or round(images / 2 / STEP))
+
+
+def key_of(method, period, rate, seed):
+    return f"{method}-{period}-{rate:g}-{seed}"
+
+
+def flags_of(method, period, rate, seed):
+    every = ["--period", str(period)] if period else []
+    return [*METHODS[method][1], *every, "--learning-rate", f"{rate:g}", "--seed", str(seed)]
+
+
+class Results:
+    """The figures of all runs: {key: {"points": [{"images", "model", "average", "images_per_second", "spread"}], "diverged": message}}."""
+
+    def __init__(self, folder, images):
+        self.file = folder / "elastic.json"
+        self.images, self.chunk = images, chunk_steps(images)
+        if self.file.exists():
+            self.all = json.loads(self.file.read_text())
+            if self.all["images"] != images:
+                raise SystemExit(f"{self.file} is of --images {self.all['images']}, not {images}: use another folder")
+        else:
+            self.all = {"machine": machine.describe(), "images": images, "runs": {}}
+
+    def run(self, *of):
+        return self.all["runs"].get(key_of(*of)) or {"points": []}
+
+    def steps(self, times):
+        """The steps of a run that sees `times` times --images images."""
+        return 2 * times * self.chunk
+
+    def is_done(self, times, *of):
+        run = self.run(*of)
+        return "diverged" in run or len(run["points"]) >= 2 * times
+
+    def accuracy(self, times, *of):
+        """After `times` times --images images, that of the model or of its moving average, whichever is better; 0 if it diverged."""
+        points = self.run(*of)["points"]
+        return max(points[2 * times - 1]["model"], points[2 * times - 1]["average"]) if len(points) >= 2 * times else 0.0
+
+    def best(self, method, period, stage):
+        """The rates of a stage, best first in a later one; None if they are not known yet."""
+        rates = METHODS[method][3]
+        for (_, times), (count, _) in zip(STAGES[:stage], STAGES[1:]):
+            if not all(self.is_done(times, method, period, rate, SEEDS[0]) for rate in rates):
+                return None
+            rates = sorted(rates, key=lambda rate: -self.accuracy(times, method, period, rate, SEEDS[0]))[:count]
+        return rates
+
+    def save(self):
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(self.all, indent=1) + "\n")
+        os.replace(new, self.file)
+
+
+def work_left(results, methods):
+    """The next run to extend, (method, period, rate, seed), and to how many times --images; None at the end. All of a stage come first."""
+    for stage, (_, times) in enumerate(STAGES):
+        for method in methods:
+            for period in METHODS[method][2]:
+                for rate in results.best(method, period, stage) or ():
+                    for seed in SEEDS if stage == len(STAGES) - 1 else SEEDS[:1]:
+                        if not results.is_done(times, method, period, rate, seed):
+                            return (method, period, rate, seed), times
+    return None
+
+
+def tensors_of(path):
+    """The float32 tensors of a .safetensors file, by name."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    body = memoryview(data)[8 + length :]
+    found = {}
+    for name, entry in header.items():
+        if name != "__metadata__" and entry["dtype"] == "F32":
+            begin, end = entry["data_offsets"]
+            found[name] = struct.unpack(f"<{(end - begin) // 4}f", body[begin:end])
+    return found
+
+
+def spread_of(path):
+    """How far the replicas are from the centre, as a part of its length: the root of the mean square; None without a centre."""
+    tensors = tensors_of(path)
+    names = [name.removeprefix("replica.0.") for name in tensors if name.startswith("replica.0.") and ".optimizer." not in name]
+    if not names:
+        return None
+    length = sum(math.dist(tensors[name], (0.0,) * len(tensors[name])) ** 2 for name in names)
+    apart = sum(math.dist(tensors[f"replica.{r}.{name}"], tensors[name]) ** 2 for name in names for r in range(REPLICAS))
+    return math.sqrt(apart / REPLICAS / length)
+
+
+def extend(results, options, of):
+    """Trains one more chunk of a run and evaluates it."""
+    run, folder = results.all["runs"].setdefault(key_of(*of), {"points": []}), options.out_dir / "runs" / key_of(*of)
+    done = len(run["points"]) * results.chunk
+    # What a command that was ended has written after the last figures.
+    for file in folder.glob("model-*.safetensors"):
+        if int(re.search(r"model-(\d+)", file.name)[1]) > done:
+            file.unlink()
+    if done == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    command = [
+        options.program, "--data-dir", options.data, "--train-dir", folder, "--max-steps", str(done + results.chunk), "--schedule", "constant",
+        "--num-replicas", str(REPLICAS), "--batch-size", str(BATCH), "--checkpoint-every", "0", "--keep-checkpoints", "2",
+        "--summary-every", "0", "--log-every", "10", "--json", *flags_of(*of), *(["--resume"] if done else []),
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode != 0:
+        if ended.returncode > 0 and DIVERGED.search(ended.stderr):
+            run["diverged"] = ended.stderr.strip()
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        raise SystemExit(f"{' '.join(map(str, command))}\nended with status {ended.returncode}: {ended.stderr.strip()}")
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    precision = {line["weights"]: line["precision"] for line in lines if "precision" in line}
+    rates = [line["examples_per_second"] for line in lines if "examples_per_second" in line]
+    steps = done + results.chunk
+    run["points"].append({
+        "images": steps * STEP,
+        "model": precision["trained parameters"],
+        "average": precision["moving averages"],
+        "images_per_second": statistics.median(rates[1:] or rates),
+        "spread": spread_of(folder / f"model-{steps}.safetensors"),
+    })  # fmt: skip
+
+
+def forget_dropped(results, options, methods):
+    """Removes the checkpoints of rates that no later stage continues."""
+    for method in methods:
+        for period in METHODS[method][2]:
+            for stage in range(1, len(STAGES)):
+                kept = results.best(method, period, stage)
+                for rate in METHODS[method][3] if kept else ():
+                    if rate not in kept:
+                        shutil.rmtree(options.out_dir / "runs" / key_of(method, period, rate, SEEDS[0]), ignore_errors=True)
+
+
+def title_of(method, period):
+    return METHODS[method][0] + (f", every {period}" if period else "")
+
+
+def finals(results):
+    """{(method, period): (rate, [run of a seed])} of those whose best rate has been trained to the end, with a seed or more."""
+    found = {}
+    for method, (_, _, periods, _) in METHODS.items():
+        for period in periods:
+            best = results.best(method, period, len(STAGES) - 1)
+            if not best:
+                continue
+            runs = [results.run(method, period, best[0], seed) for seed in SEEDS]
+            if ended := [run for run in runs if len(run["points"]) >= 2 * STAGES[-1][1]]:
+                found[method, period] = best[0], ended
+    return found
+
+
+def mean_of(runs, which, point=-1):
+    return statistics.mean(run["points"][point][which] for run in runs)
+
+
+def better_of(runs, point=-1):
+    """The mean accuracy over the seeds, of the models or of the moving averages, whichever is better."""
+    return max(mean_of(runs, "model", point), mean_of(runs, "average", point))
+
+
+COLOURS = {"sgd": "#000000", "nesterov": "#999999", "local-sgd": "#0072b2", "diloco": "#009e73", "easgd": "#e69f00", "eamsgd": "#d55e00"}
+
+
+def picture(found):
+    """An SVG: at period 16 the accuracy by the images seen, and at the end the accuracy by the period. Without a final run, of nothing."""
+    curves = {m: [(p["images"], better_of(runs, i)) for i, p in enumerate(runs[0]["points"])] for (m, k), (_, runs) in found.items() if k in (0, 16)}
+    ends = {m: [(k, better_of(found[m, k][1])) for k in METHODS[m][2] if (m, k) in found] for m in METHODS}
+    values = [v for points in (*curves.values(), *ends.values()) for _, v in points] or [0.0, 1.0]
+    low, high = math.floor(min(values) * 20) / 20, math.ceil(max(values) * 20 + 0.01) / 20
+    top, tall, wide = 30, 290, 300
+
+    def y(value):
+        return top + tall * (1 - (value - low) / (high - low))
+
+    lines = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="370" font-family="sans-serif" font-size="12">',
+        '<rect width="900" height="370" fill="white"/>',
+    ]
+    for left, title in ((50, "by images seen, period 16"), (400, "at the end, by the period")):
+        lines.append(f'<text x="{left + wide / 2}" y="18" text-anchor="middle">Accuracy {title}</text>')
+        for number in range(round((high - low) * 20) + 1):
+            value = low + number / 20
+            lines.append(f'<line x1="{left}" x2="{left + wide}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#dddddd"/>')
+            lines.append(f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>')
+    most = max((images for points in curves.values() for images, _ in points), default=1)
+
+    def by_images(images):
+        return 50 + wide * images / most
+
+    def by_period(period):
+        return 400 + 40 + (wide - 80) * PERIODS.index(period) / (len(PERIODS) - 1)
+
+    for part in range(5):
+        lines.append(f'<text x="{50 + wide * part / 4}" y="{top + tall + 18}" text-anchor="middle">{most * part / 4000:,.0f}k</text>')
+    for period in PERIODS:
+        lines.append(f'<text x="{by_period(period)}" y="{top + tall + 18}" text-anchor="middle">{period}</text>')
+    for number, (method, points) in enumerate((m, p) for m, p in ends.items() if p):
+        colour = COLOURS[method]
+        curve = " ".join(f"{by_images(images):.1f},{y(value):.1f}" for images, value in curves.get(method, ()))
+        if curve:
+            lines.append(f'<polyline points="{curve}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        # Without a period it is the same at each.
+        of_period = [(period, points[0][1]) for period in PERIODS] if METHODS[method][2] == (0,) else points
+        dashed = ' stroke-dasharray="5 4"' if METHODS[method][2] == (0,) else ""
+        curve = " ".join(f"{by_period(period):.1f},{y(value):.1f}" for period, value in of_period)
+        lines.append(f'<polyline points="{curve}" fill="none" stroke="{colour}" stroke-width="2"{dashed}/>')
+        lines.append(f'<text x="725" y="{top + 20 + 20 * number}" fill="{colour}">{METHODS[method][0]}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def cell_of(results, times, *of):
+    run = results.run(*of)
+    if len(run["points"]) >= 2 * times:
+        return f"{results.accuracy(times, *of):.3f}"
+    return "diverged" if "diverged" in run else ""
+
+
+def page_of(results):
+    images, found = results.steps(1) * STEP, finals(results)
+    rows = []
+    for (method, period), (rate, runs) in found.items():
+        every = [max(run["points"][-1]["model"], run["points"][-1]["average"]) for run in runs]
+        spreads = [run["points"][-1]["spread"] for run in runs]
+        rows.append([
+            title_of(method, period), f"{rate:g}", len(runs), f"{mean_of(runs, 'model'):.4f}", f"{mean_of(runs, 'average'):.4f}",
+            f"{min(every):.4f} to {max(every):.4f}", f"{mean_of(runs, 'images_per_second'):,.0f}",
+            f"{statistics.mean(spreads):.3f}" if None not in spreads else "",
+        ])  # fmt: skip
+
+    def difference(above, below):
+        return 100 * (better_of(found[above][1]) - better_of(found[below][1])) if above in found and below in found else None
+
+    limits = [
+        machine.bar("DiLoCo every 16 over synchronous SGD, points", difference(("diloco", 16), ("sgd", 0)), least=0),
+        machine.bar("EAMSGD every 16 over EASGD every 16, points", difference(("eamsgd", 16), ("easgd", 16)), least=0),
+    ]
+    tried = []
+    for method, (_, _, periods, rates) in METHODS.items():
+        for period in periods:
+            cells = [f"{rate:g}: {cell}" for rate in rates if (cell := cell_of(results, 1, method, period, rate, SEEDS[0]))]
+            second = [f"{rate:g}: {cell}" for rate in rates if (cell := cell_of(results, 2, method, period, rate, SEEDS[0]))]
+            if cells:
+                tried.append([title_of(method, period), "; ".join(cells), "; ".join(second)])
+    return "\n".join([
+        "# Ways in which replicas can agree",
+        "",
+        f"Written by `tests/benchmarks/run elastic`. The tutorial's network, {REPLICAS} replicas of {BATCH} images, constant rates; accuracy on the test "
+        "images of the model (with a centre, the centre) and of its moving average. Four rates of each method and period have seen "
+        f"{images:,} images, the two best {2 * images:,}, and the best {4 * images:,} with {len(SEEDS)} seeds. A rate is as good as the model or its "
+        "average, whichever is better: a centre is a moving average itself, and at a constant rate those of plain SGD are worth points too. "
+        "EASGD and EAMSGD have the moving rate 0.9 / replicas, EAMSGD and Nesterov the momentum 0.9, DiLoCo the outer rate 0.7 and momentum 0.9.",
+        "",
+        *machine.lines(results.all["machine"]),
+        "",
+        *machine.table(["", "bound", "measured", "met"], limits),
+        "",
+        f"After {4 * images:,} images, means of the seeds. Apart: the distance of the replicas to the centre, over the centre's length.",
+        "",
+        *machine.table(["method", "rate", "seeds", "model", "moving average", "better of both, by seed", "images/s", "apart"], rows),
+        "",
+        "![Accuracy by images seen, and by the period](elastic.svg)",
+        "",
+        f"The better of both at each rate, after {images:,} and {2 * images:,} images:",
+        "",
+        *machine.table(["method", f"{images:,}", f"{2 * images:,}"], tried),
+        "",
+    ])  # fmt: skip
+
+
+def report(results, options):
+    pages = {"elastic.md": page_of(results), "elastic.svg": picture(finals(results))}
+    for name, text in pages.items():
+        (options.out_dir / name).write_text(text)
+    if options.save:
+        for name in (*pages, "elastic.json"):
+            shutil.copy(options.out_dir / name, machine.MEASUREMENTS / name)
+    print(pages["elastic.md"])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run elastic", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=pathlib.Path)
+    parser.add_argument("out_dir", type=pathlib.Path)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no new work is begun after these")
+    parser.add_argument("--images", type=int, default=128_000, help="images that each rate sees at first")
+    parser.add_argument("--only", default=",".join(METHODS), help="methods: " + ", ".join(METHODS))
+    parser.add_argument("--program", type=pathlib.Path, default=machine.ROOT / "build" / "release" / "examples" / "cifar10_train")
+    parser.add_argument("--report", action="store_true", help="trains nothing")
+    parser.add_argument("--save", action="store_true", help="copies the page, the picture and the figures to docs/measurements/")
+    options = parser.parse_args()
+    methods = options.only.split(",")
+    if unknown := set(methods) - set(METHODS):
+        parser.error(f"--only must name some of {', '.join(METHODS)}, not {', '.join(sorted(unknown))}")
+    options.out_dir.mkdir(parents=True, exist_ok=True)
+    results, end = Results(options.out_dir, options.images), time.monotonic() + 60 * options.minutes
+    while not options.report and time.monotonic() < end and (work := work_left(results, methods)):
+        of, _ = work
+        extend(results, options, of)
+        results.save()
+        run = results.run(*of)
+        what = run.get("diverged") or "{images:,} images, model {model:.4f}, average {average:.4f}".format(**run["points"][-1])
+        print(f"{key_of(*of)}: {what}", flush=True)
+        forget_dropped(results, options, methods)
+    report(results, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
