@@ -70,6 +70,9 @@ struct QueueSizes {
     int replicas = 0;
     const Columns* columns = nullptr;
     std::int64_t batch_size = 0;
+    /// The steps whose status is kept beside that of the step that runs, by a queue whose work is complete when it is
+    /// queued: 0 where a step ends before the next begins.
+    std::int64_t landed_steps = 0;
 };
 
 /// The versions of a step's constants, of which the device uses number *counter - base: where steps may be skipped, the

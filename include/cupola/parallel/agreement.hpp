@@ -258,6 +258,11 @@ inline constexpr bool agrees_between_processes = [] {
         return SpansProcesses<Carrier>;
 }();
 
+/// A policy by which replicas do not wait for each other, in steps of which several are in flight; see
+/// parallel/kinds/asynchronous.hpp.
+template <class A>
+concept TrainsAsynchronously = requires { requires A::asynchronous; };
+
 /// Whether a policy's update has the force of elastic averaging.
 template <class A>
 inline constexpr bool has_elastic_force = [] {

@@ -64,7 +64,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using InspectionType = Inspection<typename D::Kernels>;
     /// Whether the training may have several processes that agree on more than the gradient.
     static constexpr bool has_agreement = agrees_between_processes<Averaging, D>;
-    /// The maximum number of queued steps whose reports have not been read.
+    /// The maximum number of queued steps whose reports have not been read, by the device.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, and, before anything is
@@ -89,6 +89,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
     /// The engine that exchanges the processes' gradients; null unless the policy spans processes.
     [[nodiscard]] Processes* processes() const { return parts_.replicas_.settings().processes; }
+
+    /// The maximum number of queued steps whose reports have not been read: the device's, or that of replicas that
+    /// train asynchronously.
+    [[nodiscard]] std::int64_t steps_in_flight() const { return parts_.replicas_.settings().steps_in_flight; }
 
     /// For fit() and its callbacks.
     [[nodiscard]] RunPolicy& run_policy() {
@@ -121,7 +125,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Returns the report of the oldest step whose report was not read, if there are more than `max_in_flight` such
     /// steps, otherwise null. Waits for that step; calling it with 0 until it returns null waits for all. The report is
     /// valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
-    const StepReport* poll_report(std::int64_t max_in_flight = max_steps_in_flight - 1) {
+    const StepReport* poll_report() { return poll_report(steps_in_flight() - 1); }
+    const StepReport* poll_report(std::int64_t max_in_flight) {
         const impl::Activity::Scope scope(parts_.activity_, "poll_report()");
         return parts_.engine_.poll(max_in_flight);
     }
@@ -226,6 +231,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         const impl::Activity::Scope scope(parts_.activity_, "set_parameters()");
         synchronize();
         parts_.transfer_.set_parameters(values);
+        parts_.agreement_->set_samples_since(step(), {});
     }
 
     /// The state on which the next step depends, except for the options and the data. Replicas of other processes that
@@ -266,7 +272,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.gradient(replica);
     }
     [[nodiscard]] std::vector<float> averaged_gradient()
-        requires(!MovesParameters<Averaging, D> && !AgreesOnCentre<Averaging>)
+        requires(!MovesParameters<Averaging, D> && !AgreesOnCentre<Averaging> && !TrainsAsynchronously<Averaging>)
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         require(!parts_.replicas_.settings().own_parameters, policy_name(options.averaging),

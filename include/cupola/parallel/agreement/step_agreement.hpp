@@ -28,6 +28,10 @@ struct AgreementTraits {
     std::int64_t sums = 0, bucket_elements = 0;
     bool centre = false;
     int centre_states = 0;
+    /// Arenas of each replica's state beside those of its optimiser.
+    int replica_states = 0;
+    /// 0 for as many as the device has.
+    std::int64_t steps_in_flight = 0;
 };
 
 /// The gradient that an optimiser updates parameters with, and the divisor that made it the mean; both in the device's
@@ -39,7 +43,7 @@ struct UpdateGradient {
 
 /// What the replicas' rows are after a step: gradients as the passes write them, or divided by the loss scale and the
 /// weight of the samples, or no gradients.
-enum class RowsAfter { gradients, means, differences };
+enum class RowsAfter { gradients, means, differences, other };
 
 /// Members with a DeviceStep or a `device` are called on that device's thread, a few times per step.
 template <class D, class T>
@@ -80,10 +84,12 @@ public:
     }
     /// Behind the update; called also if the device has an error.
     virtual void after(Step&) {}
+    /// The name of a replica's state beside its optimiser's, in checkpoints.
+    [[nodiscard]] virtual std::string_view replica_state_name(int /*arena*/) const { return {}; }
     /// The name of an arena of the optimiser that moves the centre.
     [[nodiscard]] virtual std::string_view centre_state_name(int /*arena*/) const { return {}; }
     /// The numbers of samples that the next agreement on a centre counts, by replica, before a step; empty where they
-    /// have no influence. They are a part of the training's state.
+    /// have no influence. They are a part of the training's state. Asynchronous replicas count batches.
     [[nodiscard]] virtual std::span<const std::int64_t> samples_since(std::int64_t /*step*/) const { return {}; }
     virtual void set_samples_since(std::int64_t /*step*/, std::span<const std::int64_t>) {}
     /// Returns when the step has finished, or the mark of the queue is reached.

@@ -24,11 +24,18 @@ public:
         [[nodiscard]] std::string refused() const { return {}; }
     };
 
-    HostQueue(HostContext&, const QueueSizes& sizes) : status_(sizes.status_bytes, "the status of the steps") {}
+    HostQueue(HostContext&, const QueueSizes& sizes)
+        : status_(sizes.status_bytes * static_cast<std::size_t>(1 + sizes.landed_steps), "the status of the steps"),
+          landed_steps_(sizes.landed_steps) {}
 
     /// The memory to which a step writes its report and from which the host reads it.
     [[nodiscard]] std::byte* status() { return status_.data(); }
-    [[nodiscard]] std::byte* landed(std::int64_t) { return status_.data(); }
+    /// The same, or where several steps are in flight the copy of the step, which is made by who queues the steps.
+    [[nodiscard]] std::byte* landed(std::int64_t step) {
+        if (landed_steps_ == 0) return status_.data();
+        const std::size_t bytes = status_.size() / static_cast<std::size_t>(1 + landed_steps_);
+        return status_.data() + bytes * static_cast<std::size_t>(1 + step % landed_steps_);
+    }
     void land(std::int64_t) {}
     [[nodiscard]] bool finished(std::int64_t) const { return true; }
     void mark() {}
@@ -72,6 +79,7 @@ public:
 
 private:
     HostArena status_;
+    std::int64_t landed_steps_;
     FunctionRef<void(std::size_t)> on_bucket_{};
 };
 

@@ -70,6 +70,13 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
                         << ", where passes are queued: use FirstReplica, LastReplica, AllReplicas or Pooled";
             }
         }
+        if constexpr (requires { requires(TrainsAsynchronously<Averaging> && Statistics::synchronized); }) {
+            if (message.empty() && Net::buffer_elements > 0) {
+                message << short_type_name<Statistics>() << " synchronizes the replicas inside a pass, and with "
+                        << Averaging::name
+                        << " no replica waits for another: use FirstReplica, LastReplica, AllReplicas or Pooled";
+            }
+        }
     }
     return message;
 }
@@ -107,6 +114,7 @@ struct DataParallel {
     const Options options;
     const MemoryReport& memory() const;
     std::int64_t step() const;
+    std::int64_t steps_in_flight() const;
     ProcessNumber process() const;
     Processes* processes() const;
     RunPolicy& run_policy();

@@ -49,6 +49,17 @@ void require_same_training(ProcessGroup& processes, const Options& options);
             " replicas must have at most as many devices, not ", devices);
 }
 
+/// What queues the steps: a StepEngine, unless the agreement names another class with its members.
+template <class Agreement, class D, class T>
+struct EngineOf {
+    using Type = StepEngine<D, T>;
+};
+template <class Agreement, class D, class T>
+    requires requires { typename Agreement::Engine; }
+struct EngineOf<Agreement, D, T> {
+    using Type = typename Agreement::Engine;
+};
+
 template <class Net, class Loss, class Options, class D, bool synchronized>
 class TrainingParts {
     using Kernels = typename D::Kernels;
@@ -56,7 +67,7 @@ class TrainingParts {
     using Averaging = decltype(Options::averaging);
     using Carrier = CarrierOf<Averaging>;
     using Agreement = AgreementOf<Averaging, D, T>;
-    using Engine = StepEngine<D, T>;
+    using Engine = typename EngineOf<Agreement, D, T>::Type;
     template <class, class, class, class, class, class>
     friend struct cupola::DataParallel;
 
@@ -74,8 +85,12 @@ public:
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
           transfer_(
-              replicas_, options.optimizer.state_arenas(),
-              [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
+              replicas_, replicas_.settings().state_arenas,
+              [&](int arena) -> std::string_view {
+                  const int own = options.optimizer.state_arenas();
+                  return arena < own ? options.optimizer.state_name(arena)
+                                     : agreement_->replica_state_name(arena - own);
+              },
               options.moving_average.on(), [&](int arena) { return agreement_->centre_state_name(arena); }) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Carrier>) {
             // Its processes find each other when it is made.
@@ -85,7 +100,9 @@ public:
             }
         }
         if constexpr (synchronized) engine_.run_in_step();
-        const auto state_start = [&](int arena) { return state_start_of(options.optimizer, arena); };
+        const auto state_start = [&](int arena) {
+            return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
+        };
         const std::vector<float> running = transfer_.start(options.seed, options.initializers, state_start);
         engine_.restart(0, running, transfer_.loss_scale_of({}));
     }
@@ -101,6 +118,7 @@ private:
         const std::int64_t last = engine_.step() - 1;
         require(last < 0 || agreement_->rows_after(last) != RowsAfter::differences, "the replicas have agreed in step ",
                 last, ", behind which the rows of the gradients are their differences to the centre");
+        require(last < 0 || agreement_->rows_after(last) != RowsAfter::other, Averaging::name, " keeps no gradients");
         const int device = replicas_.placement().device_of(replica);
         const float* const row = replicas_.gradients().row(replica);
         std::vector<float> result = replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
@@ -158,7 +176,9 @@ private:
                 .batch_size = options.batch_size,
                 .other_batch_sizes = options.other_batch_sizes,
                 .evaluation_batch_size = options.evaluation_batch_size,
-                .state_arenas = options.optimizer.state_arenas(),
+                .steps_in_flight = std::max(std::int64_t{D::max_steps_in_flight}, traits.steps_in_flight),
+                .landed_steps = traits.steps_in_flight,
+                .state_arenas = options.optimizer.state_arenas() + traits.replica_states,
                 .moving_average = options.moving_average.on(),
                 .synchronized = synchronized,
                 .separate_average = traits.separate_average,

@@ -29,7 +29,13 @@ public:
 
     /// Runs job(device) on every thread and waits for all. Rethrows what a job throws; of several exceptions, that of
     /// the first device.
-    void run(FunctionRef<void(int device)> job);
+    void run(FunctionRef<void(int device)> job) {
+        post(job);
+        wait();
+    }
+    /// The same in two parts: begins a job, which must outlive it; and waits for it, before the next.
+    void post(FunctionRef<void(int device)> job);
+    void wait();
 
     /// Whether the threads belong to this process: a child of fork() has none of them.
     [[nodiscard]] bool has_threads() const { return getpid() == process_; }

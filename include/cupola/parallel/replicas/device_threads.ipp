@@ -28,9 +28,12 @@ CUPOLA_DECL DeviceThreads::DeviceThreads(int devices)
 
 CUPOLA_DECL DeviceThreads::~DeviceThreads() { stop(); }
 
-CUPOLA_DECL void DeviceThreads::run(FunctionRef<void(int device)> job) {
+CUPOLA_DECL void DeviceThreads::post(FunctionRef<void(int device)> job) {
     job_ = job;
     edge_.arrive_and_wait();
+}
+
+CUPOLA_DECL void DeviceThreads::wait() {
     edge_.arrive_and_wait();
     std::exception_ptr first;
     for (std::exception_ptr& error : errors_) {

@@ -44,11 +44,12 @@ template <class D, class T>
         {static_cast<std::int64_t>(memory.buffers), placement.replicas_here(), settings.gradient_accumulation_steps});
     memory.gradients = gradients.row_bytes();
     memory.average = gradients.average_bytes();
-    if (!D::host_memory) {
+    if (!D::host_memory || settings.landed_steps > 0) {
+        const int batches = D::host_memory ? settings.devices : placement.replicas_here();
         std::size_t sample = 0;
         for (const RequiredColumn& each : settings.required) sample += each.column.bytes();
-        memory.batches = checked_bytes("the replicas' batches need", {settings.batch_size, placement.replicas_here(),
-                                                                      static_cast<std::int64_t>(sample)});
+        memory.batches = checked_bytes("the replicas' batches need",
+                                       {settings.batch_size, batches, static_cast<std::int64_t>(sample)});
     }
     memory.average +=
         static_cast<std::size_t>(settings.sums) * sizeof(float) * static_cast<std::size_t>(settings.devices);

@@ -24,6 +24,11 @@ struct ReplicaSettings {
     std::span<const std::int64_t> other_batch_sizes{};
     /// The largest batch of an evaluation, where that is more than batch_size.
     std::int64_t evaluation_batch_size = 0;
+    /// The maximum number of queued steps whose reports have not been read.
+    std::int64_t steps_in_flight = 1;
+    /// The number of steps of which the queue keeps the status beside that of the step that runs; 0 where the device
+    /// decides.
+    std::int64_t landed_steps = 0;
     int state_arenas = 0;
     bool moving_average = false;
     /// Whether the replicas stop inside a pass to all-reduce statistics: each replica then has an arena of activations.

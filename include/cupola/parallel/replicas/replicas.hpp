@@ -160,6 +160,10 @@ struct DeviceStep {
     DeviceState<D, T>& state;
     /// Whether the last backward pass of the device has marked the buckets of the gradient in its queue.
     bool marked = false;
+    /// The replica whose samples and random numbers every replica of the step has; -1 where each has its own.
+    int samples_of = -1;
+
+    [[nodiscard]] int samples_for(int replica) const { return samples_of < 0 ? replica : samples_of; }
 };
 
 // Defined outside of the class, and so not inline: separately compiled programs do not instantiate what src.hpp
@@ -235,7 +239,8 @@ void Replicas<D, T>::allocate(int device) {
     const QueueSizes sizes{.status_bytes = state.layout.bytes(),
                            .replicas = last - first,
                            .columns = &columns,
-                           .batch_size = settings_.batch_size};
+                           .batch_size = settings_.batch_size,
+                           .landed_steps = settings_.landed_steps};
     state.queue = std::make_unique<typename D::Queue>(context(device), sizes);
     state.queue->write(&state.status()->healthy, std::int32_t{1});
     state.queue->write(&state.status()->divisor, static_cast<float>(settings_.constant_loss_scale()));

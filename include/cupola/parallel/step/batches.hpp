@@ -106,7 +106,7 @@ auto TakenBatches<D, T>::take(DeviceStep<D, T>& step, int replica, int part, Bat
     Context& context = state.context();
     const BatchView given = [&] {
         const Stopwatch watch(state.worker.times(), StepPart::data);
-        return source(place_of(step.step, part), replica, context);
+        return source(place_of(step.step, part), step.samples_for(replica), context);
     }();
     require_batch(given, replicas_.settings().required);
     const std::size_t number = replicas_.placement().batch_number(replica, part);
@@ -127,9 +127,9 @@ auto TakenBatches<D, T>::take(DeviceStep<D, T>& step, int replica, int part, Bat
                 given.size == functions_.batch_size,
             "with synchronised statistics and accumulation every batch has batch_size samples, ", functions_.batch_size,
             ", or none, not ", given.size);
-    const bool accumulates = step.samples.of_replica(step.step, replica) > 0;
-    step.samples.of(step.step, part, replica) = given.size;
-    const RngKey key = key_of(step.step, part, replica);
+    const bool accumulates = step.samples.of_replica(step.step, step.samples_for(replica)) > 0;
+    step.samples.of(step.step, part, step.samples_for(replica)) = given.size;
+    const RngKey key = key_of(step.step, part, step.samples_for(replica));
     state.queue->write(&step_status(block)->step, key.step);
     of(replica) = {take(*state.queue, replicas_.placement().local(replica), given, *plan), key,
                    state.layout.statistics(block, number)};

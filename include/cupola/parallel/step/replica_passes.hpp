@@ -52,6 +52,10 @@ public:
     /// failed.
     bool queue(Step& step, BatchSource source);
 
+    /// Queues the batches of one replica of the device alone, with the samples of step.samples_of. Throws their
+    /// exception.
+    void queue_replica(Step& step, int replica, BatchSource source);
+
     /// The factor that makes a replica's row the gradient of its mean loss: each of several batches is weighted as a
     /// part of full batches.
     [[nodiscard]] double completion(std::int64_t step, int replica) const;
@@ -76,6 +80,7 @@ private:
     /// Queues, for each replica of the device, the scaling of a gradient whose batches were smaller than the full
     /// batches that they were weighted as parts of.
     void complete(Step& step);
+    void complete(Step& step, int replica);
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
@@ -124,13 +129,22 @@ bool ReplicaPasses<D, T>::queue(Step& step, BatchSource source) {
 
 template <class D, class T>
 void ReplicaPasses<D, T>::complete(Step& step) {
-    batches_.for_each_replica(step, [&](int replica) {
-        const double factor = completion(step.step, replica);
-        if (factor == 1) return;
-        const std::span<float> row(replicas_.gradients().row(replica), replicas_.elements());
-        step.state.queue->queue(
-            [this, device = step.device, row, factor] { scale(replicas_.context(device), row, factor); });
-    });
+    batches_.for_each_replica(step, [&](int replica) { complete(step, replica); });
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::complete(Step& step, int replica) {
+    const double factor = completion(step.step, step.samples_for(replica));
+    if (factor == 1) return;
+    const std::span<float> row(replicas_.gradients().row(replica), replicas_.elements());
+    step.state.queue->queue(
+        [this, device = step.device, row, factor] { scale(replicas_.context(device), row, factor); });
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::queue_replica(Step& step, int replica, BatchSource source) {
+    for (int part = 0; part < functions_.gradient_accumulation_steps; ++part) queue_batch(step, replica, part, source);
+    complete(step, replica);
 }
 
 template <class D, class T>

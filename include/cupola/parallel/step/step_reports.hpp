@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -138,6 +137,7 @@ public:
 
     [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
     [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
+    [[nodiscard]] ReplicaReport& replica_of(std::int64_t step, int replica) { return builder(step).of(replica); }
     void finish(std::int64_t step, double learning_rate, const LossScaleState& before, const LossScaleState& after) {
         builder(step).finish(step, learning_rate, before, after);
     }
@@ -163,7 +163,7 @@ public:
 
 private:
     [[nodiscard]] StepReportBuilder& builder(std::int64_t step) {
-        return builders_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
+        return builders_[static_cast<std::size_t>(step) % builders_.size()];
     }
     /// The report of loss `k` of a batch.
     [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica, std::size_t k);
@@ -178,7 +178,7 @@ private:
     const StepFunctions<D>& functions_;
     std::span<const RegularizedParameter> regularized_;
     FixedArray<double> regularization_;
-    std::array<StepReportBuilder, static_cast<std::size_t>(D::max_steps_in_flight)> builders_;
+    FixedArray<StepReportBuilder> builders_;
 };
 
 template <class D, class T>
@@ -189,7 +189,8 @@ StepReports<D, T>::StepReports(Replicas<D, T>& replicas, Peers& peers, const Sam
       counts_(counts),
       functions_(functions),
       regularized_(regularized),
-      regularization_(regularized.size()) {
+      regularization_(regularized.size()),
+      builders_(static_cast<std::size_t>(replicas.settings().steps_in_flight)) {
     for (StepReportBuilder& each : builders_)
         each = StepReportBuilder(replicas.placement().replicas(), functions.losses, regularized);
 }
