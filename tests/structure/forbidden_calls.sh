@@ -15,10 +15,10 @@ forbid() {
         case " $* " in *" ${file#./} "*) continue ;; esac
         echo "$file:$line: $why"
         errors=$((errors + 1))
-    done < <(grep -rnP --include='*.[hi]pp' --include='*.cuh' "^((?!//).)*($pattern)" . | grep -vP '^[^:]*ops/cuda/' | cut -d: -f1,2)
+    done < <(grep -rnP --include='*.[hi]pp' --include='*.cuh' "^((?!//).)*($pattern)" . | grep -vP '^[^:]*ops/(cuda|impl/kernel_parts)/' | cut -d: -f1,2)
 }
 
-# -ffast-math and -ffinite-math-only make constants of these. Kernels of Cuda (ops/cuda/) are not compiled so.
+# -ffast-math and -ffinite-math-only make constants of these. Kernels of Cuda (ops/cuda/, ops/impl/kernel_parts/) are not compiled so.
 forbid 'use is_finite or is_nan of core/finite.hpp' \
     '\b(isfinite|isnan|isinf|isnormal|fpclassify|isunordered)\(|__builtin_is(finite|nan|inf|normal)'
 forbid 'compares a number with itself: use is_nan of core/finite.hpp' \

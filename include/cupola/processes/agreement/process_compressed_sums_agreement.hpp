@@ -64,8 +64,8 @@ public:
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
 private:
-    /// Computes the sum of this process's rows in the device's columns, and rounds it. `weights`, unless they are empty,
-    /// replace the numbers of samples.
+    /// Computes the sum of this process's rows in the device's columns, and rounds it. `weights`, unless they are
+    /// empty, replace the numbers of samples.
     void add_rows(Step& step, std::span<const std::int64_t> weights = {});
     /// The sums of all processes become the device's columns of the average. False if a process has failed.
     bool exchange_sums(Step& step, std::string_view sums, std::string_view totals);
