@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE.parent / "benchmarks"))
 import machine
 
 FOLDER = pathlib.Path(os.environ.get("HOSTS_FOLDER", "/nonexistent"))
+RULE = ""  # by which replicas agree on a centre, and a colon
 STEPS, PAUSE, DEADLINE = 24, 40, 2  # milliseconds between steps; seconds
 # The deadline of a run without a fault, on a machine that may be busy.
 PATIENCE = 30
@@ -208,7 +209,7 @@ class Job:
         environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = environment["OMPI_MCA_btl_sm_single_copy_mechanism"] = "none"
         for part in ("btl_vader", "btl_sm", "osc_sm"):
             environment[f"OMPI_MCA_{part}_backing_directory"] = str(temporary)
-        arguments = [program, str(folder), policy, str(STEPS), str(PAUSE), str(deadline), str(replicas)]
+        arguments = [program, str(folder), RULE + policy, str(STEPS), str(PAUSE), str(deadline), str(replicas)]
         if saves:
             arguments = ["env", f"FAULT_IN_SAVE={saves}", *arguments]
         self.log = pathlib.Path(f"{folder}.output")
@@ -830,6 +831,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--kind", choices=list(dict.fromkeys([*KINDS, *KILLS])), help="only faults of this kind")
+    parser.add_argument("--rule", choices=["periodic", "elastic"], help="replicas with parameters of their own agree on a centre by it")
     parser.add_argument("--survive", action="store_true", help="kills, after which the others go on")
     parser.add_argument("--named", action="store_true", help="2 + 2 processes on two hosts: no fault, and a cut, a stop and kills")
     parser.add_argument("--openmpi5", help="the folder of Open MPI 5.0, for --named and --survive")
@@ -839,6 +841,9 @@ def main():
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--results", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.rule:
+        global RULE
+        RULE = options.rule + ":"
     if options.survive and (options.named or not options.openmpi5):
         parser.error("--survive needs --openmpi5, and is not for --named")
     if options.kind and not options.named and options.kind not in (KILLS if options.survive else KINDS):

@@ -3,7 +3,8 @@
 // Usage: mpirun -n P mpi_faulty_run FOLDER POLICY STEPS PAUSE DEADLINE REPLICAS
 //
 // A TrainingRun of REPLICAS replicas with a checkpoint after every third step, for tests that stop it: POLICY is `shared`
-// (MpiConcatMean in common memory), `messages` (MpiConcatMean without) or `sums` (MpiAllReduce). It resumes from what is in
+// (MpiConcatMean in common memory), `messages` (MpiConcatMean without) or `sums` (MpiAllReduce); with `periodic:` or
+// `elastic:` before it, replicas with parameters of their own agree on a centre by it. It resumes from what is in
 // FOLDER, waits PAUSE milliseconds per step, and writes the id of each process to `<number>.pid` of FOLDER.ids. Process 0
 // prints "bits" and a hash of the state at the end. Environment:
 //
@@ -12,6 +13,7 @@
 //
 // tests/mpi/hosts and tests/mpi/faults start it.
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +30,8 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/mpi.hpp>
+#include <cupola/parallel/kinds/elastic_averaging.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/train/training_run.hpp>
 
 using namespace cupola;
@@ -76,7 +80,7 @@ std::uint64_t hash_of(std::uint64_t hash, std::span<const std::byte> bytes) {
 }
 
 struct Arguments {
-    std::string folder, policy;
+    std::string folder, policy, kind;
     std::int64_t steps = 0, pause = 0;
     double deadline = 0;
     int replicas = 0;
@@ -113,9 +117,22 @@ int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& 
     if (status == 0 && mpi.number() == 0) {
         std::uint64_t hash = hash_of(0xcbf29ce484222325, std::as_bytes(std::span(state.parameters)));
         hash = hash_of(hash, std::as_bytes(std::span(state.buffers)));
+        for (const ReplicaState& each : state.replicas) hash = hash_of(hash, std::as_bytes(std::span(each.parameters)));
         std::printf("bits %016llx\n", static_cast<unsigned long long>(hash));
     }
     return status;
+}
+
+template <class Averaging>
+int with_kind(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& averaging) {
+    if (arguments.kind == "periodic")
+        return run(mpi, arguments,
+                   Periodic<Averaging, Sgd>{
+                       .every = 2, .averaging = averaging, .outer = {.learning_rate = 0.7, .momentum = 0.5}});
+    if (arguments.kind == "elastic")
+        return run(mpi, arguments, ElasticAveraging<Averaging>{.every = 2, .averaging = averaging});
+    require(arguments.kind.empty(), "there is no kind ", arguments.kind);
+    return run(mpi, arguments, averaging);
 }
 
 int with_policy(const Arguments& arguments) {
@@ -131,14 +148,14 @@ int with_policy(const Arguments& arguments) {
         saves_until_fault = std::atoi(saves);
     const double deadline = arguments.deadline;
     if (arguments.policy == "sums")
-        return run(mpi, arguments, MpiAllReduce{.deadline_seconds = deadline, .folder = arguments.folder});
+        return with_kind(mpi, arguments, MpiAllReduce{.deadline_seconds = deadline, .folder = arguments.folder});
     require(arguments.policy == "shared" || arguments.policy == "messages", "there is no policy ", arguments.policy);
     return mpi.survive([&] {
-        return run(mpi, arguments,
-                   MpiConcatMean{.deadline_seconds = deadline,
-                                 .folder = arguments.folder,
-                                 .shares_memory = arguments.policy == "shared",
-                                 .environment = &mpi});
+        return with_kind(mpi, arguments,
+                         MpiConcatMean{.deadline_seconds = deadline,
+                                       .folder = arguments.folder,
+                                       .shares_memory = arguments.policy == "shared",
+                                       .environment = &mpi});
     });
 }
 
@@ -147,8 +164,15 @@ int with_policy(const Arguments& arguments) {
 int main(int argc, char** argv) {
     try {
         require(argc == 7, "the arguments are FOLDER POLICY STEPS PAUSE DEADLINE REPLICAS");
-        return with_policy(
-            {argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]), std::atof(argv[5]), std::atoi(argv[6])});
+        const std::string policy = argv[2];
+        const std::size_t colon = policy.find(':');
+        return with_policy({.folder = argv[1],
+                            .policy = policy.substr(colon == policy.npos ? 0 : colon + 1),
+                            .kind = colon == policy.npos ? std::string() : policy.substr(0, colon),
+                            .steps = std::atoll(argv[3]),
+                            .pause = std::atoll(argv[4]),
+                            .deadline = std::atof(argv[5]),
+                            .replicas = std::atoi(argv[6])});
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

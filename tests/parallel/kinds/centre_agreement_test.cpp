@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cupola/host.hpp>
@@ -147,6 +148,39 @@ TEST_CASE("the mean is by the samples since the last agreement") {
     CHECK(apart.replicas[0].parameters != apart.replicas[1].parameters);
 }
 
+TEST_CASE("a replica without samples in a step does not move, and no force acts on it") {
+    const auto check = [](auto averaging, int devices) {
+        CAPTURE(devices);
+        averaging.every = 4;
+        Case run(averaging, devices, 0.875);
+        run.go(4);
+        const TrainingState before = run.training.state();
+        rules::Batches batches(3);
+        batches.set(4);
+        run.training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r, r == 1 ? 0 : 3); });
+        const TrainingState after = run.training.state();
+        CHECK(after.replicas[0].parameters != before.replicas[0].parameters);
+        CHECK(after.replicas[1] == before.replicas[1]);
+        CHECK(after.replicas[2].parameters != before.replicas[2].parameters);
+        return std::pair(before, after);
+    };
+    for (const int devices : {1, 2}) {
+        check(Periodic<ConcatMean>{}, devices);
+        // A step of an agreement: each difference is that of the position without the look-ahead.
+        const auto [before, after] = check(ElasticAveraging<ConcatMean>{.rate = 0.2}, devices);
+        for (std::size_t j = 0; j < rules::coordinates; ++j) {
+            double expected = static_cast<double>(before.parameters[j]);
+            for (const std::size_t r : {0U, 2U}) {
+                const ReplicaState& replica = before.replicas[r];
+                const double x = static_cast<double>(replica.parameters[j]) -
+                                 0.875 * static_cast<double>(replica.optimizer[0].values[j]);
+                expected += 0.2 * (x - static_cast<double>(before.parameters[j]));
+            }
+            CHECK(static_cast<double>(after.parameters[j]) == doctest::Approx(expected).epsilon(1e-5));
+        }
+    }
+}
+
 TEST_CASE("the centre's moving average moves at agreements, by the decay to the power of the period") {
     Case run(Periodic<ConcatMean>{.every = 4}, 2, 0.0, 0.75);
     std::vector<float> average = run.training.state().averages;
@@ -185,6 +219,14 @@ TEST_CASE("a rule of a user's own needs its numbers alone") {
 }
 
 TEST_CASE("a run's header describes the rule, and warns of a moving rate that is not stable") {
+    const Periodic<ConcatMean> local_sgd{.every = 16, .from_step = 1000};
+    const Periodic<ConcatMean, Sgd> diloco{.every = 64,
+                                           .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}};
+    const ElasticAveraging<ConcatMean> easgd{.every = 16, .rate = MovingRate::paper(0.9)};
+    CHECK(local_sgd.description() == "Periodic every 16 steps from step 1000 on around ConcatMean");
+    CHECK(diloco.description() ==
+          "Periodic every 64 steps around ConcatMean, the centre by " + diloco.outer.description());
+    CHECK(easgd.warning(4).empty());
     CHECK(Periodic<ConcatMean>{.every = 8, .from_step = 100}.description() ==
           "Periodic every 8 steps from step 100 on around ConcatMean");
     CHECK(
@@ -271,6 +313,7 @@ TEST_CASE(
     CHECK(read.centre_optimizer == state.centre_optimizer);
     CHECK(read.samples_since == state.samples_since);
     CHECK(read.optimizer.empty());
+    CHECK(read.rule == "Periodic every 4 steps");
     Case resumed(averaging, 3, 0.875, 0.75);
     resumed.training.restore(read);
     resumed.step = 6;
@@ -310,6 +353,19 @@ TEST_CASE("bad input of agreements on a centre is one message") {
     CHECK_THROWS_WITH_AS(outer.training.restore(local.training.state()),
                          "the centre's part of the state: this optimiser keeps momentum_buffer, and the state has none",
                          InvalidArgument);
+    Case longer(Periodic<ConcatMean>{.every = 5}, 2, 0.875);
+    CHECK_THROWS_WITH_AS(
+        longer.training.restore(local.training.state()),
+        "the state is that of replicas that agree by Periodic every 4 steps, and those of this training "
+        "agree by Periodic every 5 steps; load_parameters reads the centre alone from its checkpoint",
+        InvalidArgument);
+    Case elastic(ElasticAveraging<ConcatMean>{.every = 4}, 2, 0.875);
+    CHECK_THROWS_WITH_AS(
+        elastic.training.restore(local.training.state()),
+        "the state is that of replicas that agree by Periodic every 4 steps, and those of this training "
+        "agree by ElasticAveraging every 4 steps; load_parameters reads the centre alone from its "
+        "checkpoint",
+        InvalidArgument);
     TrainingState fewer = local.training.state();
     fewer.replicas.pop_back();
     CHECK_THROWS_WITH_AS(local.training.restore(fewer),
@@ -322,9 +378,10 @@ TEST_CASE("bad input of agreements on a centre is one message") {
                          "the replicas have agreed in step 3, behind which the rows of the gradients are their "
                          "differences to the centre",
                          InvalidArgument);
-    rules::Batches batches(3);
-    batches.set(0);
-    CHECK_THROWS_WITH_AS(
-        local.training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r, r == 1 ? 0 : 3); }),
-        "replica 1 has no samples in step 4, and Periodic updates each replica with its own samples", InvalidArgument);
+    for (const int devices : {1, 2}) {
+        Case none(Periodic<ConcatMean>{.every = 4}, devices, 0.0);
+        CHECK_THROWS_WITH_AS(none.training.step([](std::int64_t, int, HostContext&) { return BatchView{}; }),
+                             "step 0 has no samples on any replica", InvalidArgument);
+        CHECK(none.training.healthy());
+    }
 }

@@ -52,7 +52,8 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
                                   frozen_key = "cupola.frozen", inputs_key = "cupola.inputs",
                                   loss_scale_key = "cupola.loss_scale", network_key = "cupola.network",
                                   centre_replicas_key = "cupola.centre_replicas",
-                                  outer_states_key = "cupola.outer_states", samples_since_key = "cupola.samples_since";
+                                  outer_states_key = "cupola.outer_states", samples_since_key = "cupola.samples_since",
+                                  rule_key = "cupola.rule";
 
 /// Whether an optimiser's state may have this name, which becomes a part of the names of tensors.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -120,6 +121,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
         for (const std::int64_t each : checkpoint.state.samples_since)
             samples += text(samples.empty() ? "" : " ", each);
         if (!samples.empty()) metadata.emplace_back(samples_since_key, std::move(samples));
+        if (!checkpoint.state.rule.empty()) metadata.emplace_back(rule_key, checkpoint.state.rule);
     }
     if (std::string frozen = frozen_names(layers); !frozen.empty())
         metadata.emplace_back(frozen_key, std::move(frozen));
@@ -291,6 +293,8 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
                 require<DataError>(checkpoint.state.samples_since.size() <= file.tensors().size(), file.path(),
                                    " has more numbers of samples than tensors");
             }
+        } else if (key == rule_key) {
+            checkpoint.state.rule = shown(value);
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
         } else if (key == network_key) {
@@ -322,6 +326,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     checkpoint.state.replicas.clear();
     checkpoint.state.centre_optimizer.clear();
     checkpoint.state.samples_since.clear();
+    checkpoint.state.rule.clear();
 }
 
 }  // namespace impl

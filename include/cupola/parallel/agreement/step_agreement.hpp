@@ -77,6 +77,8 @@ public:
     [[nodiscard]] virtual ElasticForce force(int /*device*/, int /*copy*/, std::int64_t /*step*/) const { return {}; }
     /// Whether a step's update has a force.
     [[nodiscard]] virtual bool has_force(std::int64_t /*step*/) const { return false; }
+    /// Whether a copy of the parameters is updated in a step; always, where the host does not read the device's memory.
+    [[nodiscard]] virtual bool moves(int /*device*/, int /*copy*/, std::int64_t /*step*/) const { return true; }
     /// Steps of one variant queue the same work for the update, so that a device may repeat it.
     [[nodiscard]] virtual int variant_of_update(std::int64_t /*step*/) const { return 0; }
     [[nodiscard]] virtual RowsAfter rows_after(std::int64_t /*step*/) const {
@@ -86,6 +88,8 @@ public:
     virtual void after(Step&) {}
     /// The name of a replica's state beside its optimiser's, in checkpoints.
     [[nodiscard]] virtual std::string_view replica_state_name(int /*arena*/) const { return {}; }
+    /// "Periodic every 16 steps", where replicas agree on a centre: the only rule that continues from their state.
+    [[nodiscard]] virtual std::string name_of_rule() const { return {}; }
     /// The name of an arena of the optimiser that moves the centre.
     [[nodiscard]] virtual std::string_view centre_state_name(int /*arena*/) const { return {}; }
     /// The numbers of samples that the next agreement on a centre counts, by replica, before a step; empty where they

@@ -91,7 +91,8 @@ public:
                   return arena < own ? options.optimizer.state_name(arena)
                                      : agreement_->replica_state_name(arena - own);
               },
-              options.moving_average.on(), [&](int arena) { return agreement_->centre_state_name(arena); }) {
+              options.moving_average.on(), [&](int arena) { return agreement_->centre_state_name(arena); },
+              agreement_->name_of_rule()) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Carrier>) {
             // Its processes find each other when it is made.
             if (ProcessGroup* const group = agreement_->processes()) {

@@ -108,6 +108,10 @@ public:
         if (rule_.averages_gradients(step)) return rows_->gradient(device, replica, step);
         return {replicas_.gradients().row(replica), &replicas_.at(device).status()->divisor};
     }
+    /// A replica without samples keeps its parameters and the optimiser's state.
+    [[nodiscard]] bool moves(int device, int copy, std::int64_t step) const override {
+        return moves_[place(first(device) + copy, step)] != 0;
+    }
     [[nodiscard]] bool has_force(std::int64_t step) const override { return rule_.in_update && rule_.agrees_in(step); }
     [[nodiscard]] ElasticForce force(int device, int copy, std::int64_t /*step*/) const override {
         return {.centre = replicas_.at(device).worker.centre(),
@@ -123,6 +127,9 @@ public:
     }
     void after(Step& step) override;
 
+    [[nodiscard]] std::string name_of_rule() const override {
+        return text(policy_, " every ", rule_.every, rule_.every == 1 ? " step" : " steps");
+    }
     [[nodiscard]] std::string_view centre_state_name(int arena) const override { return outer_->state_name(arena); }
     [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t step) const override {
         return rule_.in_update ? std::span<const std::int64_t>() : since(0, step);
@@ -147,6 +154,9 @@ private:
         return {since_[static_cast<std::size_t>(device)].data() + slot * replicas, replicas};
     }
     void count_samples(const Step& step);
+    [[nodiscard]] std::size_t place(int replica, std::int64_t step) const {
+        return static_cast<std::size_t>(step % kept_steps) * equal_weights_.size() + static_cast<std::size_t>(replica);
+    }
 
     /// Inside queued work: divides the row of a replica by the loss scale and the weight of its samples.
     void mean(int device, int replica, std::int64_t samples, std::int32_t* finite);
@@ -191,6 +201,8 @@ private:
     mutable FixedArray<FixedArray<std::int64_t>> since_;
     FixedArray<typename Kernels::Arena> ones_;
     std::vector<std::int64_t> equal_weights_;
+    /// Of each step in flight and replica of this process; bytes, which several threads may write.
+    std::vector<char> moves_;
     std::span<const Segment> segments_;
     std::vector<Segment> outer_segments_;
     MovingAverage average_;
@@ -237,7 +249,8 @@ CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule
       local_(replicas),
       since_(static_cast<std::size_t>(replicas.placement().device_count())),
       ones_(since_.size()),
-      equal_weights_(static_cast<std::size_t>(replicas.placement().replicas()), 1) {
+      equal_weights_(static_cast<std::size_t>(replicas.placement().replicas()), 1),
+      moves_(static_cast<std::size_t>(kept_steps) * equal_weights_.size(), 1) {
     rule.check(policy);
     // A device decides in the update whether it skips a step, and the agreement is behind that.
     require(!replicas.settings().may_skip(), policy,
@@ -266,13 +279,16 @@ CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule
 
 template <class D, class T>
 bool CentreAgreement<D, T>::agree(Step& step) {
-    if (rule_.averages_gradients(step.step)) return rows_->agree(step);
+    const bool averages = rule_.averages_gradients(step.step);
+    for (int r = first(step.device); r < first(step.device + 1); ++r)
+        moves_[place(r, step.step)] = averages || step.samples.of_replica(step.step, r) > 0 ? 1 : 0;
+    if (averages) return rows_->agree(step);
     auto& state = step.state;
     std::int32_t finite = 1;
     state.attempt([&] {
-        for (int r = first(step.device); r < first(step.device + 1); ++r)
-            require(step.samples.of_replica(step.step, r) > 0, "replica ", r, " has no samples in step ", step.step,
-                    ", and ", policy_, " updates each replica with its own samples");
+        for (int r = first(step.device); !D::host_memory && r < first(step.device + 1); ++r)
+            require(moves_[place(r, step.step)] != 0, "replica ", r, " has no samples in step ", step.step, ", and on ",
+                    D::name, ' ', policy_, " updates each replica with its own samples");
         // Alone, a device that repeats the update does so together with the means: see reduce().
         if (is_alone() && !replicas_.settings().weighted) return;
         queue_means(step, D::host_memory ? &finite : &state.status()->healthy);
@@ -283,7 +299,11 @@ bool CentreAgreement<D, T>::agree(Step& step) {
         finite = state.queue->on_host(state.context(), &state.status()->healthy, 1, copy)[0];
     });
     if (D::host_memory && is_alone() && finite == 0) state.queue->write(&state.status()->healthy, std::int32_t{0});
-    return rows_->meet(step, finite);
+    if (!rows_->meet(step, finite)) return false;
+    // On the host the samples of all replicas are known now, so that all devices leave the step.
+    state.attempt(
+        [&] { require(step.samples.of_step(step.step) > 0, "step ", step.step, " has no samples on any replica"); });
+    return state.error == nullptr;
 }
 
 template <class D, class T>
@@ -292,13 +312,16 @@ void CentreAgreement<D, T>::reduce(int device, std::int64_t step) {
     if (!is_alone() || replicas_.settings().weighted) return;
     auto& state = replicas_.at(device);
     const Stopwatch watch(state.worker.times(), StepPart::averaging);
-    for (int r = first(device); r < first(device + 1); ++r) mean(device, r, 1, &state.status()->healthy);
+    for (int r = first(device); r < first(device + 1); ++r) {
+        if (moves(device, r - first(device), step)) mean(device, r, 1, &state.status()->healthy);
+    }
 }
 
 template <class D, class T>
 void CentreAgreement<D, T>::queue_means(Step& step, std::int32_t* finite) {
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     for (int r = first(step.device); r < first(step.device + 1); ++r) {
+        if (!moves(step.device, r - first(step.device), step.step)) continue;
         step.state.queue->queue([this, device = step.device, r, finite, here = step.samples.of_replica(step.step, r)] {
             mean(device, r, here, finite);
         });
@@ -402,7 +425,19 @@ void CentreAgreement<D, T>::after(Step& step) {
         });
     }
     if (!rule_.agrees_in(step.step)) return;
-    if (!rule_.in_update) queue_update(step, [this, device] { take_differences(device); });
+    if (!rule_.in_update) {
+        queue_update(step, [this, device] { take_differences(device); });
+    } else if constexpr (D::host_memory) {
+        // The force on the centre is that on the replicas: none on one that has not moved.
+        for (int r = first(device); r < first(device + 1); ++r) {
+            if (moves(device, r - first(device), step.step)) continue;
+            step.state.attempt([&] {
+                step.state.queue->queue([this, r] {
+                    std::fill_n(replicas_.gradients().row(r), replicas_.network().trained_elements, 0.0F);
+                });
+            });
+        }
+    }
     const std::span<const std::int64_t> weights =
         rule_.in_update ? std::span<const std::int64_t>(equal_weights_) : since(device, step.step + 1);
     const auto* const one = reinterpret_cast<const float*>(ones_[static_cast<std::size_t>(device)].data());

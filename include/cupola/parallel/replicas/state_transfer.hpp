@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -37,10 +38,10 @@ class StateTransfer {
 
 public:
     /// `state_name(i)` is the name of the optimizer's state arena i, of `state_arenas`; `centre_state_name(i)` that of
-    /// the optimiser that moves the centre.
+    /// the optimiser that moves the centre, and `rule` that of the rule by which it is agreed on.
     [[gnu::cold]] StateTransfer(Replicas<D, T>& replicas, int state_arenas,
                                 FunctionRef<std::string_view(int)> state_name, bool averages,
-                                FunctionRef<std::string_view(int)> centre_state_name);
+                                FunctionRef<std::string_view(int)> centre_state_name, std::string rule);
     ~StateTransfer();
 
     /// Restores the state before the first step and returns its running statistics. The parameters are drawn with
@@ -144,16 +145,18 @@ private:
 
     Replicas<D, T>& replicas_;
     FixedArray<std::string> names_, centre_names_;
+    std::string rule_;
     bool averages_;
 };
 
 template <class D, class T>
 StateTransfer<D, T>::StateTransfer(Replicas<D, T>& replicas, int state_arenas,
                                    FunctionRef<std::string_view(int)> state_name, bool averages,
-                                   FunctionRef<std::string_view(int)> centre_state_name)
+                                   FunctionRef<std::string_view(int)> centre_state_name, std::string rule)
     : replicas_(replicas),
       names_(static_cast<std::size_t>(state_arenas)),
       centre_names_(static_cast<std::size_t>(replicas.settings().centre_states)),
+      rule_(std::move(rule)),
       averages_(averages) {
     for (std::size_t arena = 0; arena < centre_names_.size(); ++arena)
         centre_names_[arena] = centre_state_name(static_cast<int>(arena));
@@ -228,6 +231,7 @@ TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float
     state.tensors = state_tensors(replicas_.network().layers);
     if (replicas_.settings().centre) {
         state.samples_since.assign(samples_since.begin(), samples_since.end());
+        state.rule = rule_;
         copy_centre(state);
         if (replicas_.placement().process_count() > 1) gather_replicas(state, peers);
         return state;
@@ -329,6 +333,9 @@ void StateTransfer<D, T>::require_fitting_centre(const TrainingState& state) con
     require(!state.replicas.empty(),
             "the replicas of this training agree on a centre, and the state has none; "
             "load_parameters reads the parameters alone from its checkpoint");
+    require(state.rule.empty() || state.rule == rule_, "the state is that of replicas that agree by ", state.rule,
+            ", and those of this training agree by ", rule_,
+            "; load_parameters reads the centre alone from its checkpoint");
     require(state.replicas.size() == replicas && state.other_replicas.empty(), "this training has ", replicas,
             replicas == 1 ? " replica" : " replicas", " with parameters of their own, and the state has those of ",
             state.replicas.size());

@@ -59,8 +59,8 @@ public:
                  std::int64_t begin = 0) {
         count_ = 0;
         samples_ = 0;
-        // Each of several batches was weighted as a part of full batches. The passes complete the rows, unless their
-        // buckets are taken in the passes.
+        // Each of several batches was weighted as a part of full batches. Where the passes take no buckets, they
+        // complete the rows.
         const bool incomplete =
             replicas.settings().takes_buckets && replicas.settings().gradient_accumulation_steps > 1;
         const std::int64_t full = replicas.settings().batch_size * replicas.settings().gradient_accumulation_steps;

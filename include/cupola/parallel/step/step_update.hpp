@@ -249,6 +249,7 @@ template <class D, class T>
 void StepUpdate<D, T>::update_copies(int device, std::int64_t step, std::int64_t number) {
     auto& worker = replicas_.at(device).worker;
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
+        if (!agreement_.moves(device, copy, step)) continue;
         {
             const Stopwatch watch(worker.times(), StepPart::optimizer);
             const Update<Kernels> update = update_of(device, copy, step, number);

@@ -31,6 +31,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 [[nodiscard, gnu::cold]] inline std::vector<std::pair<std::string, std::string>> digest_of(
     const Checkpoint& checkpoint) {
     std::vector<std::pair<std::string, std::string>> parts{{"step", text(checkpoint.state.step)}};
+    if (!checkpoint.state.rule.empty()) parts.emplace_back("rule of the replicas", checkpoint.state.rule);
     const auto add = [&](std::string name, std::span<const float> values) {
         parts.emplace_back(std::move(name), text(values.size(), ' ', crc_text(crc32c(std::as_bytes(values)))));
     };

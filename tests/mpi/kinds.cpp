@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Usage: mpirun -n P mpi_kinds
+//
+// Replicas of several processes that agree on a centre: around MpiConcatMean the bits of one process, between and after
+// agreements, continued from any state; around sums, equal on all processes and to a few roundings the same as one process.
+// tests/mpi/run starts it.
+//
+// Covers: cupola/parallel/kinds/centre_agreement.hpp, cupola/parallel/kinds/periodic.hpp,
+// cupola/parallel/kinds/elastic_averaging.hpp
+#include <cupola/mpi.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/kinds/elastic_averaging.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
+
+namespace {
+
+using namespace cupola;
+
+constexpr int replicas = 4, steps = 7;
+constexpr std::int64_t batch_size = 4, features = 16, classes = 4;
+
+/// Wide enough that each of four processes has columns to average.
+struct Net : Sequential<Input<features>, Linear<96>, ReLU, Linear<32>, ReLU, Linear<classes>> {};
+
+class Batches {
+public:
+    Batches() : values_(samples * features), labels_(samples) {
+        initialize(values_, normal(1.0), 1, 1, 3, 0);
+        for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % classes);
+    }
+    /// Of unequal sizes; some are empty.
+    BatchView operator()(std::int64_t place, int replica, HostContext&) const {
+        constexpr std::int64_t sizes[] = {batch_size, 2, 0, batch_size, 2};
+        const std::int64_t size = sizes[static_cast<std::size_t>(3 * place + replica) % 5];
+        const auto first = static_cast<std::size_t>(5 * place + 3 * replica) % (samples - batch_size);
+        if (size == 0) return {};
+        return {values_.data() + first * features, labels_.data() + first, size, Net::input_shape};
+    }
+
+private:
+    static constexpr std::size_t samples = 40;
+    std::vector<float> values_;
+    std::vector<std::int32_t> labels_;
+};
+
+template <class Averaging>
+auto training_of(const Averaging& averaging, int devices = 1, int accumulation = 1) {
+    return DataParallel<Net, CrossEntropy<classes>, Sgd, Averaging, Host>(
+        {.replicas = replicas,
+         .devices = devices,
+         .batch_size = batch_size,
+         .other_batch_sizes = {2},
+         .gradient_accumulation_steps = accumulation,
+         .seed = 5,
+         .optimizer = {.learning_rate = exponential_decay(0.05, 3, 0.9), .momentum = 0.9},
+         .averaging = averaging,
+         .moving_average = {.decay = 0.75, .warm_up = false},
+         .check_every = 2});
+}
+
+bool equal(const TrainingState& a, const TrainingState& b) {
+    return a.step == b.step && a.parameters == b.parameters && a.averages == b.averages && a.replicas == b.replicas &&
+           a.centre_optimizer == b.centre_optimizer && a.samples_since == b.samples_since;
+}
+
+/// The states after each step of a training, or of one that is continued from a state.
+template <class Training>
+std::vector<TrainingState> states_of(Training&& training, const TrainingState* from = nullptr) {
+    const Batches batches;
+    if (from != nullptr) training.restore(*from);
+    std::vector<TrainingState> states;
+    while (training.step() < steps) {
+        training.step(batches);
+        states.push_back(training.state());
+    }
+    return states;
+}
+
+int errors = 0;
+
+void check(bool good, const char* what, std::string_view name, const MpiEnvironment& mpi) {
+    if (good) return;
+    std::printf("%s: %s on process %d of %d\n", std::string(name).c_str(), what, mpi.number(), mpi.count());
+    ++errors;
+}
+
+/// `inside` is around a policy of several processes, `alone` the same in one.
+template <class Inside, class Alone>
+void check_bits(const MpiEnvironment& mpi, const Inside& inside, const Alone& alone, int devices = 1) {
+    const std::string name = text(inside.description(), ", ", devices, " devices");
+    const std::vector<TrainingState> expected = states_of(training_of(alone));
+    const std::vector<TrainingState> found = states_of(training_of(inside, devices));
+    check(std::ranges::equal(found, expected, equal), "other bits than one process", name, mpi);
+    // A state of all processes is continued by one, and the reverse, also between two agreements.
+    const std::size_t at = static_cast<std::size_t>(inside.every) / 2;
+    check(equal(states_of(training_of(alone), &found[at]).back(), expected.back()), "not continued by one process",
+          name, mpi);
+    check(equal(states_of(training_of(inside, devices), &expected[at]).back(), expected.back()),
+          "not continued from one process", name, mpi);
+}
+
+template <class Inside, class Alone>
+void check_near(const MpiEnvironment& mpi, const Inside& inside, const Alone& alone, double limit, int accumulation) {
+    const std::string name = inside.description();
+    const TrainingState found = states_of(training_of(inside, 1, accumulation)).back();
+    std::vector<float> of_first = found.parameters;
+    MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+    check(found.parameters == of_first, "another centre than process 0", name, mpi);
+    const TrainingState expected = states_of(training_of(alone, 1, accumulation)).back();
+    double largest = 0;
+    for (std::size_t i = 0; i < found.parameters.size(); ++i)
+        largest = std::max(largest, static_cast<double>(std::abs(found.parameters[i] - expected.parameters[i])));
+    if (!(largest < limit)) std::printf("the largest difference is %g\n", largest);
+    check(largest < limit, "another centre than one process", name, mpi);
+}
+
+template <class Inner>
+using LocalSgd = Periodic<Inner>;
+template <class Inner>
+using Diloco = Periodic<Inner, Sgd>;
+
+template <template <class> class Kind>
+void check_kind(const MpiEnvironment& mpi, const auto& set) {
+    const auto of = [&]<class Inner>(const Inner& inner) {
+        Kind<Inner> kind{.averaging = inner};
+        set(kind);
+        return kind;
+    };
+    for (const bool shares : {true, false}) {
+        const MpiConcatMean rows{.deadline_seconds = 300, .shares_memory = shares};
+        check_bits(mpi, of(rows), of(ConcatMean{}));
+        check_bits(mpi, of(Compressed<MpiConcatMean>{.policy = rows}), of(Compressed<ConcatMean>{}));
+        if (mpi.count() < 4) check_bits(mpi, of(rows), of(ConcatMean{}), 2);
+    }
+    const MpiAllReduce sums{.deadline_seconds = 300, .bucket_bytes = 4096};
+    check_near(mpi, of(sums), of(ConcatMean{}), 1e-5, 1);
+    check_near(mpi, of(sums), of(ConcatMean{}), 1e-5, 2);
+    check_near(mpi, of(Compressed<MpiAllReduce>{.policy = sums}), of(ConcatMean{}), 2e-2, 1);
+}
+
+}  // namespace
+
+int main() {
+    try {
+        const MpiEnvironment mpi;
+        check_kind<LocalSgd>(mpi, [](auto& kind) { kind.every = 3, kind.from_step = 2; });
+        check_kind<Diloco>(mpi, [](auto& kind) {
+            kind.every = 3;
+            kind.outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true};
+        });
+        check_kind<ElasticAveraging>(mpi, [](auto& kind) { kind.every = 3; });
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+    return errors == 0 ? 0 : 1;
+}
