@@ -31,6 +31,10 @@ struct ReplicaReport {
     /// The number of predictions whose largest logit is that of the label's class, and the number of all predictions;
     /// both are 0 for a loss whose targets are not classes.
     std::int64_t correct = 0, predictions = 0;
+    /// In an asynchronous training: the replica that has computed this batch, and the exchanges of other replicas with
+    /// the centre between that replica's last exchange and its one with this batch; -1 if it had none.
+    int replica = -1;
+    std::int64_t staleness = -1;
 };
 
 struct StepReport {

@@ -95,6 +95,45 @@ struct LocalSgd {
 
 // fit: Net, CrossEntropy<3>, Sgd, Averaging
 
+// case: asynchronous_on_a_gpu
+// expect: Asynchronous exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
+// case: downpour_on_a_gpu
+// expect: Asynchronous exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
+// case: hogwild_on_a_gpu
+// expect: Hogwild exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
+// case: asynchronous_without_a_rule
+// expect: Asynchronous needs a rule with `exchange(replicas)` and `description()`, such as Elastic or Downpour, and ConcatMean is none
+#include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
+struct Gpu : Host {
+    static constexpr std::string_view name = "Gpu";
+    static constexpr bool host_memory = false;
+};
+
+/* wrong asynchronous_on_a_gpu */ using Averaging = Asynchronous<Elastic>;
+/* wrong asynchronous_on_a_gpu */ using Place = Gpu;
+/* wrong downpour_on_a_gpu */ using Averaging = Asynchronous<Downpour>;
+/* wrong downpour_on_a_gpu */ using Place = Gpu;
+/* wrong hogwild_on_a_gpu */ using Averaging = Hogwild;
+/* wrong hogwild_on_a_gpu */ using Place = Gpu;
+/* wrong asynchronous_without_a_rule */ using Averaging = Asynchronous<ConcatMean>;
+/* wrong asynchronous_without_a_rule */ using Place = Host;
+/* right */ using Averaging = Asynchronous<Elastic>;
+/* right */ using Place = Host;
+
+static_assert(static_assert_message<agreement_diagnostic<Averaging, Place>()>());
+
+// case: synchronized_statistics_asynchronous
+// expect: Synchronized synchronizes the replicas inside a pass, and with Asynchronous no replica waits for another: use FirstReplica, LastReplica, AllReplicas or Pooled
+#include <cupola/parallel/kinds/asynchronous.hpp>
+struct Normed : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, BatchNorm2d<>, Flatten, Linear<3>> {};
+
+/* wrong */ using Statistics = Synchronized;
+/* right */ using Statistics = Pooled;
+using Training = DataParallel<Normed, CrossEntropy<3>, Sgd, Asynchronous<Downpour>, Host, Statistics>;
+
+static_assert(sizeof(Training) > 0);
+
 // case: nccl_without_its_header
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
 struct Gpu : Host {

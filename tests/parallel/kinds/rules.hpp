@@ -91,7 +91,7 @@ public:
         for (int r = 0; r < settings_.replicas; ++r) {
             for (std::size_t j = 0; j < coordinates; ++j) {
                 const double force = elastic ? settings_.moving_rate * (at(r)[j] - before[j]) : 0;
-                move(r, step_, j);
+                move(r, r, step_, j);
                 at(r)[j] -= force;
                 centre[j] += force;
             }
@@ -115,14 +115,16 @@ public:
     }
 
     /// The next batch of one replica, by an asynchronous rule: replicas may come in any order.
-    void batch(int r) {
+    void batch(int r) { batch(r, r, batches[static_cast<std::size_t>(r)]); }
+    /// The same with the targets of another replica and step.
+    void batch(int r, int target_of, int target_step) {
         int& own = batches[static_cast<std::size_t>(r)];
         const bool pulls = is_elastic(settings_.rule) && own % settings_.every == 0;
         const bool pushes = settings_.rule == Rule::downpour && (own + 1) % settings_.every == 0;
         for (std::size_t j = 0; j < coordinates; ++j) {
             const double force = pulls ? settings_.moving_rate * (at(r)[j] - centre[j]) : 0;
             const double before = at(r)[j];
-            move(r, own, j);
+            move(r, target_of, target_step, j);
             pending[static_cast<std::size_t>(r)][j] += at(r)[j] - before;
             at(r)[j] -= force;
             centre[j] += force;
@@ -141,11 +143,11 @@ public:
 
 private:
     [[nodiscard]] Point& at(int r) { return x[static_cast<std::size_t>(r)]; }
-    void move(int r, int step, std::size_t j) {
+    void move(int r, int target_of, int step, std::size_t j) {
         const double momentum = has_momentum(settings_.rule) ? settings_.momentum : 0;
         double &position = at(r)[j], &velocity = v[static_cast<std::size_t>(r)][j];
-        velocity =
-            momentum * velocity - settings_.rate * quadratic_.gradient(position + momentum * velocity, r, step, j);
+        velocity = momentum * velocity -
+                   settings_.rate * quadratic_.gradient(position + momentum * velocity, target_of, step, j);
         position += velocity;
     }
 

@@ -28,8 +28,8 @@ struct AgreementTraits {
     std::int64_t sums = 0, bucket_elements = 0;
     bool centre = false;
     int centre_states = 0;
-    /// Arenas of each replica's state beside those of its optimiser.
-    int replica_states = 0;
+    /// Arenas of each replica beside those of its optimiser, and how many of them are a part of the training's state.
+    int replica_arenas = 0, replica_states = 0;
     /// 0 for as many as the device has.
     std::int64_t steps_in_flight = 0;
 };

@@ -85,7 +85,7 @@ public:
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
           transfer_(
-              replicas_, replicas_.settings().state_arenas,
+              replicas_, replicas_.settings().state_arenas - replicas_.settings().other_arenas,
               [&](int arena) -> std::string_view {
                   const int own = options.optimizer.state_arenas();
                   return arena < own ? options.optimizer.state_name(arena)
@@ -179,7 +179,8 @@ private:
                 .evaluation_batch_size = options.evaluation_batch_size,
                 .steps_in_flight = std::max(std::int64_t{D::max_steps_in_flight}, traits.steps_in_flight),
                 .landed_steps = traits.steps_in_flight,
-                .state_arenas = options.optimizer.state_arenas() + traits.replica_states,
+                .state_arenas = options.optimizer.state_arenas() + traits.replica_arenas,
+                .other_arenas = traits.replica_arenas - traits.replica_states,
                 .moving_average = options.moving_average.on(),
                 .synchronized = synchronized,
                 .separate_average = traits.separate_average,

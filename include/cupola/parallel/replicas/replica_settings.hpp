@@ -30,6 +30,8 @@ struct ReplicaSettings {
     /// decides.
     std::int64_t landed_steps = 0;
     int state_arenas = 0;
+    /// The last of them that are not a part of the training's state.
+    int other_arenas = 0;
     bool moving_average = false;
     /// Whether the replicas stop inside a pass to all-reduce statistics: each replica then has an arena of activations.
     bool synchronized = false;

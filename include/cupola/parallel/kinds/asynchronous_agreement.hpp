@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AsynchronousAgreement: an asynchronous policy without its type, for AsynchronousEngine, which queues its steps in the
+// place of a StepEngine. Included by the header of each asynchronous policy.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/kinds/asynchronous_engine.hpp>
+#include <cupola/parallel/kinds/centre_exchange.hpp>
+#include <cupola/parallel/launched_processes.hpp>
+#include <cupola/parallel/replicas/replicas.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// The error message for an asynchronous policy on a device that is not Host; empty on Host.
+template <class A, class D>
+[[nodiscard]] consteval CompileTimeMessage asynchronous_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (!requires { requires D::host_memory && D::max_steps_in_flight == 1; })
+        message << A::name << " exchanges in the host's memory, and " << D::name
+                << " has its own: use Host, or Periodic or ElasticAveraging";
+    return message;
+}
+
+/// Throws InvalidArgument if a launcher has started several processes, each of which would train alone.
+[[gnu::cold]] inline void require_one_process(std::string_view policy) {
+    const LaunchedProcesses launched =
+        launched_processes([](const char* name) -> const char* { return std::getenv(name); });
+    require(launched.count == 1, policy, " trains in one process, and the launcher has started ", launched.count, " (",
+            launched.variable, "): use Periodic or ElasticAveraging");
+}
+
+template <class A, class D, class T>
+    requires TrainsAsynchronously<A>
+struct AgreementOf<A, D, T> {
+    using Engine = AsynchronousEngine<D, T>;
+
+    [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t) {
+        const AsynchronousRun run = policy.run();
+        require(run.ahead >= 1 && run.ahead <= 4096, A::name, " must have 1 to 4096 steps in flight, not ", run.ahead);
+        const std::unique_ptr<CentreExchange> exchange = policy.exchange(1);
+        return {.own_parameters = true,
+                .separate_average = true,
+                .centre = true,
+                .replica_arenas = exchange->keeps_values() ? 1 : 0,
+                .replica_states = exchange->has_state() ? 1 : 0,
+                .steps_in_flight = run.ahead};
+    }
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
+        require_one_process(A::name);
+        require(!replicas.settings().may_skip(), A::name,
+                " cannot skip steps: use a constant loss scale, without skip_steps_without_labels");
+        return std::make_unique<AsynchronousAgreement<D, T>>(replicas, policy.run(),
+                                                             policy.exchange(replicas.placement().replicas()));
+    }
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Order and OrderLog: which replica of an asynchronous training computes which batch, and in what order the replicas
+// exchange with the centre. The bits of a run depend on nothing else of its threads, so a run that is replayed by its
+// log has the same bits.
+//
+//   Order::free()          a batch goes to whichever replica is free; replicas exchange as they come
+//   Order::round_robin()   batch k of a step is replica k's; exchanges in the order of steps and replicas
+//   Order::replay(log)     as a log says
+//
+// A log has two numbers of replicas per batch. Batch k of step s is number s * replicas + k: `claims` has the replica
+// that computed it. `turns` has the replicas in the order in which they completed batches and exchanged; each replica
+// completes its batches one after another, so it says which batch too.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+struct OrderLog {
+    /// The training: the numbers of its replicas and devices, the seed, and the description of its policy's rule.
+    int replicas = 0, devices = 0;
+    std::uint64_t seed = 0;
+    std::string rule{};
+    /// The step of the first batch; later ones follow.
+    std::int64_t first_step = 0;
+    std::vector<std::uint16_t> claims{}, turns{};
+
+    /// The step behind the last of whole steps.
+    [[nodiscard]] std::int64_t end_step() const {
+        return replicas == 0 ? first_step : first_step + static_cast<std::int64_t>(turns.size()) / replicas;
+    }
+    bool operator==(const OrderLog&) const = default;
+};
+
+/// Throws DataError unless a log is one that a run can have: each replica completes a batch only after it has begun it,
+/// and a device computes one batch after another.
+[[gnu::cold]] void require_valid(const OrderLog& log);
+
+class Order {
+public:
+    enum class Kind : std::uint8_t { free, round_robin, replay };
+
+    [[nodiscard]] static Order free() { return {}; }
+    [[nodiscard]] static Order round_robin() {
+        Order order;
+        order.kind_ = Kind::round_robin;
+        return order;
+    }
+    /// Throws DataError for a log that no run can have.
+    [[nodiscard]] static Order replay(OrderLog log) {
+        require_valid(log);
+        Order order;
+        order.kind_ = Kind::replay;
+        order.log_ = std::make_shared<const OrderLog>(std::move(log));
+        return order;
+    }
+
+    [[nodiscard]] Kind kind() const { return kind_; }
+    /// Null unless it is a replay.
+    [[nodiscard]] const OrderLog* log() const { return log_.get(); }
+    [[nodiscard]] std::string description() const {
+        static constexpr const char* names[] = {"in free order", "round robin", "as an order log says"};
+        return names[static_cast<int>(kind_)];
+    }
+
+private:
+    Kind kind_ = Kind::free;
+    std::shared_ptr<const OrderLog> log_;
+};
+
+namespace impl {
+
+/// The device of a replica, with all of a process's replicas in contiguous blocks.
+[[nodiscard]] constexpr int device_of_replica(int replica, int replicas, int devices) {
+    return static_cast<int>(((static_cast<std::int64_t>(replica) + 1) * devices - 1) / replicas);
+}
+
+}  // namespace impl
+
+inline void require_valid(const OrderLog& log) {
+    require<DataError>(log.replicas >= 1 && log.replicas <= 65535 && log.devices >= 1 && log.devices <= log.replicas,
+                       "an order log cannot be of ", log.replicas, " replicas on ", log.devices, " devices");
+    require<DataError>(log.first_step >= 0, "an order log cannot begin at step ", log.first_step);
+    const std::size_t batches = log.claims.size();
+    require<DataError>(batches == log.turns.size() && batches % static_cast<std::size_t>(log.replicas) == 0,
+                       "an order log of ", log.replicas, " replicas has ", batches, " batches and ", log.turns.size(),
+                       " turns, not those of whole steps");
+    const auto in_range = [&](std::uint16_t replica) { return replica < log.replicas; };
+    require<DataError>(std::ranges::all_of(log.claims, in_range) && std::ranges::all_of(log.turns, in_range),
+                       "an order log of ", log.replicas, " replicas names another one");
+    // Each device takes batches as early as it can.
+    const auto device = [&](std::uint16_t r) {
+        return static_cast<std::size_t>(impl::device_of_replica(r, log.replicas, log.devices));
+    };
+    std::vector<int> busy(static_cast<std::size_t>(log.devices), -1);
+    std::size_t claimed = 0;
+    for (std::size_t turn = 0; turn < batches; ++turn) {
+        const std::uint16_t replica = log.turns[turn];
+        while (busy[device(replica)] != replica) {
+            require<DataError>(claimed < batches && busy[device(log.claims[claimed])] < 0, "an order log lets replica ",
+                               replica, " complete a batch, in turn ", turn, ", that it cannot have begun");
+            const std::uint16_t next = log.claims[claimed++];
+            busy[device(next)] = next;
+        }
+        busy[device(replica)] = -1;
+    }
+}
+
+}}  // namespace cupola::CUPOLA_ABI

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas that exchange with a centre one after another: the rules against their loops in double, orders and their
+// logs, states, failures and bad input.
+#include <cupola/parallel/kinds/asynchronous.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cupola/host.hpp>
+
+#include "../../test.hpp"
+#include "kind_training.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// The batches of all steps, made before, for several threads.
+class Source {
+public:
+    Source(int replicas, int steps) : batches_(static_cast<std::size_t>(steps), rules::Batches(replicas)) {
+        for (int step = 0; step < steps; ++step) batches_[static_cast<std::size_t>(step)].set(step);
+    }
+    [[nodiscard]] BatchView operator()(std::int64_t step, int number, HostContext&) const {
+        if (step == bad_step && number == bad_number)
+            return {large_.data(), Shape{3}, (target_is_bad ? infinite_ : large_).data(), Shape{1}, 3};
+        return batches_[static_cast<std::size_t>(step)].of(number);
+    }
+
+    /// A batch with a loss that is not finite, or with targets that are not.
+    int bad_step = -1, bad_number = 0;
+    bool target_is_bad = false;
+
+private:
+    std::vector<rules::Batches> batches_;
+    std::vector<float> large_ = std::vector<float>(9, 1e38F);
+    std::vector<float> infinite_ = std::vector<float>(3, std::numeric_limits<float>::infinity());
+};
+
+constexpr int last_step = 40;
+template <class Rule>
+using Training = rules::KindTraining<Asynchronous<Rule>, Host>;
+
+/// A training with its batches, whose steps are in flight until the state is asked for.
+template <class Rule>
+struct Trial {
+    explicit Trial(const Asynchronous<Rule>& averaging, int replicas = 3, int devices = 3, int check_every = 0)
+        : source(replicas, last_step),
+          training({.replicas = replicas,
+                    .devices = devices,
+                    .batch_size = 3,
+                    .optimizer = {.learning_rate = exponential_decay(0.125, 10, 0.9), .momentum = 0.875},
+                    .averaging = averaging,
+                    .moving_average = {.decay = 0.75},
+                    .check_every = check_every}) {
+        rules::start(training);
+    }
+    void go(int to) {
+        while (training.step() < to) {
+            training.queue(source);
+            read();
+        }
+    }
+    void read() {
+        while (const StepReport* const report = training.poll_report()) reports.push_back(*report);
+    }
+
+    Source source;
+    Training<Rule> training;
+    std::vector<StepReport> reports;
+};
+
+void check_equal(const TrainingState& a, const TrainingState& b) {
+    CHECK(a.step == b.step);
+    CHECK(a.parameters == b.parameters);
+    CHECK(a.averages == b.averages);
+    CHECK(a.replicas == b.replicas);
+    CHECK(a.samples_since == b.samples_since);
+}
+
+/// The largest difference of the centre to that of the rule after each tenth of 100 steps, by the largest magnitude of the
+/// trajectory.
+template <class Rule>
+double error_of(const rules::Settings& settings, const Asynchronous<Rule>& averaging, int devices) {
+    Training<Rule> training({.replicas = settings.replicas,
+                             .devices = devices,
+                             .batch_size = rules::coordinates,
+                             .optimizer = {.learning_rate = settings.rate,
+                                           .momentum = rules::has_momentum(settings.rule) ? settings.momentum : 0.0},
+                             .averaging = averaging});
+    rules::start(training);
+    rules::Training expected(settings);
+    const Source source(settings.replicas, 100);
+    double largest = 0, error = 0;
+    for (int step = 1; step <= 100; ++step) {
+        training.queue(source);
+        expected.step();
+        largest = std::max(largest, rules::magnitude(expected));
+        if (step % 10 != 0) continue;
+        const std::vector<float> centre = training.parameters();
+        for (std::size_t j = 0; j < rules::coordinates; ++j)
+            error = std::max(error, std::abs(expected.centre[j] - static_cast<double>(centre[j])));
+    }
+    return error / largest;
+}
+
+/// Two replicas on two devices, of which the first computes most batches.
+OrderLog uneven_log(const std::string& rule) {
+    return {.replicas = 2,
+            .devices = 2,
+            .rule = rule,
+            .claims = {0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1},
+            .turns = {0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0, 1}};
+}
+
+}  // namespace
+
+TEST_CASE("round robin exchanges are the rules' loops, for any number of replicas and period") {
+    for (const int every : {1, 3, 16}) {
+        for (int replicas = 1; replicas <= 5; ++replicas) {
+            CAPTURE(every);
+            CAPTURE(replicas);
+            const auto check = [&](rules::Rule rule, const auto& averaging) {
+                CAPTURE(rules::name_of(rule));
+                const auto settings = rules::golden_settings(rule, replicas, every);
+                CHECK(error_of(settings, averaging, replicas == 4 ? 2 : 1) < 1e-6);
+            };
+            const Asynchronous<Elastic> elastic{.rule = {.every = every}, .ahead = 10, .order = Order::round_robin()};
+            check(rules::Rule::asynchronous_easgd, elastic);
+            check(rules::Rule::asynchronous_eamsgd, elastic);
+            const Asynchronous<Downpour> downpour{.rule = {.every = every}, .ahead = 10, .order = Order::round_robin()};
+            check(rules::Rule::downpour, downpour);
+        }
+    }
+}
+
+TEST_CASE("a replay computes the batches that its log says, in that order") {
+    const auto check = [](const auto& rule, rules::Rule as) {
+        const OrderLog log = uneven_log(rule.description());
+        using Rule = std::remove_cvref_t<decltype(rule)>;
+        rules::KindTraining<Asynchronous<Rule>, Host> training(
+            {.replicas = 2,
+             .devices = 2,
+             .batch_size = 3,
+             .optimizer = {.learning_rate = 0.125, .momentum = 0.875},
+             .averaging = {.rule = rule, .ahead = 6, .order = Order::replay(log)}});
+        rules::start(training);
+        const Source source(2, 6);
+        for (int step = 0; step < 6; ++step) training.queue(source);
+        std::vector<std::int64_t> replicas, staleness;
+        while (const StepReport* const report = training.poll_report(0)) {
+            for (const ReplicaReport& each : report->replicas) {
+                replicas.push_back(each.replica);
+                staleness.push_back(each.staleness);
+            }
+        }
+        auto settings = rules::golden_settings(as, 2, 2);
+        settings.moving_rate = 0.25;
+        rules::Training expected(settings);
+        std::size_t next[2] = {0, 0};
+        std::vector<std::int64_t> expected_staleness(12, -1);
+        std::int64_t exchanges = 0, last[2] = {-1, -1};
+        for (const std::uint16_t replica : log.turns) {
+            std::size_t& n = next[replica];
+            while (log.claims[n] != replica) ++n;
+            if ((expected.batches[replica] + (as == rules::Rule::downpour ? 1 : 0)) % 2 == 0) {
+                expected_staleness[n] = exchanges - last[replica] - 1;
+                last[replica] = exchanges++;
+            }
+            expected.batch(replica, static_cast<int>(n % 2), static_cast<int>(n / 2));
+            ++n;
+        }
+        CHECK(replicas == std::vector<std::int64_t>(log.claims.begin(), log.claims.end()));
+        CHECK(staleness == expected_staleness);
+        const TrainingState state = training.state();
+        for (std::size_t j = 0; j < rules::coordinates; ++j) {
+            CHECK(static_cast<double>(state.parameters[j]) == doctest::Approx(expected.centre[j]).epsilon(1e-5));
+            for (std::size_t r = 0; r < 2; ++r) {
+                const double velocity = static_cast<double>(state.replicas[r].optimizer[0].values[j]);
+                const double x = static_cast<double>(state.replicas[r].parameters[j]) - 0.875 * velocity;
+                if (as != rules::Rule::downpour) CHECK(x == doctest::Approx(expected.x[r][j]).epsilon(1e-5));
+            }
+        }
+    };
+    check(Elastic{.every = 2, .rate = 0.25}, rules::Rule::asynchronous_eamsgd);
+}
+
+TEST_CASE("a free run that is replayed has the same bits, also from a state inside of it") {
+    const auto check = [](const auto& rule) {
+        using Rule = std::remove_cvref_t<decltype(rule)>;
+        const auto log = std::make_shared<OrderLog>();
+        Trial<Rule> free({.rule = rule, .ahead = 4, .log = log});
+        free.go(last_step / 2);
+        const TrainingState half = free.training.state();
+        free.go(last_step);
+        const TrainingState whole = free.training.state();
+        CHECK(log->claims.size() == 3 * last_step);
+        CHECK_NOTHROW(require_valid(*log));
+
+        const auto again = std::make_shared<OrderLog>();
+        const Asynchronous<Rule> replay{.rule = rule, .ahead = 4, .order = Order::replay(*log), .log = again};
+        Trial<Rule> replayed(replay);
+        replayed.go(last_step / 2);
+        check_equal(replayed.training.state(), half);
+        replayed.go(last_step);
+        check_equal(replayed.training.state(), whole);
+        CHECK(*again == *log);
+
+        Trial<Rule> resumed(replay);
+        resumed.training.restore(half);
+        resumed.go(last_step);
+        check_equal(resumed.training.state(), whole);
+        CHECK(*again == *log);
+    };
+    check(Elastic{.every = 3});
+    check(Downpour{.every = 2});
+}
+
+TEST_CASE("a free run that is resumed continues its log, whatever was done after its state") {
+    const auto log = std::make_shared<OrderLog>();
+    const Asynchronous<Downpour> averaging{.rule = {.every = 3}, .ahead = 4, .log = log};
+    TrainingState state;
+    {
+        Trial<Downpour> killed(averaging);
+        killed.go(11);
+        state = killed.training.state();
+        killed.go(20);
+        static_cast<void>(killed.training.state());
+    }
+    CHECK(log->end_step() == 20);
+    Trial<Downpour> resumed(averaging);
+    resumed.training.restore(state);
+    resumed.go(last_step);
+    const TrainingState whole = resumed.training.state();
+    CHECK(log->end_step() == last_step);
+    Trial<Downpour> replayed({.rule = {.every = 3}, .ahead = 4, .order = Order::replay(*log)});
+    replayed.go(11);
+    check_equal(replayed.training.state(), state);
+    replayed.go(last_step);
+    check_equal(replayed.training.state(), whole);
+}
+
+TEST_CASE("the centre's moving average moves with every batch that is the last of as many as there are replicas") {
+    Trial<Elastic> run({.rule = {.every = 1}, .order = Order::round_robin()}, 2, 1);
+    std::vector<float> average = run.training.state().averages;
+    const MovingAverage rule{.decay = 0.75};
+    for (int step = 0; step < 5; ++step) {
+        run.go(step + 1);
+        const TrainingState state = run.training.state();
+        const auto fraction = static_cast<float>(1 - rule.decay_at(step + 1));
+        for (std::size_t j = 0; j < rules::coordinates; ++j) {
+            average[j] += fraction * (state.parameters[j] - average[j]);
+            CHECK(state.averages[j] == doctest::Approx(average[j]).epsilon(1e-6));
+        }
+    }
+}
+
+TEST_CASE("each device evaluates the centre, and at most `ahead` steps are in flight") {
+    Trial<Elastic> run({.rule = {.every = 3}, .ahead = 2});
+    CHECK(run.training.steps_in_flight() == 2);
+    run.training.queue(run.source);
+    run.training.queue(run.source);
+    run.training.queue(run.source);  // drops the report of the first
+    const StepReport* const report = run.training.poll_report(0);
+    REQUIRE(report != nullptr);
+    CHECK(report->step == 1);
+    CHECK(report->samples == 9);
+    run.go(7);
+    const TrainingState state = run.training.state();
+    for (int device = 0; device < 3; ++device) CHECK(run.training.parameters(device) == state.parameters);
+    CHECK(run.training.predict(std::vector<float>{0, 1, 0}) == std::vector<float>{state.parameters[1]});
+}
+
+TEST_CASE("an inspected step shows the parameters and the gradient of replica 0 before its update") {
+    Trial<Elastic> run({.rule = {.every = 1}, .ahead = 2});
+    run.go(5);
+    const TrainingState before = run.training.state();
+    std::vector<float> shown, gradient;
+    run.training.queue(run.source, [&](const auto& inspection) {
+        CHECK(inspection.step() == 5);
+        shown.assign(inspection.parameters().begin(), inspection.parameters().end());
+        gradient.assign(inspection.averaged_gradient().begin(), inspection.averaged_gradient().end());
+    });
+    CHECK(shown == before.replicas[0].parameters);
+    for (std::size_t j = 0; j < rules::coordinates; ++j) {
+        const double expected = rules::Quadratic().gradient(static_cast<double>(shown[j]), 0, 5, j);
+        CHECK(static_cast<double>(gradient[j]) == doctest::Approx(expected).epsilon(1e-5));
+    }
+    CHECK_THROWS_WITH_AS(static_cast<void>(run.training.gradient(0)), "Asynchronous keeps no gradients",
+                         InvalidArgument);
+}
+
+TEST_CASE("a batch that is not finite ends the run, which returns to the state of the last check") {
+    const Asynchronous<Elastic> averaging{.rule = {.every = 2}, .ahead = 4, .order = Order::round_robin()};
+    Trial<Elastic> good(averaging, 3, 3, 4), bad(averaging, 3, 3, 4);
+    good.go(8);
+    const TrainingState checked = good.training.state();
+    bad.source.bad_step = 10;
+    bad.source.bad_number = 1;
+    const auto fails = [&](const std::string& expected) {
+        try {
+            bad.go(last_step);
+            FAIL("nothing was thrown");
+        } catch (const DivergedError& error) {
+            CHECK(error.step == 10);
+            CHECK(error.replica == 1);
+            CHECK_MESSAGE(std::string(error.what()).starts_with(expected), error.what());
+            CHECK_MESSAGE(
+                std::string(error.what()).ends_with("the training has the state of step 8, the last that was checked"),
+                error.what());
+        }
+    };
+    fails("the loss of replica 1 is ");
+    check_equal(bad.training.state(), checked);
+    CHECK(bad.training.healthy());
+    fails("the loss of replica 1 is ");
+    bad.source.target_is_bad = true;
+    CHECK_THROWS_WITH_AS(
+        bad.go(last_step),
+        "sample 0 of the batch has target inf at element 0, but the loss expects targets that are finite",
+        InvalidArgument);
+    check_equal(bad.training.state(), checked);
+    bad.source.bad_step = -1;
+    bad.go(13);
+    good.go(13);
+    check_equal(bad.training.state(), good.training.state());
+}
+
+TEST_CASE("an exception of the batches ends the run in the same way") {
+    Trial<Downpour> run({.ahead = 3}, 3, 2);
+    const TrainingState first = run.training.state();
+    const auto failing = [&](std::int64_t step, int number, HostContext& context) {
+        require<DataError>(step < 6, "there is no batch of step ", step);
+        return run.source(step, number, context);
+    };
+    const auto go = [&] {
+        for (int step = 0; step < 20; ++step) {
+            run.training.queue(failing);
+            run.read();
+        }
+    };
+    CHECK_THROWS_WITH_AS(go(), "there is no batch of step 6", DataError);
+    check_equal(run.training.state(), first);
+    const std::vector<float> none;
+    const auto empty = [&](std::int64_t, int, HostContext&) {
+        return BatchView{none.data(), Shape{3}, none.data(), Shape{1}, 0};
+    };
+    CHECK_THROWS_WITH_AS(run.training.step(empty),
+                         "batch 0 of step 0 has no samples, and Asynchronous updates each replica with its own samples",
+                         InvalidArgument);
+}
+
+TEST_CASE("parameters that are set begin a new period of every replica") {
+    Trial<Elastic> run({.rule = {.every = 4}, .order = Order::round_robin()}, 2, 1);
+    run.go(3);
+    CHECK(run.training.state().samples_since == std::vector<std::int64_t>{3, 3});
+    rules::start(run.training);
+    CHECK(run.training.state().samples_since == std::vector<std::int64_t>{0, 0});
+}
+
+TEST_CASE("logs that no run can have, and those of another training, are errors") {
+    const auto check = [](OrderLog log, const char* message) {
+        CHECK_THROWS_WITH_AS(static_cast<void>(Order::replay(std::move(log))), message, DataError);
+    };
+    OrderLog log{.replicas = 2, .devices = 2, .claims = {0, 1}, .turns = {1, 0}};
+    CHECK_NOTHROW(require_valid(log));
+    log.devices = 1;
+    check(log, "an order log lets replica 1 complete a batch, in turn 0, that it cannot have begun");
+    log.devices = 3;
+    check(log, "an order log cannot be of 2 replicas on 3 devices");
+    log = {.replicas = 2, .devices = 2, .claims = {0, 0}, .turns = {0, 1}};
+    check(log, "an order log lets replica 1 complete a batch, in turn 1, that it cannot have begun");
+    log.turns = {0, 2};
+    check(log, "an order log of 2 replicas names another one");
+    log.turns = {0};
+    check(log, "an order log of 2 replicas has 2 batches and 1 turns, not those of whole steps");
+
+    const Elastic rule{.every = 2};
+    const auto make = [&](const OrderLog& of, int devices, std::int64_t ahead) {
+        return Trial<Elastic>({.rule = rule, .ahead = ahead, .order = Order::replay(of)}, 2, devices);
+    };
+    log = uneven_log(Elastic{}.description());
+    CHECK_THROWS_WITH_AS(make(log, 2, 6),
+                         "the order log is of another training: it has 2 replicas on 2 devices, seed 0 and the rule "
+                         "Elastic every 16 batches, moving rate 0.9 / replicas, and this training has 2 on 2, seed 0 "
+                         "and Elastic every 2 batches, moving rate 0.9 / replicas",
+                         InvalidArgument);
+    log.rule = rule.description();
+    CHECK_THROWS_AS(make(log, 1, 6), InvalidArgument);
+    auto short_of_steps = make(log, 2, 1);
+    CHECK_THROWS_WITH_AS(short_of_steps.go(2),
+                         "the order log has batches of step 1 before the last of step 0: a replay has as many steps in "
+                         "flight as the run that was recorded, and evaluates and saves where that did",
+                         InvalidArgument);
+    auto too_long = make(log, 2, 6);
+    CHECK_THROWS_WITH_AS(too_long.go(7), "the order log has the steps 0 to 5, and not step 6", InvalidArgument);
+
+    const auto other = std::make_shared<OrderLog>(uneven_log(rule.description()));
+    Trial<Elastic> continued({.rule = rule, .log = other}, 2, 1);
+    CHECK_THROWS_WITH_AS(
+        continued.go(1),
+        "the order log that is to be continued is of another training: it has 2 replicas on 2 devices, "
+        "seed 0 and the rule Elastic every 2 batches, moving rate 0.9 / replicas",
+        InvalidArgument);
+}
+
+TEST_CASE("numbers that are out of range, states of another rule, and several processes are errors") {
+    const auto fails = [](const auto& averaging, const char* message) {
+        using Rule = decltype(averaging.rule);
+        CHECK_THROWS_WITH_AS(Trial<Rule>(averaging, 2, 1), message, InvalidArgument);
+    };
+    fails(Asynchronous<Elastic>{.rule = {.every = 0}}, "Elastic must exchange every 1 or more batches, not every 0");
+    fails(Asynchronous<Downpour>{.rule = {.every = -1}},
+          "Downpour must exchange every 1 or more batches, not every -1");
+    fails(Asynchronous<Elastic>{.rule = {.rate = 0}}, "the moving rate must be more than 0, not 0");
+    fails(Asynchronous<Elastic>{.ahead = 0}, "Asynchronous must have 1 to 4096 steps in flight, not 0");
+
+    Trial<Elastic> four({.rule = {.every = 4}}, 2, 1), two({.rule = {.every = 2}}, 2, 1);
+    four.go(3);
+    CHECK_THROWS_WITH_AS(two.training.restore(four.training.state()),
+                         "the state is of another rule: a replica has 3 batches since its last exchange, and exchanges "
+                         "every 2",
+                         InvalidArgument);
+    Trial<Downpour> downpour({.rule = {.every = 4}}, 2, 1);
+    CHECK_THROWS_AS(downpour.training.restore(four.training.state()), InvalidArgument);
+
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    fails(Asynchronous<Downpour>{},
+          "Asynchronous trains in one process, and the launcher has started 2 (OMPI_COMM_WORLD_SIZE): use Periodic or "
+          "ElasticAveraging");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
+TEST_CASE("a run's header describes the rule and the order, and warns of a moving rate that is not stable") {
+    CHECK(Asynchronous<Elastic>{}.description() ==
+          "Asynchronous Elastic every 16 batches, moving rate 0.9 / replicas, in free order, at most 4 steps ahead");
+    CHECK(Asynchronous<Downpour>{.ahead = 1, .order = Order::round_robin()}.description() ==
+          "Asynchronous Downpour every 1 batch, round robin, at most 1 step ahead");
+    CHECK(Asynchronous<Elastic>{.rule = {.rate = 1}}.warning(4) ==
+          "the moving rate 1 is not below 1: asynchronous elastic averaging is not stable");
+    CHECK(Asynchronous<Elastic>{}.warning(4).empty());
+    CHECK(Asynchronous<Downpour>{}.warning(4).empty());
+}
