@@ -90,6 +90,35 @@ TEST_CASE("the centre has the same bits on any number of devices, also around co
     check(ElasticAveraging<Compressed<ConcatMean>>{.every = 4});
 }
 
+TEST_CASE("a step's losses have the regularisers of the centre, on any number of devices") {
+    const auto losses = [](int devices) {
+        DataParallel<rules::Net, LossCollection<MeanSquaredError, WeightDecayAll<0.5>>, Sgd, Periodic<ConcatMean>, Host>
+            training({.replicas = 3,
+                      .devices = devices,
+                      .batch_size = 3,
+                      .optimizer = {.learning_rate = 0.125},
+                      .averaging = {.every = 4}});
+        rules::start(training);
+        rules::Batches batches(3);
+        std::vector<double> result;
+        for (int step = 0; step < 3; ++step) {
+            batches.set(step);
+            const StepReport& report = training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r); });
+            for (const ReplicaReport& replica : report.replicas) {
+                result.push_back(replica.total);
+                CHECK(replica.parts[1].value == report.replicas[0].parts[1].value);
+            }
+            // The centre has not moved.
+            double squares = 0;
+            for (const double each : rules::Quadratic{}.start) squares += each * each;
+            CHECK(report.parts[1].value == doctest::Approx(0.25 * squares));
+        }
+        return result;
+    };
+    const auto expected = losses(1);
+    for (const int devices : {2, 3}) CHECK(losses(devices) == expected);
+}
+
 TEST_CASE("a training that is resumed after any step has the bits of one that is not") {
     const auto check = [](const auto& averaging, double momentum) {
         Case whole(averaging, 1, momentum, 0.75);

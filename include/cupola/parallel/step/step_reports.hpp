@@ -259,7 +259,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
             report.parts[k].value += functions_.losses[k].entry.factor * landed(step, part, replica, k).sum;
         finite = finite && is_finite(of_batch.sum);
     }
-    // Every process has the same parameters.
+    // Every process has the same parameters, or the same centre.
     std::byte* const block =
         replicas_.at(replicas_.placement().is_here(replica) ? replicas_.placement().device_of(replica) : 0)
             .queue->landed(step);

@@ -213,7 +213,8 @@ void StepUpdate<D, T>::reduce(int device, std::int64_t step) {
     agreement_.reduce(device, step);
     const Stopwatch watch(state.worker.times(), StepPart::regularization);
     for (std::size_t i = 0; i < regularized_.size(); ++i) {
-        const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
+        // That of a centre where there is one: it is the same on all devices and in all processes.
+        const std::span<const float> weights(state.worker.model() + regularized_[i].offset,
                                              static_cast<std::size_t>(regularized_[i].size));
         ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
                                                    StatusLayout::regularization(block) + i);
