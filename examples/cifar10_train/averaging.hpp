@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The averaging policies of one process that the command line can name, as one type: a training is instantiated once
-// and not once per policy.
+// The averaging policies that the command line can name, as one type for each that moves values between the replicas:
+// a training is instantiated once for it, and not once per policy.
 #pragma once
 
 #include <string>
@@ -15,26 +15,27 @@
 
 namespace cifar10 {
 
-using NamedAveraging = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
+template <class Carrier>
+using NamedAveraging = OneOf<Carrier, Periodic<Carrier>, Periodic<Carrier, Sgd>, ElasticAveraging<Carrier>>;
 
-/// Throws InvalidArgument for an unknown name.
-inline NamedAveraging averaging_of(const TrainOptions& options) {
+/// The policy of --averaging, around `carrier`; `carrier` itself unless replicas have parameters of their own.
+template <class Carrier>
+NamedAveraging<Carrier> averaging_of(const TrainOptions& options, const Carrier& carrier) {
+    if (!options.own_parameters()) return carrier;
     const std::string& name = options.averaging;
-    if (name == "local-sgd") return Periodic<ConcatMean>{.every = options.period, .from_step = options.from_step};
+    if (name == "local-sgd")
+        return Periodic<Carrier>{.every = options.period, .from_step = options.from_step, .averaging = carrier};
     if (name == "diloco") {
         const double momentum = options.outer_momentum;
-        return Periodic<ConcatMean, Sgd>{
+        return Periodic<Carrier, Sgd>{
             .every = options.period,
             .from_step = options.from_step,
+            .averaging = carrier,
             .outer = {.learning_rate = options.outer_rate, .momentum = momentum, .nesterov = momentum != 0}};
     }
-    if (name == "elastic") {
-        ElasticAveraging<ConcatMean> elastic{.every = options.period};
-        if (options.moving_rate) elastic.rate = *options.moving_rate;
-        return elastic;
-    }
-    require(name == "concat-mean", "there is no --averaging ", name, " of one process");
-    return ConcatMean{};
+    ElasticAveraging<Carrier> elastic{.every = options.period, .averaging = carrier};
+    if (options.moving_rate) elastic.rate = *options.moving_rate;
+    return elastic;
 }
 
 }  // namespace cifar10

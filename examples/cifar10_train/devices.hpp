@@ -43,6 +43,13 @@ int run_compressed(const TrainOptions& options, Run&& run, const Averaging& aver
     return run(averaging);
 }
 
+/// The same for a policy that averages rows, around which replicas may agree on a centre.
+template <class Run, class Averaging>
+int run_around(const TrainOptions& options, Run&& run, const Averaging& averaging) {
+    return run_compressed(
+        options, [&](const auto& carrier) { return run(averaging_of(options, carrier)); }, averaging);
+}
+
 /// The device-dependent part of a run.
 template <Place place>
 class Side;
@@ -108,20 +115,20 @@ public:
     }
     void finish() {}
 
-    /// Calls `run` with the averaging that --averaging names.
+    /// Calls `run` with the averaging that --averaging and --inner name.
     template <class Run>
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_MPI
         const double deadline = options_->deadline;
         const std::string& folder = options_->run.folder;
-        if (options_->averaging == "mpi-concat-mean")
-            return run_compressed(
+        if (options_->carrier() == "mpi-concat-mean")
+            return run_around(
                 *options_, run,
                 MpiConcatMean{.deadline_seconds = deadline, .folder = folder, .environment = options_->mpi});
-        if (options_->averaging == "mpi-all-reduce")
-            return run_compressed(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
+        if (options_->carrier() == "mpi-all-reduce")
+            return run_around(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
-        return run(averaging_of(*options_));
+        return run(averaging_of(*options_, ConcatMean{}));
     }
 
 private:
@@ -215,7 +222,7 @@ public:
         write_plans();
     }
 
-    /// Calls `run` with the averaging that --averaging names.
+    /// Calls `run` with the averaging that --averaging and --inner name.
     template <class Run>
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_NCCL
@@ -230,7 +237,7 @@ public:
                                                 .heartbeat_seconds = std::min(5.0, options_->deadline / 2)});
         }
 #endif
-        return run(averaging_of(*options_));
+        return run(averaging_of(*options_, ConcatMean{}));
     }
 
 private:

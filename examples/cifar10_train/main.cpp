@@ -111,8 +111,12 @@ struct Flags {
                 "--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the "
                 "CPU; ",
                 o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
+        require_built_for("--averaging ", o.averaging);
+    }
+    /// Rejects a policy of MPI in a program without.
+    static void require_built_for([[maybe_unused]] const char* flag, [[maybe_unused]] const std::string& policy) {
 #ifndef CUPOLA_EXAMPLE_MPI
-        require(!mpi, "this program was built without MPI: leave out --averaging ", o.averaging,
+        require(!is_mpi(policy), "this program was built without MPI: leave out ", flag, policy,
                 ", or build it again after configuring Cupola with -DCUPOLA_MPI=ON, for which Open MPI has to be "
                 "installed");
 #endif
@@ -146,7 +150,8 @@ struct Flags {
                 ->check(rate());
         const auto* const inner =
             app.add_option("--inner", o.inner,
-                           "For local-sgd, diloco and elastic: the policy that averages the replicas' differences")
+                           "For local-sgd, diloco and elastic: the policy that averages the replicas' differences,\n"
+                           "concat-mean, mpi-concat-mean or mpi-all-reduce")
                 ->capture_default_str();
         check([=, this] {
             const bool elastic = o.averaging == "elastic", diloco = o.averaging == "diloco";
@@ -160,8 +165,11 @@ struct Flags {
             require(o.outer_momentum < 1, "--outer-momentum must be less than 1, not ", o.outer_momentum);
             require(o.own_parameters() || !given(inner), "--inner is for --averaging local-sgd, diloco or elastic");
             one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
-            require(o.inner == "concat-mean", "--averaging ", o.averaging, " trains in one process, with --inner ",
-                    "concat-mean: --inner ", o.inner, " exchanges gradients alone");
+            require(o.inner != "nccl",
+                    "--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: nccl sums gradients, "
+                    "and averages no differences");
+            only_on("host", o.inner != "concat-mean", "--inner " + o.inner);
+            require_built_for("--inner ", o.inner);
             require(!o.own_parameters() || o.precision != "half", "--averaging ", o.averaging,
                     " is not for --precision half, whose loss scale skips steps: use bf16");
         });

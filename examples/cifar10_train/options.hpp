@@ -86,8 +86,10 @@ struct TrainOptions {
     [[nodiscard]] bool own_parameters() const {
         return averaging == "local-sgd" || averaging == "diloco" || averaging == "elastic";
     }
-    [[nodiscard]] bool by_mpi() const { return averaging.starts_with("mpi-"); }
-    [[nodiscard]] bool by_nccl() const { return averaging == "nccl"; }
+    /// The policy that moves values between the replicas.
+    [[nodiscard]] const std::string& carrier() const { return own_parameters() ? inner : averaging; }
+    [[nodiscard]] bool by_mpi() const { return carrier().starts_with("mpi-"); }
+    [[nodiscard]] bool by_nccl() const { return carrier() == "nccl"; }
     /// The replicas of this process, and the first of them among those of all processes.
     [[nodiscard]] int replicas_here() const { return std::max(1, first_of(process_number + 1) - first_replica()); }
     [[nodiscard]] int first_replica() const { return first_of(process_number); }

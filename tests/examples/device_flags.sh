@@ -34,6 +34,7 @@ refuses '--bn-stats synchronized is for --device host: replicas on GPUs normalis
     "${cuda[@]}" --model resnet --bn-stats synchronized
 refuses '--profile is for --device host' "${cuda[@]}" --profile
 refuses '--averaging must be concat-mean, local-sgd, diloco, elastic or nccl, not median' "${cuda[@]}" --averaging median
+refuses '--inner mpi-concat-mean is for --device host' "${cuda[@]}" --averaging elastic --inner mpi-concat-mean
 refuses '--averaging elastic is not for --precision half, whose loss scale skips steps: use bf16' "${cuda[@]}" --averaging elastic --precision half
 refuses '--precision must be float, bf16 or half, not fp8' "${cuda[@]}" --precision fp8
 refuses '--precision half is for --device cuda: the processors compute in float or bf16' --precision half

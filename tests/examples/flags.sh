@@ -52,9 +52,7 @@ refuses '--outer-rate is for --averaging diloco' --averaging local-sgd --outer-r
 refuses '--outer-momentum is for --averaging diloco' --averaging elastic --outer-momentum 0.9
 refuses '--inner is for --averaging local-sgd, diloco or elastic' --averaging concat-mean --inner concat-mean
 refuses '--inner must be concat-mean, mpi-concat-mean, mpi-all-reduce or nccl, not gossip' --averaging diloco --inner gossip
-for inner in mpi-concat-mean mpi-all-reduce nccl; do
-    refuses "--averaging elastic trains in one process, with --inner concat-mean: --inner $inner exchanges gradients alone" --averaging elastic --inner $inner
-done
+refuses '--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: nccl sums gradients, and averages no differences' --averaging elastic --inner nccl
 refuses '--gradient-compression is for --averaging mpi-... or nccl' --averaging local-sgd --gradient-compression bfloat16
 refuses '--deadline is for --averaging mpi-... or nccl' --averaging local-sgd --deadline 5
 refuses '--survive is for --averaging mpi-concat-mean: with diloco a training ends' --averaging diloco --survive --train-dir "$work/log"

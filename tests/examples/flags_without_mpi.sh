@@ -7,6 +7,7 @@
 for policy in mpi-concat-mean mpi-all-reduce; do
     message="this program was built without MPI: leave out --averaging $policy, or build it again after configuring Cupola with -DCUPOLA_MPI=ON"
     refuses "$message" --averaging $policy
+    refuses "${message/averaging/inner}" --averaging elastic --inner $policy
     refuses "$message" --averaging $policy --num-replicas 4 --train-dir "$work/run"
 done
 refuses "this program was built without MPI" --averaging mpi-concat-mean --train-dir "$work/run" --survive

@@ -222,6 +222,12 @@ concept AgreesOnCentre = requires(const A& policy, int replicas) {
     { policy.rule(replicas) } -> std::same_as<CentreRule>;
 };
 
+/// A policy that is one of several, which move values by the same one (parallel/kinds/one_of.hpp).
+template <class A>
+concept ChoosesPolicy = requires(const A& policy) {
+    { policy.carrier() } -> std::same_as<const typename A::Carrier&>;
+};
+
 namespace impl {
 
 template <class A>
@@ -233,16 +239,23 @@ template <class A>
 struct CarrierOfPolicy<A> {
     using Type = typename A::Averaging;
 };
+template <class A>
+    requires ChoosesPolicy<A>
+struct CarrierOfPolicy<A> {
+    using Type = typename A::Carrier;
+};
 
 }  // namespace impl
 
 /// The policy that moves values between replicas, devices and processes: that inside a policy that agrees on a centre,
-/// otherwise the policy itself.
+/// or in one of several; otherwise the policy itself.
 template <class A>
 using CarrierOf = typename impl::CarrierOfPolicy<A>::Type;
 template <class A>
 [[nodiscard]] constexpr const CarrierOf<A>& carrier_of(const A& policy) {
-    if constexpr (AgreesOnCentre<A>)
+    if constexpr (ChoosesPolicy<A>)
+        return policy.carrier();
+    else if constexpr (AgreesOnCentre<A>)
         return policy.averaging;
     else
         return policy;

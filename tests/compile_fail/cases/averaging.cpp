@@ -81,7 +81,10 @@ struct Slope {
 // fit: Net, CrossEntropy<3>, Slope, Averaging
 
 // case: moving_policy_in_one_of
-// expect: OneOf cannot choose LocalSgd, which is no function of the gradient rows of one process, and agrees on no centre
+// expect: OneOf cannot choose LocalSgd, which is no function of the gradient rows, and agrees on no centre
+// case: two_carriers_in_one_of
+// expect: OneOf cannot choose between policies by ConcatMean and by Compressed<ConcatMean, bfloat16>: give it those of one
+#include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/agreement/parameter_agreement.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 struct LocalSgd {
@@ -90,7 +93,8 @@ struct LocalSgd {
     void agree(HostContext&, const ParameterRows&) const {}
 };
 
-/* wrong */ using Averaging = OneOf<ConcatMean, LocalSgd>;
+/* wrong moving_policy_in_one_of */ using Averaging = OneOf<ConcatMean, LocalSgd>;
+/* wrong two_carriers_in_one_of */ using Averaging = OneOf<ConcatMean, Compressed<ConcatMean>>;
 /* right */ using Averaging = OneOf<ConcatMean>;
 
 // fit: Net, CrossEntropy<3>, Sgd, Averaging

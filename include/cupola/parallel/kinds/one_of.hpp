@@ -7,8 +7,9 @@
 //   DataParallel<Net, Loss, Sgd, Named, Host> training(
 //       {.replicas = 4, .averaging = local ? Named(Periodic<ConcatMean>{.every = 16}) : Named(ConcatMean{})});
 //
-// Each is a policy that averages gradient rows in one process, or agrees on a centre around one. The training is that
-// of the chosen policy: its bits, memory, errors, description and checkpoints.
+// The policies have one carrier: each is that policy itself, which averages gradient rows or spans processes, or
+// agrees on a centre around it. The training is that of the chosen policy: its bits, memory, errors, description and
+// checkpoints.
 #pragma once
 
 #include <concepts>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -35,6 +37,7 @@ class OneOf {
 public:
     static constexpr std::string_view name = "OneOf";
     static constexpr bool has_force = (has_elastic_force<Policies> || ...);
+    using Carrier = CarrierOf<std::tuple_element_t<0, std::tuple<Policies...>>>;
 
     /// The first policy, with its defaults.
     OneOf() = default;
@@ -48,6 +51,11 @@ public:
         return std::visit(std::forward<Visitor>(visitor), chosen_);
     }
 
+    [[nodiscard]] const Carrier& carrier() const
+        requires(std::same_as<CarrierOf<Policies>, Carrier> && ...)
+    {
+        return visit([](const auto& policy) -> const Carrier& { return carrier_of(policy); });
+    }
     [[nodiscard]] std::string_view chosen_name() const {
         return visit([]<class P>(const P&) { return std::string_view(P::name); });
     }
@@ -84,10 +92,13 @@ private:
     static consteval void add_diagnostic(CompileTimeMessage& message) {
         if (!message.empty()) return;
         message = agreement_diagnostic<P, D>();
-        if constexpr (!AgreesOnCentre<P> && !AveragesRows<P, typename D::Kernels>) {
-            if (message.empty())
-                message << "OneOf cannot choose " << P::name
-                        << ", which is no function of the gradient rows of one process, and agrees on no centre";
+        if (!message.empty()) return;
+        if constexpr (!AgreesOnCentre<P> && !AveragesRows<P, typename D::Kernels> && !SpansProcesses<P>) {
+            message << "OneOf cannot choose " << P::name
+                    << ", which is no function of the gradient rows, and agrees on no centre";
+        } else if constexpr (!std::same_as<CarrierOf<P>, Carrier>) {
+            message << "OneOf cannot choose between policies by " << Carrier::name << " and by " << CarrierOf<P>::name
+                    << ": give it those of one";
         }
     }
 

@@ -65,7 +65,7 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     if constexpr (requires { learning_rate_description_of(options.optimizer); })
         settings.add("learning rate", learning_rate_description_of(options.optimizer));
     settings.add("averaging", decltype(options.averaging)::name);
-    if constexpr (AgreesOnCentre<decltype(options.averaging)>) {
+    if constexpr (AgreesOnCentre<decltype(options.averaging)> || ChoosesPolicy<decltype(options.averaging)>) {
         // One that has no text for its numbers has those of its rule.
         if constexpr (requires { options.averaging.description(); })
             settings.add("averaging's settings", options.averaging.description());
