@@ -84,8 +84,8 @@ struct Slope {
 // expect: OneOf cannot choose LocalSgd, which is no function of the gradient rows, and agrees on no centre
 // case: two_carriers_in_one_of
 // expect: OneOf cannot choose between policies by ConcatMean and by Compressed<ConcatMean, bfloat16>: give it those of one
-#include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/agreement/parameter_agreement.hpp>
+#include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 struct LocalSgd {
     static constexpr std::string_view name = "LocalSgd";
