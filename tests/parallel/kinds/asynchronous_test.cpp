@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cupola/host.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
 
 #include "../../test.hpp"
 #include "kind_training.hpp"
@@ -296,6 +297,35 @@ TEST_CASE("an inspected step shows the parameters and the gradient of replica 0 
     }
     CHECK_THROWS_WITH_AS(static_cast<void>(run.training.gradient(0)), "Asynchronous keeps no gradients",
                          InvalidArgument);
+}
+
+TEST_CASE("a policy that is chosen when the program runs may be asynchronous") {
+    using Choice = OneOf<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>>;
+    const Source source(3, last_step);
+    const auto run = [&]<class Averaging>(const Averaging& averaging, std::int64_t in_flight) {
+        rules::KindTraining<Averaging, Host> training({.replicas = 3,
+                                                       .devices = 3,
+                                                       .batch_size = 3,
+                                                       .optimizer = {.learning_rate = 0.125, .momentum = 0.875},
+                                                       .averaging = averaging});
+        rules::start(training);
+        CHECK(training.steps_in_flight() == in_flight);
+        for (int step = 0; step < 8; ++step) training.queue(source);
+        while (training.poll_report(0) != nullptr) {
+        }
+        int inspections = 0;
+        training.step(source, [&](const auto&) { ++inspections; });
+        CHECK(inspections == 1);
+        training.restore(training.state());
+        training.step(source);
+        return training.state();
+    };
+    const Asynchronous<Elastic> elastic{.rule = {.every = 3}, .ahead = 2, .order = Order::round_robin()};
+    const Asynchronous<Downpour> downpour{.rule = {.every = 2}, .ahead = 5, .order = Order::round_robin()};
+    check_equal(run(Choice(elastic), 2), run(elastic, 2));
+    check_equal(run(Choice(downpour), 5), run(downpour, 5));
+    check_equal(run(Choice(), 1), run(ConcatMean{}, 1));
+    CHECK(run(Choice(elastic), 2).parameters != run(Choice(), 1).parameters);
 }
 
 TEST_CASE("a batch that is not finite ends the run, which returns to the state of the last check") {

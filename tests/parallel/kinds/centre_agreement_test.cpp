@@ -269,9 +269,9 @@ TEST_CASE("a run's header describes the rule, and warns of a moving rate that is
 }
 
 TEST_CASE("a policy that is chosen when the program runs makes the training of the chosen one") {
-    using Named = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
+    using Choice = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
     const auto check = [](const auto& chosen) {
-        Case direct(chosen, 2, 0.875, 0.75), named(Named(chosen), 2, 0.875, 0.75);
+        Case direct(chosen, 2, 0.875, 0.75), named(Choice(chosen), 2, 0.875, 0.75);
         CHECK(to_string(named.training.memory()) == to_string(direct.training.memory()));
         direct.go(6);
         named.go(6);
@@ -291,12 +291,12 @@ TEST_CASE("a policy that is chosen when the program runs makes the training of t
     check(Periodic<ConcatMean, Sgd>{.every = 4, .outer = rules::outer_sgd()});
     check(elastic);
 
-    CHECK(Named().description() == "ConcatMean");
-    CHECK(Named(local).description() == local.description());
-    CHECK(Named(elastic).warning(4) == elastic.warning(4));
-    CHECK(Named(local).warning(4).empty());
+    CHECK(Choice().description() == "ConcatMean");
+    CHECK(Choice(local).description() == local.description());
+    CHECK(Choice(elastic).warning(4) == elastic.warning(4));
+    CHECK(Choice(local).warning(4).empty());
 
-    Case averaged(Named(), 1, 0.0), own(Named(local), 1, 0.0);
+    Case averaged(Choice(), 1, 0.0), own(Choice(local), 1, 0.0);
     averaged.go(1);
     own.go(1);
     CHECK(averaged.training.averaged_gradient().size() == static_cast<std::size_t>(rules::Net::trained_elements));

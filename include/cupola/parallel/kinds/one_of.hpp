@@ -3,18 +3,20 @@
 // OneOf<Policies...>: an averaging policy that is chosen when the program runs, from a flag for example, without a
 // training per policy:
 //
-//   using Named = OneOf<ConcatMean, Periodic<ConcatMean>, ElasticAveraging<ConcatMean>>;
-//   DataParallel<Net, Loss, Sgd, Named, Host> training(
-//       {.replicas = 4, .averaging = local ? Named(Periodic<ConcatMean>{.every = 16}) : Named(ConcatMean{})});
+//   using Choice = OneOf<ConcatMean, Periodic<ConcatMean>, ElasticAveraging<ConcatMean>>;
+//   DataParallel<Net, Loss, Sgd, Choice, Host> training(
+//       {.replicas = 4, .averaging = local ? Choice(Periodic<ConcatMean>{.every = 16}) : Choice(ConcatMean{})});
 //
 // The policies have one carrier: each is that policy itself, which averages gradient rows or spans processes, or
-// agrees on a centre around it. The training is that of the chosen policy: its bits, memory, errors, description and
-// checkpoints.
+// agrees on a centre around it. In one process there may also be asynchronous ones. The training is that of the chosen
+// policy: its bits, memory, errors, description and checkpoints.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -23,11 +25,15 @@
 #include <variant>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/kinds/centre_agreement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/step/engine.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -93,7 +99,11 @@ private:
         if (!message.empty()) return;
         message = agreement_diagnostic<P, D>();
         if (!message.empty()) return;
-        if constexpr (!AgreesOnCentre<P> && !AveragesRows<P, typename D::Kernels> && !SpansProcesses<P>) {
+        if constexpr (TrainsAsynchronously<P>) {
+            if (SpansProcesses<Carrier>)
+                message << "OneOf cannot choose " << P::name << ", which trains in one process, beside "
+                        << Carrier::name;
+        } else if constexpr (!AgreesOnCentre<P> && !AveragesRows<P, typename D::Kernels> && !SpansProcesses<P>) {
             message << "OneOf cannot choose " << P::name
                     << ", which is no function of the gradient rows, and agrees on no centre";
         } else if constexpr (!std::same_as<CarrierOf<P>, Carrier>) {
@@ -107,14 +117,102 @@ private:
 
 namespace impl {
 
+/// A StepEngine, or the engine `Other` of the policies that name one: that of the chosen policy, with its members.
+template <class D, class T, class Other>
+class EitherEngine {
+    using Steps = StepEngine<D, T>;
+
+public:
+    using BatchSource = typename Steps::BatchSource;
+    using Inspector = typename Steps::Inspector;
+    using Probe = FunctionRef<void(EitherEngine&)>;
+
+    [[gnu::cold]] EitherEngine(const StepFunctions<D>& functions, StepAgreement<D, T>& agreement,
+                               Replicas<D, T>& replicas, std::span<const RegularizedParameter> regularized,
+                               std::string_view policy) {
+        if (replicas.settings().landed_steps > 0) {
+            other_.emplace(functions, agreement, replicas, regularized, policy);
+        } else {
+            steps_.emplace(functions, agreement, replicas, regularized, policy);
+        }
+    }
+
+    [[gnu::cold]] void run_in_step() {
+        if (steps_) steps_->run_in_step();
+    }
+    [[nodiscard]] std::int64_t step() const { return steps_ ? steps_->step() : other_->step(); }
+    void queue(BatchSource batches, Probe probe) {
+        probe_ = probe;
+        // The engine calls it during the step: the reference is to a member.
+        if (steps_) return steps_->queue(batches, probe ? typename Steps::Probe(show_) : typename Steps::Probe());
+        other_->queue(batches, probe ? typename Other::Probe(show_) : typename Other::Probe());
+    }
+    [[gnu::cold]] void show(Inspector inspector) { steps_ ? steps_->show(inspector) : other_->show(inspector); }
+    const StepReport* poll(std::int64_t max_in_flight) {
+        return steps_ ? steps_->poll(max_in_flight) : other_->poll(max_in_flight);
+    }
+    const StepReport& last_report() { return steps_ ? steps_->last_report() : other_->last_report(); }
+    void synchronize() { steps_ ? steps_->synchronize() : other_->synchronize(); }
+    [[nodiscard]] SharedStatistics<D, T>& statistics() { return steps_ ? steps_->statistics() : other_->statistics(); }
+    [[nodiscard]] double factor_of_row(int replica) {
+        return steps_ ? steps_->factor_of_row(replica) : other_->factor_of_row(replica);
+    }
+    [[gnu::cold]] void drain() { steps_ ? steps_->drain() : other_->drain(); }
+    [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {
+        steps_ ? steps_->restart(step, running, loss_scale) : other_->restart(step, running, loss_scale);
+    }
+    [[nodiscard]] const LossScaleState& loss_scale() const {
+        return steps_ ? steps_->loss_scale() : other_->loss_scale();
+    }
+    [[nodiscard]] bool healthy() const { return steps_ ? steps_->healthy() : other_->healthy(); }
+    [[nodiscard, gnu::cold]] std::string not_repeated() const {
+        return steps_ ? steps_->not_repeated() : other_->not_repeated();
+    }
+    [[nodiscard, gnu::cold]] std::string launches_description() const {
+        return steps_ ? steps_->launches_description() : other_->launches_description();
+    }
+    template <class Visit>
+    void for_each_recording(int device, Visit&& visit) const {
+        if (steps_) return steps_->for_each_recording(device, visit);
+        other_->for_each_recording(device, visit);
+    }
+    void trace(StepTrace trace) { steps_ ? steps_->trace(trace) : other_->trace(trace); }
+
+private:
+    struct Show {
+        EitherEngine* engine;
+        void operator()(Steps&) const { engine->probe_(*engine); }
+        void operator()(Other&) const { engine->probe_(*engine); }
+    };
+
+    std::optional<Steps> steps_;
+    std::optional<Other> other_;
+    Probe probe_;
+    Show show_{this};
+};
+
+/// The member Engine of OneOf's agreement: none unless a policy names one.
+template <class D, class T, class... Policies>
+struct EngineOfPolicies {};
+template <class D, class T, class Policy, class... Others>
+struct EngineOfPolicies<D, T, Policy, Others...> : EngineOfPolicies<D, T, Others...> {};
+template <class D, class T, class Policy, class... Others>
+    requires requires { typename AgreementOf<Policy, D, T>::Engine; }
+struct EngineOfPolicies<D, T, Policy, Others...> {
+    using Engine = EitherEngine<D, T, typename AgreementOf<Policy, D, T>::Engine>;
+};
+
 template <class... Policies, class D, class T>
-struct AgreementOf<OneOf<Policies...>, D, T> {
+struct AgreementOf<OneOf<Policies...>, D, T> : EngineOfPolicies<D, T, Policies...> {
     [[nodiscard]] static AgreementTraits traits(const OneOf<Policies...>& policy, std::int64_t elements) {
         return policy.visit([&]<class P>(const P& chosen) { return AgreementOf<P, D, T>::traits(chosen, elements); });
     }
     [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const OneOf<Policies...>& policy,
                                                                               Replicas<D, T>& replicas) {
         return policy.visit([&]<class P>(const P& chosen) -> std::unique_ptr<StepAgreement<D, T>> {
+            require(!TrainsAsynchronously<P> || !replicas.settings().synchronized,
+                    "the statistics are synchronized inside a pass, and with ", P::name,
+                    " no replica waits for another");
             return AgreementOf<P, D, T>::make(chosen, replicas);
         });
     }
