@@ -456,11 +456,20 @@ TEST_CASE("numbers that are out of range, states of another rule, and several pr
     Trial<Elastic> four({.rule = {.every = 4}}, 2, 1), two({.rule = {.every = 2}}, 2, 1);
     four.go(3);
     CHECK_THROWS_WITH_AS(two.training.restore(four.training.state()),
+                         "the state is that of replicas that agree by Elastic every 4 batches, moving rate 0.9 / "
+                         "replicas, and those of this training agree by Elastic every 2 batches, moving rate 0.9 / "
+                         "replicas; load_parameters reads the centre alone from its checkpoint",
+                         InvalidArgument);
+    TrainingState by_hand = four.training.state();
+    by_hand.rule.clear();
+    CHECK_THROWS_WITH_AS(two.training.restore(by_hand),
                          "the state is of another rule: a replica has 3 batches since its last exchange, and exchanges "
                          "every 2",
                          InvalidArgument);
     Trial<Downpour> downpour({.rule = {.every = 4}}, 2, 1);
-    CHECK_THROWS_AS(downpour.training.restore(four.training.state()), InvalidArgument);
+    CHECK_THROWS_WITH_AS(downpour.training.restore(four.training.state()),
+                         doctest::Contains("and those of this training agree by Downpour every 4 batches"),
+                         InvalidArgument);
 
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     fails(Asynchronous<Downpour>{},

@@ -77,6 +77,7 @@ public:
     void wait(int, std::int64_t, bool) override {}
     void end(int) override {}
     [[nodiscard]] RowsAfter rows_after(std::int64_t) const override { return RowsAfter::other; }
+    [[nodiscard]] std::string name_of_rule() const override { return run.rule; }
     [[nodiscard]] std::string_view replica_state_name(int) const override { return "fetched"; }
     [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t) const override { return since; }
     void set_samples_since(std::int64_t, std::span<const std::int64_t> batches) override {
