@@ -253,8 +253,8 @@ TEST_CASE("a run's header describes the rule, and warns of a moving rate that is
                                            .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}};
     const ElasticAveraging<ConcatMean> easgd{.every = 16, .rate = MovingRate::paper(0.9)};
     CHECK(local_sgd.description() == "Periodic every 16 steps from step 1000 on around ConcatMean");
-    CHECK(diloco.description() ==
-          "Periodic every 64 steps around ConcatMean, the centre by " + diloco.outer.description());
+    CHECK(diloco.description() == "Periodic every 64 steps around ConcatMean, the centre by " +
+                                      diloco.outer.description() + ", learning rate constant 0.7");
     CHECK(easgd.warning(4).empty());
     CHECK(Periodic<ConcatMean>{.every = 8, .from_step = 100}.description() ==
           "Periodic every 8 steps from step 100 on around ConcatMean");
