@@ -253,6 +253,30 @@ TEST_CASE("with several replicas the parts are those of the step, and each one's
     CHECK(kept.scalars[0]["total_loss (replica 1)"] == 3.5);
 }
 
+TEST_CASE("the staleness of each replica is the mean and the largest of its exchanges since the last summary") {
+    Kept kept;
+    SummaryWriter writer(kept, Small::layers, {.every = 2});
+    Run run{};
+    const auto step = [&](std::int64_t number, int replica, std::int64_t first, std::int64_t second) {
+        StepReport report = report_of(number, 2.0, 2);
+        report.replicas[0].replica = 0;
+        report.replicas[0].staleness = first;
+        report.replicas[1].replica = replica;
+        report.replicas[1].staleness = second;
+        writer.on_step(report, run);
+    };
+    step(0, 1, 4, -1);
+    step(1, 0, 1, 2);
+    step(2, 1, 6, 5);
+    CHECK(kept.scalars[0]["staleness (replica 0)"] == 4);
+    CHECK(kept.scalars[0].count("staleness (replica 1)") == 0);
+    CHECK(kept.scalars[2]["staleness (replica 0)"] == 3);
+    CHECK(kept.scalars[2]["largest staleness (replica 0)"] == 6);
+    CHECK(kept.scalars[2]["staleness (replica 1)"] == 5);
+    writer.on_step(report_of(4, 2.0, 2), run);
+    CHECK(kept.scalars[4].count("staleness (replica 0)") == 0);
+}
+
 TEST_CASE("a loss scale is a scalar, and a loss of a skipped step is not smoothed") {
     Kept kept;
     SummaryWriter writer(kept, Small::layers);

@@ -5,7 +5,8 @@
 //
 //   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and not smoothed as "total_loss (raw)";
 //                with several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training
-//                batch); loss_scale and skipped_steps, if the loss is scaled
+//                batch); loss_scale and skipped_steps, if the loss is scaled; of an asynchronous training "staleness
+//                (replica 0)" and "largest staleness (replica 0)", over the exchanges since the last summary
 //   histograms   conv1/weights, conv1/biases, their averaged gradients conv1/weights/gradients, and conv1/activations
 //                of each named layer with parameters: after its activation function, for the first replica's batch
 //   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
@@ -17,6 +18,7 @@
 // `on_step` adds the scalars and writes all of them as one event. A skipped step is not inspected: it has only scalars.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -86,6 +88,7 @@ public:
     void on_step(const StepReport& report, Run&) {
         losses_.update(report);
         samples_ += report.samples;
+        add_staleness(report);
         if (should_inspect(report.step)) write(report);
     }
 
@@ -107,6 +110,32 @@ public:
     [[nodiscard]] double seconds() const { return seconds_; }
 
 private:
+    /// Of the exchanges of a replica since the last summary.
+    struct Staleness {
+        std::int64_t exchanges = 0, sum = 0, largest = 0;
+    };
+
+    void add_staleness(const StepReport& report) {
+        for (const ReplicaReport& each : report.replicas) {
+            if (each.staleness < 0) continue;
+            staleness_.resize(report.replicas.size());
+            Staleness& of = staleness_[static_cast<std::size_t>(each.replica)];
+            ++of.exchanges;
+            of.sum += each.staleness;
+            of.largest = std::max(of.largest, each.staleness);
+        }
+    }
+
+    [[gnu::cold]] void write_staleness() {
+        for (std::size_t r = 0; r < staleness_.size(); ++r) {
+            const Staleness of = std::exchange(staleness_[r], {});
+            if (of.exchanges == 0) continue;
+            values_.add_scalar(text("staleness (replica ", r, ")"),
+                               static_cast<double>(of.sum) / static_cast<double>(of.exchanges));
+            values_.add_scalar(text("largest staleness (replica ", r, ")"), static_cast<double>(of.largest));
+        }
+    }
+
     [[gnu::cold]] void begin(std::int64_t step) {
         StepSummary start;
         if (!options_.hyper_parameters.empty()) {
@@ -138,6 +167,7 @@ private:
             values_.add_scalar("loss_scale", report.loss_scale);
             values_.add_scalar("skipped_steps", static_cast<double>(report.skipped_steps));
         }
+        write_staleness();
         values_.add_scalar("examples/sec", static_cast<double>(samples_) / (begun - last_));
         if (predictions > 0) {
             values_.add_scalar("Precision @ 1 (training batch)",
@@ -156,6 +186,8 @@ private:
     impl::SummaryValues values_;
     double last_ = 0, seconds_ = 0;
     std::int64_t samples_ = 0;
+    /// By replica; empty unless they train asynchronously.
+    std::vector<Staleness> staleness_;
 };
 
 }}  // namespace cupola::CUPOLA_ABI
