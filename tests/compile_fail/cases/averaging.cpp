@@ -105,9 +105,12 @@ struct LocalSgd {
 // expect: Asynchronous exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
 // case: hogwild_on_a_gpu
 // expect: Hogwild exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
+// case: backup_on_a_gpu
+// expect: Backup exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
 // case: asynchronous_without_a_rule
 // expect: Asynchronous needs a rule with `exchange(replicas)` and `description()`, such as Elastic or Downpour, and ConcatMean is none
 #include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 struct Gpu : Host {
     static constexpr std::string_view name = "Gpu";
@@ -120,6 +123,8 @@ struct Gpu : Host {
 /* wrong downpour_on_a_gpu */ using Place = Gpu;
 /* wrong hogwild_on_a_gpu */ using Averaging = Hogwild;
 /* wrong hogwild_on_a_gpu */ using Place = Gpu;
+/* wrong backup_on_a_gpu */ using Averaging = Backup;
+/* wrong backup_on_a_gpu */ using Place = Gpu;
 /* wrong asynchronous_without_a_rule */ using Averaging = Asynchronous<ConcatMean>;
 /* wrong asynchronous_without_a_rule */ using Place = Host;
 /* right */ using Averaging = Asynchronous<Elastic>;

@@ -384,8 +384,7 @@ TEST_CASE("an exception of the batches ends the run in the same way") {
         return BatchView{none.data(), Shape{3}, none.data(), Shape{1}, 0};
     };
     CHECK_THROWS_WITH_AS(run.training.step(empty),
-                         "batch 0 of step 0 has no samples, and Asynchronous updates each replica with its own samples",
-                         InvalidArgument);
+                         "batch 0 of step 0 has no samples, and a batch of Asynchronous needs some", InvalidArgument);
 }
 
 TEST_CASE("parameters that are set begin a new period of every replica") {
@@ -440,6 +439,33 @@ TEST_CASE("logs that no run can have, and those of another training, are errors"
         "the order log that is to be continued is of another training: it has 2 replicas on 2 devices, "
         "seed 0 and the rule Elastic every 2 batches, moving rate 0.9 / replicas",
         InvalidArgument);
+}
+
+TEST_CASE("fit trains on batches that are prepared ahead, evaluates between steps, and is replayed") {
+    std::vector<float> inputs, targets;
+    for (int i = 0; i < 60; ++i) {
+        for (int j = 0; j < 3; ++j) inputs.push_back(static_cast<float>((7 * i + 5 * j) % 11) / 8 - 0.5F);
+        targets.push_back(inputs[inputs.size() - 3] - inputs[inputs.size() - 1]);
+    }
+    const InMemory data(Shape{3}, inputs, Shape{1}, targets);
+    const auto run = [&](const Asynchronous<Elastic>& averaging, int workers) {
+        Training<Elastic> training({.replicas = 3,
+                                    .devices = 2,
+                                    .batch_size = 4,
+                                    .seed = 5,
+                                    .optimizer = {.learning_rate = 0.2, .momentum = 0},
+                                    .averaging = averaging});
+        Prefetch batches(TrainingBatches(data, IdentityTransform{}, {.batch_size = 4, .replicas = 3, .seed = 5}),
+                         {.workers = workers});
+        EvaluationBatches evaluation(data, IdentityTransform{}, 4, 2);
+        const History history = fit(training, batches, {.steps = 24, .every = 8, .validation = evaluation});
+        CHECK(history.records.size() == 3);
+        CHECK(*history.records[2].validation_loss < *history.records[0].validation_loss);
+        return training.state().parameters;
+    };
+    const auto log = std::make_shared<OrderLog>();
+    const std::vector<float> free = run({.rule = {.every = 2}, .ahead = 3, .log = log}, 1);
+    CHECK(run({.rule = {.every = 2}, .ahead = 3, .order = Order::replay(*log)}, 0) == free);
 }
 
 TEST_CASE("numbers that are out of range, states of another rule, and several processes are errors") {

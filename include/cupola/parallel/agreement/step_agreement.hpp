@@ -30,6 +30,8 @@ struct AgreementTraits {
     int centre_states = 0;
     /// Arenas of each replica beside those of its optimiser, and how many of them are a part of the training's state.
     int replica_arenas = 0, replica_states = 0;
+    /// Whether the optimiser updates the centre, so that its state is the centre's.
+    bool updates_centre = false;
     /// 0 for as many as the device has.
     std::int64_t steps_in_flight = 0;
 };

@@ -91,7 +91,11 @@ public:
                   return arena < own ? options.optimizer.state_name(arena)
                                      : agreement_->replica_state_name(arena - own);
               },
-              options.moving_average.on(), [&](int arena) { return agreement_->centre_state_name(arena); },
+              options.moving_average.on(),
+              [&](int arena) -> std::string_view {
+                  if (replicas_.settings().updates_centre) return options.optimizer.state_name(arena);
+                  return agreement_->centre_state_name(arena);
+              },
               agreement_->name_of_rule()) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Carrier>) {
             // Its processes find each other when it is made.
@@ -179,14 +183,15 @@ private:
                 .evaluation_batch_size = options.evaluation_batch_size,
                 .steps_in_flight = std::max(std::int64_t{D::max_steps_in_flight}, traits.steps_in_flight),
                 .landed_steps = traits.steps_in_flight,
-                .state_arenas = options.optimizer.state_arenas() + traits.replica_arenas,
+                .state_arenas = (traits.updates_centre ? 0 : options.optimizer.state_arenas()) + traits.replica_arenas,
                 .other_arenas = traits.replica_arenas - traits.replica_states,
                 .moving_average = options.moving_average.on(),
                 .synchronized = synchronized,
                 .separate_average = traits.separate_average,
                 .own_parameters = traits.own_parameters,
                 .centre = traits.centre,
-                .centre_states = traits.centre_states,
+                .centre_states = traits.updates_centre ? options.optimizer.state_arenas() : traits.centre_states,
+                .updates_centre = traits.updates_centre,
                 .takes_buckets = traits.takes_buckets,
                 .averages_rows_of_all = traits.averages_rows_of_all,
                 .sums = traits.sums,

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -50,13 +51,16 @@ struct AgreementOf<A, D, T> {
 
     [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t) {
         const AsynchronousRun run = policy.run();
+        // The number of replicas is not known here; make() checks the policy against it.
+        constexpr int any = std::numeric_limits<int>::max();
         require(run.ahead >= 1 && run.ahead <= 4096, A::name, " must have 1 to 4096 steps in flight, not ", run.ahead);
-        const std::unique_ptr<CentreExchange> exchange = policy.exchange(1);
+        const std::unique_ptr<CentreExchange> exchange = policy.exchange(any);
         return {.own_parameters = true,
                 .separate_average = true,
                 .centre = true,
                 .replica_arenas = exchange->keeps_values() ? 1 : 0,
                 .replica_states = exchange->has_state() ? 1 : 0,
+                .updates_centre = exchange->counted() > 0,
                 .steps_in_flight = run.ahead};
     }
     [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,

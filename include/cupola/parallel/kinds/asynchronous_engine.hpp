@@ -40,12 +40,15 @@
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
 #include <cupola/parallel/kinds/order.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
+#include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/parallel/step/check.hpp>
 #include <cupola/parallel/step/failure.hpp>
 #include <cupola/parallel/step/replica_passes.hpp>
@@ -198,6 +201,15 @@ private:
     };
     /// The job ends early, because another device has failed.
     struct Stopped {};
+    /// Where the first gradients of a step count: the step to which they are given, and those that it has.
+    struct Open {
+        std::int64_t step = 0;
+        int count = 0;
+        /// For each replica: whether its gradient counts, its weight, and the last step that it has begun.
+        FixedArray<unsigned char> counts;
+        FixedArray<double> weights;
+        FixedArray<std::int64_t> begun;
+    };
 
     [[nodiscard]] int replica_count() const { return replicas_.placement().replicas(); }
     [[nodiscard]] Slot& slot_of(std::int64_t step) { return slots_[static_cast<std::size_t>(step) % slots_.size()]; }
@@ -220,13 +232,29 @@ private:
     bool claim_now(int device, Batch& batch);
     void compute(int device, const Batch& batch);
     [[nodiscard]] BatchView take(Worker& own, const Batch& batch, std::int64_t place, Context& context);
-    /// Divides the row by the loss scale and the weight of its samples. Returns whether all is finite.
-    [[nodiscard]] bool finish_gradient(int device, const Batch& batch);
+    /// Divides the row by the loss scale and the weight of its samples, unless the rows are averaged first. Returns
+    /// whether all is finite.
+    [[nodiscard]] bool finish_gradient(int device, const Batch& batch, double& weight);
     void sum_regularized(int device, const Batch& batch);
     void update(int device, const Batch& batch, bool exchanges);
     void pass_centre(int device, const Batch& batch, const Turn& turn);
     void pass_segment(int device, const Batch& batch, const Turn& turn, const Segment& segment);
     void publish(int device, const Batch& batch, const Turn& turn);
+    void publish_results(int device, const Batch& batch);
+    void count_samples(int device, const Batch& batch);
+
+    // Where the first gradients of a step count.
+
+    [[nodiscard]] bool counts_first() const { return agreement_.exchange->counted() > 0; }
+    bool claim_open(int device, Batch& batch);
+    [[nodiscard]] bool is_late(const Batch& batch) {
+        const std::scoped_lock lock(mutex_);
+        return batch.step != open_.step;
+    }
+    /// Copies the centre to a replica. False if the step has the gradients that it needs.
+    bool copy_centre(int device, const Batch& batch);
+    void give_gradient(int device, const Batch& batch, double weight);
+    void update_centre(int device, std::int64_t step);
     void fail(Failure failure);
     [[nodiscard, gnu::cold]] Failure not_finite(int device, const Batch& batch);
 
@@ -305,7 +333,9 @@ private:
     std::int64_t turns_ = 0, tickets_ = 0, exchanges_ = 0;
     /// The number of each replica's last exchange.
     FixedArray<std::int64_t> last_exchange_;
-    std::mutex averages_mutex_;
+    Open open_;
+    /// Held while the centre is copied or updated outside of an order.
+    std::mutex centre_mutex_;
     /// The order since the last time that no step was in flight, from this step on.
     std::int64_t log_from_ = 0;
     std::vector<std::uint16_t> claims_log_, turns_log_;
@@ -339,6 +369,9 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
             pieces_.push_back({.offset = each.offset + begin, .size = std::min(piece_elements, each.size - begin)});
     }
     passed_ = FixedArray<std::int64_t>(pieces_.size());
+    open_.counts = FixedArray<unsigned char>(requested_.size());
+    open_.weights = FixedArray<double>(requested_.size());
+    open_.begun = FixedArray<std::int64_t>(requested_.size());
     for (Slot& each : slots_) {
         each.turns = FixedArray<Turn>(requested_.size());
         each.replicas = FixedArray<int>(requested_.size());
@@ -546,6 +579,10 @@ void AsynchronousEngine<D, T>::forget() {
     std::ranges::fill(requested_, next_ * functions_.gradient_accumulation_steps);
     std::ranges::fill(passed_, 0);
     std::ranges::fill(last_exchange_, -1);
+    open_.step = next_;
+    open_.count = 0;
+    std::ranges::fill(open_.counts, 0);
+    std::ranges::fill(open_.begun, next_ - 1);
     for (std::deque<Turn>& each : turns_of_) each.clear();
     for (Worker& each : workers_) each.begun = 0;
     const std::int64_t steps = replicas_.settings().landed_steps;
@@ -581,8 +618,10 @@ template <class D, class T>
 bool AsynchronousEngine<D, T>::claim(int device, Batch& batch) {
     std::unique_lock lock(mutex_);
     while (!is_stopped_) {
-        if (claim_now(device, batch)) return true;
-        if (is_ending_) return false;
+        if (counts_first() ? claim_open(device, batch) : claim_now(device, batch)) return true;
+        // A step needs gradients of other devices before the next one is open.
+        const bool is_waiting_for_step = counts_first() && open_.step < queued_;
+        if (is_ending_ && !is_waiting_for_step) return false;
         for_workers_.wait(lock);
     }
     return false;
@@ -625,12 +664,29 @@ bool AsynchronousEngine<D, T>::claim_now(int device, Batch& batch) {
 }
 
 template <class D, class T>
+bool AsynchronousEngine<D, T>::claim_open(int device, Batch& batch) {
+    Worker& own = workers_[static_cast<std::size_t>(device)];
+    const int first = replicas_.placement().first_replica(device), count = replicas_.placement().replicas_of(device);
+    if (open_.step >= queued_) return false;
+    for (int i = 0; i < count; ++i) {
+        const int replica = first + static_cast<int>(own.begun++ % count);
+        std::int64_t& begun = open_.begun[static_cast<std::size_t>(replica)];
+        if (begun == open_.step) continue;
+        begun = open_.step;
+        batch = {.step = open_.step, .number = replica, .replica = replica};
+        return true;
+    }
+    return false;
+}
+
+template <class D, class T>
 void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     State& state = replicas_.at(device);
     Worker& own = workers_[static_cast<std::size_t>(device)];
     const ExchangeArenas arenas = arenas_of(batch.replica);
     const CentreExchange& exchange = *agreement_.exchange;
     own.counts->clear(batch.step);
+    if (counts_first() && !copy_centre(device, batch)) return;
     Step step{.device = device,
               .step = batch.step,
               .replicas = replicas_,
@@ -642,9 +698,12 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     const auto source = [&](std::int64_t place, int, Context& context) { return take(own, batch, place, context); };
     own.passes->queue_replica(step, batch.replica, source);
     const std::int64_t samples = own.counts->of_replica(batch.step, batch.number);
-    require(samples > 0, "batch ", batch.number, " of step ", batch.step, " has no samples, and ", policy_,
-            " updates each replica with its own samples");
-    if (!finish_gradient(device, batch)) {
+    require(samples > 0, "batch ", batch.number, " of step ", batch.step, " has no samples, and a batch of ", policy_,
+            " needs some");
+    double weight = 0;
+    const bool is_finite_here = finish_gradient(device, batch, weight);
+    if (counts_first() && is_late(batch)) return;
+    if (!is_finite_here) {
         publish(device, batch, {});
         return fail(not_finite(device, batch));
     }
@@ -652,6 +711,7 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
         shown_ = &batch;
         probe_(*this);
     }
+    if (counts_first()) return give_gradient(device, batch, weight);
     sum_regularized(device, batch);
     Turn turn;
     std::int64_t since = 0;
@@ -684,13 +744,18 @@ template <class D, class T>
 BatchView AsynchronousEngine<D, T>::take(Worker& own, const Batch& batch, std::int64_t place, Context& context) {
     std::int64_t& requested = requested_[static_cast<std::size_t>(batch.number)];
     BatchSource batches;
+    std::int64_t first = place;
     {
         // A source gives the batches of one number in their order.
         std::unique_lock lock(mutex_);
-        for_workers_.wait(lock, [&] { return is_stopped_ || requested == place; });
+        const auto is_next = [&] { return counts_first() ? requested <= place : requested == place; };
+        for_workers_.wait(lock, [&] { return is_stopped_ || is_next(); });
         if (is_stopped_) throw Stopped();
         batches = slot_of(batch.step).batches;
+        first = requested;
     }
+    // Also those of steps for which this replica was late.
+    for (; first < place; ++first) static_cast<void>(batches(first, batch.number, context));
     const BatchView given = batches(place, batch.number, context);
     require_batch(given, replicas_.settings().required);
     BatchView result = given;
@@ -703,20 +768,19 @@ BatchView AsynchronousEngine<D, T>::take(Worker& own, const Batch& batch, std::i
     }
     {
         const std::scoped_lock lock(mutex_);
-        ++requested;
+        requested = place + 1;
     }
     for_workers_.notify_all();
     return result;
 }
 
 template <class D, class T>
-bool AsynchronousEngine<D, T>::finish_gradient(int device, const Batch& batch) {
+bool AsynchronousEngine<D, T>::finish_gradient(int device, const Batch& batch, double& weight) {
     State& state = replicas_.at(device);
     const Stopwatch watch(state.worker.times(), StepPart::averaging);
     std::byte* const block = state.queue->status();
     const SampleCounts& counts = *workers_[static_cast<std::size_t>(device)].counts;
     bool finite = true;
-    double weight = 0;
     for (int part = 0; part < functions_.gradient_accumulation_steps; ++part) {
         if (counts.of(batch.step, part, batch.number) == 0) continue;
         const LossReport& report = *state.layout.report(block, replicas_.placement().batch_number(batch.replica, part));
@@ -728,10 +792,11 @@ bool AsynchronousEngine<D, T>::finish_gradient(int device, const Batch& batch) {
         const std::int64_t samples = counts.of_replica(batch.step, batch.number);
         require(is_nan(weight) || weight > 0, "no sample of batch ", batch.number, " in step ", batch.step,
                 " counts, of ", samples, ": ", functions_.reason_of_no_weight(), "; ", policy_,
-                " updates each replica with its own samples");
+                " needs some in each batch");
         divisor =
             static_cast<float>(replicas_.settings().constant_loss_scale() * weight / static_cast<double>(samples));
     }
+    if (counts_first()) divisor = 1;
     const std::span<float> row(replicas_.gradients().row(batch.replica), replicas_.elements());
     std::int32_t row_is_finite = 1;
     unsigned long long* const ends = state.layout.not_finite(block, batch.replica);
@@ -828,7 +893,7 @@ void AsynchronousEngine<D, T>::pass_centre(int device, const Batch& batch, const
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     if (turn.ticket < 0) {
         // The average alone has an order, but none that is known.
-        std::unique_lock lock(averages_mutex_, std::defer_lock);
+        std::unique_lock lock(centre_mutex_, std::defer_lock);
         if (turn.averages) lock.lock();
         for_each_segment([&](const Segment& each) { pass_segment(device, batch, turn, each); });
         return;
@@ -864,7 +929,7 @@ void AsynchronousEngine<D, T>::pass_segment(int device, const Batch& batch, cons
 }
 
 template <class D, class T>
-void AsynchronousEngine<D, T>::publish(int device, const Batch& batch, const Turn& turn) {
+void AsynchronousEngine<D, T>::publish_results(int device, const Batch& batch) {
     const ReplicaPlacement& placement = replicas_.placement();
     State &from = replicas_.at(device), &to = replicas_.at(placement.device_of(batch.number));
     std::byte *const here = from.queue->status(), *const there = to.queue->landed(batch.step);
@@ -878,18 +943,106 @@ void AsynchronousEngine<D, T>::publish(int device, const Batch& batch, const Tur
         *to.layout.bad_id(there, b) = *from.layout.bad_id(here, a);
         std::copy_n(from.layout.statistics(here, a), buffers, to.layout.statistics(there, b));
     }
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::count_samples(int device, const Batch& batch) {
     const SampleCounts& counts = *workers_[static_cast<std::size_t>(device)].counts;
+    for (int part = 0; part < functions_.gradient_accumulation_steps; ++part)
+        counts_.of(batch.step, part, batch.number) = counts.of(batch.step, part, batch.number);
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::publish(int device, const Batch& batch, const Turn& turn) {
+    publish_results(device, batch);
     const auto k = static_cast<std::size_t>(batch.number);
     {
         const std::scoped_lock lock(mutex_);
-        for (int part = 0; part < functions_.gradient_accumulation_steps; ++part)
-            counts_.of(batch.step, part, batch.number) = counts.of(batch.step, part, batch.number);
+        count_samples(device, batch);
         Slot& slot = slot_of(batch.step);
         slot.turns[k] = turn;
         slot.replicas[k] = batch.replica;
         ++slot.complete;
     }
     for_reader_.notify_all();
+}
+
+template <class D, class T>
+bool AsynchronousEngine<D, T>::copy_centre(int device, const Batch& batch) {
+    const std::scoped_lock lock(centre_mutex_);
+    if (is_late(batch)) return false;
+    std::copy_n(centre(), replicas_.all_elements(), replicas_.parameters(batch.replica));
+    replicas_.at(device).worker.plans().parameters_changed();
+    return true;
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::give_gradient(int device, const Batch& batch, double weight) {
+    // A replica writes the results of its own batches alone, so those of a late one are not read.
+    publish_results(device, batch);
+    const auto k = static_cast<std::size_t>(batch.number);
+    {
+        const std::scoped_lock lock(mutex_);
+        if (batch.step != open_.step || open_.count == agreement_.exchange->counted()) return;
+        count_samples(device, batch);
+        open_.counts[k] = 1;
+        open_.weights[k] = weight;
+        if (++open_.count < agreement_.exchange->counted()) return;
+    }
+    update_centre(device, batch.step);
+    {
+        const std::scoped_lock lock(mutex_);
+        Slot& slot = slot_of(batch.step);
+        for (std::size_t r = 0; r < slot.replicas.size(); ++r) slot.replicas[r] = static_cast<int>(r);
+        std::ranges::fill(slot.turns, Turn{});
+        slot.complete = replica_count();
+        std::ranges::fill(open_.counts, 0);
+        open_.count = 0;
+        ++open_.step;
+    }
+    for_workers_.notify_all();
+    for_reader_.notify_all();
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::update_centre(int device, std::int64_t step) {
+    State& state = replicas_.at(device);
+    WeightedRows rows(replica_count());
+    double weight = 0;
+    for (int r = 0; r < replica_count(); ++r) {
+        if (open_.counts[static_cast<std::size_t>(r)] == 0) continue;
+        rows.add(replicas_.gradients().row(r), counts_.of_replica(step, r));
+        weight += open_.weights[static_cast<std::size_t>(r)];
+    }
+    const std::span<float> mean = replicas_.gradients().average_span(0);
+    const auto elements = static_cast<std::int64_t>(replicas_.elements());
+    ConcatMean{}.average(
+        state.context(),
+        GradientRows{
+            .rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = elements},
+        mean);
+    double divisor = replicas_.settings().constant_loss_scale();
+    if (replicas_.settings().weighted) divisor *= weight / static_cast<double>(rows.total_samples());
+    if (divisor != 1) scale(state.context(), mean, 1 / divisor);
+    for (int owner = 0; owner < replicas_.placement().device_count(); ++owner) {
+        double* const to = StatusLayout::regularization(replicas_.at(owner).queue->landed(step));
+        for (std::size_t i = 0; i < regularized_.size(); ++i) {
+            const std::span<const float> weights(centre() + regularized_[i].offset,
+                                                 static_cast<std::size_t>(regularized_[i].size));
+            ops::TrainingStep<Kernels>::sum_of_squares(state.context(), weights, to + i);
+        }
+    }
+    const std::scoped_lock lock(centre_mutex_);
+    functions_.update(Update<Kernels>{.context = state.context(),
+                                      .parameters = centre(),
+                                      .gradient = mean.data(),
+                                      .state = replicas_.at(0).worker.centre_state(),
+                                      .elements = replicas_.network().trained_elements,
+                                      .segments = segments_,
+                                      .step = step});
+    if (!functions_.moving_average.on()) return;
+    functions_.moving_average.template update<Kernels>(state.context(), averages(), centre(),
+                                                       replicas_.network().trained_elements, step + 1);
 }
 
 template <class D, class T>
@@ -915,6 +1068,8 @@ void AsynchronousEngine<D, T>::for_each_saved(Copy&& copy) {
         copy(std::span(replicas_.at(placement.device_of(r)).worker.state(placement.copy_of(r)), state));
     }
     copy(std::span(centre(), replicas_.all_elements()));
+    copy(std::span(replicas_.at(0).worker.centre_state(),
+                   static_cast<std::size_t>(replicas_.settings().centre_states) * replicas_.elements()));
     if (functions_.moving_average.on()) copy(std::span(averages(), replicas_.elements()));
 }
 
@@ -1008,6 +1163,9 @@ void AsynchronousEngine<D, T>::share_centre() {
         worker.plans().parameters_changed();
         if (device == 0) continue;
         std::copy_n(centre(), replicas_.all_elements(), worker.centre());
+        std::copy_n(replicas_.at(0).worker.centre_state(),
+                    static_cast<std::size_t>(replicas_.settings().centre_states) * replicas_.elements(),
+                    worker.centre_state());
         if (functions_.moving_average.on()) std::copy_n(averages(), replicas_.elements(), worker.averages());
     }
 }

@@ -41,6 +41,9 @@ public:
     /// Whether a replica has one arena more, and whether its values are a part of the training's state.
     [[nodiscard]] virtual bool keeps_values() const { return false; }
     [[nodiscard]] virtual bool has_state() const { return keeps_values(); }
+    /// If not 0, replicas do not exchange: in each step all compute a gradient with the centre, and the first so many
+    /// of them update it. The other members have no effect then.
+    [[nodiscard]] virtual int counted() const { return 0; }
     /// False for exchanges at the same time, of one element at a time.
     [[nodiscard]] virtual bool is_ordered() const { return true; }
 

@@ -44,6 +44,8 @@ struct ReplicaSettings {
     /// averages and `centre_states` arenas of the optimiser that moves it.
     bool centre = false;
     int centre_states = 0;
+    /// Whether the optimiser of the training updates the centre, and not the replicas' parameters.
+    bool updates_centre = false;
     /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the
     /// queue, and a row is not completed before them.
     bool takes_buckets = false;

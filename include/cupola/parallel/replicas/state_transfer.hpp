@@ -196,6 +196,13 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
                 worker.set(worker.state(copy) + arena * replicas_.elements(), values);
         });
     }
+    for (std::size_t arena = 0; replicas_.settings().updates_centre && arena < centre_names_.size(); ++arena) {
+        const std::vector<float> values(trained.size(), state_start(static_cast<int>(arena)));
+        replicas_.threads().run([&](int device) {
+            auto& worker = replicas_.at(device).worker;
+            worker.set(worker.centre_state() + arena * replicas_.elements(), values);
+        });
+    }
     return running;
 }
 
