@@ -433,7 +433,6 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
     functions_.require_learning_rate_at(step);
     require_log(step);
     if (saved_.changes != agreement_.changes) save();
-    if (probe) inspection_.begin();
     {
         const std::scoped_lock lock(mutex_);
         counts_.clear(step);
@@ -441,6 +440,7 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
         slot.batches = batches;
         slot.complete = 0;
         if (probe) {
+            inspection_.begin();
             probe_ = probe;
             reserved_ = step * replica_count();
             next_claim_ = reserved_ + 1;
@@ -521,7 +521,7 @@ void AsynchronousEngine<D, T>::make_report() {
 
 template <class D, class T>
 const StepReport* AsynchronousEngine<D, T>::poll(std::int64_t max_in_flight) {
-    if (next_ - reported_ <= max_in_flight) return nullptr;
+    if (reported_ + max_in_flight >= next_) return nullptr;
     while (made_ <= reported_) make_report();
     return &reports_.of(reported_++);
 }
