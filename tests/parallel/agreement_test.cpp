@@ -31,10 +31,6 @@ struct CollectiveWithoutWait {
     template <class D>
     using Collective = NoWait<D>;
 };
-struct MovesWithoutPeriod {
-    static constexpr std::string_view name = "MovesWithoutPeriod";
-    void agree(HostContext&, const ParameterRows&) const {}
-};
 struct WithoutQueue : Host {
     static constexpr std::string_view name = "WithoutQueue";
     struct NoQueue {};
@@ -43,13 +39,12 @@ struct WithoutQueue : Host {
 
 template <class A, class D>
 constexpr int kinds =
-    (AveragesRows<A, typename D::Kernels> ? 1 : 0) + (AveragesBuckets<A, D> ? 2 : 0) + (MovesParameters<A, D> ? 4 : 0);
+    (AveragesRows<A, typename D::Kernels> ? 1 : 0) + (AveragesBuckets<A, D> ? 2 : 0) + (AgreesOnCentre<A> ? 4 : 0);
 
 static_assert(kinds<ConcatMean, Host> == 1 && kinds<ConcatMean, Delayed> == 1 && kinds<MeanInDouble, Host> == 1);
 static_assert(kinds<DeviceSum, Host> == 2 && kinds<DeviceSum, Delayed> == 2);
 static_assert(kinds<LocalSgd, Host> == 4 && kinds<LocalSgd, Delayed> == 4);
-static_assert(kinds<Nothing, Host> == 0 && kinds<CollectiveWithoutWait, Host> == 0 &&
-              kinds<MovesWithoutPeriod, Host> == 0);
+static_assert(kinds<Nothing, Host> == 0 && kinds<CollectiveWithoutWait, Host> == 0);
 static_assert(kinds<NcclAllReduce, Host> == 0);
 
 static_assert(agreement_diagnostic<ConcatMean, Host>().empty() && agreement_diagnostic<DeviceSum, Delayed>().empty() &&

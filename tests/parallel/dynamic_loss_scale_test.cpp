@@ -127,7 +127,6 @@ void check_same_parameters(const TrainingState& one, const TrainingState& other)
     CHECK(one.averages == other.averages);
     CHECK(one.optimizer == other.optimizer);
     CHECK(one.buffers == other.buffers);
-    CHECK(one.other_replicas == other.other_replicas);
 }
 
 constexpr std::int64_t all_steps = 20;
@@ -179,11 +178,6 @@ void check_training(int devices, int accumulation = 1) {
     }
 }
 
-struct EveryStep : LocalSgd {
-    std::int64_t steps = 1;
-    [[nodiscard]] std::int64_t every() const { return steps; }
-};
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("a training under a dynamic scale equals one that never sees the steps that are skipped", D, Host,
@@ -191,11 +185,9 @@ TEST_CASE_TEMPLATE("a training under a dynamic scale equals one that never sees 
     for (const int devices : {1, 2, 4}) {
         check_training<TrainingOf<ConcatMean, D>>(devices);
         check_training<TrainingOf<DeviceSum, D>>(devices);
-        check_training<TrainingOf<EveryStep, D, false, FirstReplica>>(devices);
     }
     check_training<TrainingOf<ConcatMean, D, true>>(2);
     check_training<TrainingOf<DeviceSum, D, true>>(2);
-    check_training<TrainingOf<EveryStep, D, true, FirstReplica>>(2);
     check_training<TrainingOf<ConcatMean, D>>(1, 2);
     check_training<TrainingOf<DeviceSum, D>>(2, 2);
 }

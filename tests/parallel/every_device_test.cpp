@@ -99,8 +99,8 @@ typename T::Options options_for(int devices) {
 std::vector<float> parameters_of_all(auto& training) {
     const TrainingState state = training.state();
     std::vector<float> all = state.parameters;
-    for (const ReplicaState& other : state.other_replicas)
-        all.insert(all.end(), other.parameters.begin(), other.parameters.end());
+    for (const ReplicaState& each : state.replicas)
+        all.insert(all.end(), each.parameters.begin(), each.parameters.end());
     return all;
 }
 
@@ -228,70 +228,36 @@ TEST_CASE("a policy that throws leaves the running statistics as they were") {
 TEST_CASE_TEMPLATE("local SGD: replicas continue from their mean every K steps, with the same bits for every placement",
                    D, Host, Delayed) {
     using T = TrainingOn<D, LocalSgd>;
-    Source even;
-    even.short_size = 4;
+    Source source;  // replica 1 has a short batch in each step
     auto options = options_for<T>(1);
-    options.other_batch_sizes = {};
-    const auto replicas_of = [&](int devices, std::int64_t steps) {
+    options.averaging.every = 4;
+    const auto state_after = [&](int devices, std::int64_t steps) {
         options.devices = devices;
         T training(options);
-        for (std::int64_t s = 0; s < steps; ++s) training.step(even);
-        const TrainingState state = training.state();
-        CHECK(state.other_replicas.size() == 3);
-        std::vector<std::vector<float>> each{state.parameters};
-        for (const ReplicaState& other : state.other_replicas) each.push_back(other.parameters);
-        return each;
+        for (std::int64_t s = 0; s < steps; ++s) training.queue(source);
+        return training.state();
     };
-    const auto between = replicas_of(1, 6);
-    CHECK(between[0] != between[1]);
-    const auto agreed = replicas_of(1, 8);
-    CHECK(agreed[0] == agreed[3]);
+    const TrainingState between = state_after(1, 6), agreed = state_after(1, 8);
+    CHECK(between.replicas[0].parameters != between.replicas[1].parameters);
+    CHECK(agreed.replicas[0].parameters == agreed.replicas[3].parameters);
+    CHECK(agreed.replicas[0].parameters == agreed.parameters);
     for (const int devices : {2, 4}) {
-        CHECK(replicas_of(devices, 6) == between);
-        CHECK(replicas_of(devices, 8) == agreed);
+        CHECK(state_after(devices, 6).replicas == between.replicas);
+        CHECK(state_after(devices, 8).parameters == agreed.parameters);
     }
     // Without momentum the mean of the parameters after one step each is the step by the mean gradient.
-    options.averaging.steps = 1;
+    options.averaging.every = 1;
     options.optimizer.momentum = 0;
     auto common = options_for<TrainingOn<D>>(1);
-    common.other_batch_sizes = {};
     common.optimizer.momentum = 0;
-    CHECK(tutorial::difference(replicas_of(2, 8)[2], run<TrainingOn<D>>(common, 8, even).parameters) < 1e-5);
-    // A state is all replicas', whatever the placement; a checkpoint has it.
-    options.averaging.steps = 4;
-    options.optimizer.momentum = 0.9;
-    T whole(options);
-    options.devices = 4;
-    T first(options), rest(options);
-    for (int s = 0; s < 11; ++s) whole.step(even);
-    for (int s = 0; s < 6; ++s) first.step(even);
-    const std::string path = (std::filesystem::temp_directory_path() / text("local-sgd-", ::getpid())).string();
-    write_checkpoint(path, Net::layers, {.state = first.state()});
-    rest.restore(read_checkpoint(path, Net::layers).state);
-    std::filesystem::remove(path);
-    for (int s = 6; s < 11; ++s) rest.step(even);
-    const MemoryReport memory = whole.memory();  // each replica is updated with its own row: there is no average
-    CHECK(memory.average == 0);
-    CHECK(memory.gradients == static_cast<std::size_t>(memory.devices) * memory.parameters);
-    const TrainingState ended = rest.state(), expected = whole.state();
-    CHECK(ended.parameters == expected.parameters);
-    CHECK(ended.other_replicas == expected.other_replicas);
-    CHECK(ended.optimizer == expected.optimizer);
-    // Every device evaluates the first replica's parameters.
-    CHECK(rest.evaluate([&](std::int64_t i, int, HostContext& context) { return even(i, 0, context); }, 8).loss ==
-          whole.evaluate([&](std::int64_t i, int, HostContext& context) { return even(i, 0, context); }, 8).loss);
-    TrainingOn<D> shared(common);
-    CHECK(message_of<InvalidArgument>([&] { shared.restore(ended); }) ==
-          "this training keeps the parameters of 1 replica, and the state has those of 4");
-    TrainingState shorter = ended;
-    shorter.other_replicas[1].parameters.pop_back();
+    CHECK(tutorial::difference(state_after(2, 8).parameters, run<TrainingOn<D>>(common, 8, source).parameters) < 1e-5);
+    // A state of another placement is that of a training without these replicas too.
+    T rest(options);
+    TrainingState shorter = rest.state();
+    shorter.replicas[2].parameters.pop_back();
     CHECK(message_of<InvalidArgument>([&] { rest.restore(shorter); }) ==
           text("replica 2's part of the state: this network's parameter arena has ", Net::parameter_elements,
                " elements, not ", Net::parameter_elements - 1));
-    shorter = ended;
-    shorter.averages.clear();
-    CHECK(message_of<InvalidArgument>([&] { rest.restore(shorter); }) ==
-          "replica 0's part of the state: this training keeps moving averages, and the state has none");
 }
 
 TEST_CASE_TEMPLATE("a step that is not finite is reported, and the queued steps after it are discarded", T,
@@ -300,7 +266,7 @@ TEST_CASE_TEMPLATE("a step that is not finite is reported, and the queued steps 
     for (const int devices : {1, 2}) {
         CAPTURE(devices);
         auto options = options_for<T>(devices);
-        if constexpr (requires { options.averaging.steps; }) options.averaging.steps = 3;  // also after the failed step
+        if constexpr (requires { options.averaging.every; }) options.averaging.every = 3;  // also after the failed step
         Source source;
         const Ended before = run<T>(options, 5);
         source.set(5, 2, std::numeric_limits<float>::quiet_NaN());

@@ -102,9 +102,10 @@ Ended ended(const typename T::Options& options, int steps) {
     for (int s = 0; s < steps; ++s) result.losses.push_back(training.step(batch).loss);
     const TrainingState state = training.state();
     result.parameters.push_back(by_name<N>(state.parameters));
-    for (const ReplicaState& other : state.other_replicas) result.parameters.push_back(by_name<N>(other.parameters));
+    for (const ReplicaState& each : state.replicas) result.parameters.push_back(by_name<N>(each.parameters));
     result.averages = by_name<N>(state.averages);
-    result.momentum = by_name<N>(state.optimizer[0].values);
+    const auto& optimizer = state.replicas.empty() ? state.optimizer : state.replicas[0].optimizer;
+    result.momentum = by_name<N>(optimizer[0].values);
     result.buffers = state.buffers;
     result.averaged =
         training.evaluate([](std::int64_t i, int, HostContext& c) { return batch(i, 0, c); }, 3, Weights::averages);
@@ -133,6 +134,7 @@ void check_against_groups(int accumulation = 1) {
         auto frozen = options_for<F>(devices, groups_of_tuned);
         auto grouped = options_for<G>(devices, groups);
         frozen.gradient_accumulation_steps = grouped.gradient_accumulation_steps = accumulation;
+        if constexpr (requires { frozen.averaging.every; }) frozen.averaging.every = grouped.averaging.every = 4;
         check_equal(ended<F>(frozen, 6), ended<G>(grouped, 6));
     }
 }

@@ -136,7 +136,7 @@ TEST_CASE("the clipped norm is that of the groups that are updated") {
 TEST_CASE(
     "groups apply to replicas with parameters of their own, and a run continues from a state with the same bits") {
     using T = Training<Sgd, LocalSgd>;
-    T::Options options{.replicas = 2, .batch_size = 4, .optimizer = {.momentum = 0.9}};
+    T::Options options{.replicas = 2, .batch_size = 4, .optimizer = {.momentum = 0.9}, .averaging = {.every = 4}};
     options.groups = {{.pattern = "head.*", .rate = 3}, {.pattern = "*.bias", .frozen = true}};
     const auto batches = [](std::int64_t step, int replica, HostContext&) { return batch(step, replica); };
     T whole(options), first(options), second(options);
@@ -146,6 +146,7 @@ TEST_CASE(
     second.restore(first.state());
     for (int s = 0; s < 3; ++s) second.step(batches);
     CHECK(second.parameters() == whole.parameters());
+    CHECK(second.state().replicas == whole.state().replicas);
     CHECK(part(whole.parameters(), 0, 1) == part(start, 0, 1));
     CHECK(part(whole.parameters(), 2, 1) != part(start, 2, 1));
 }

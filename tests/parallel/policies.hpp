@@ -13,8 +13,8 @@
 
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/collective_agreement.hpp>
-#include <cupola/parallel/agreement/parameter_agreement.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 
 /// The mean of the rows, each by its samples, added in double.
 struct MeanInDouble {
@@ -110,17 +110,5 @@ struct DeviceSum {
     using Collective = SumAcross<D>;
 };
 
-/// Local SGD (Stich 2018): every K steps each replica continues from the mean of all replicas' parameters.
-struct LocalSgd {
-    static constexpr std::string_view name = "LocalSgd";
-    std::int64_t steps = 4;
-
-    [[nodiscard]] std::int64_t every() const { return steps; }
-    void agree(cupola::HostContext&, const cupola::ParameterRows& rows) const {
-        for (std::int64_t i = 0; i < rows.columns; ++i) {
-            double sum = 0;
-            for (float* const row : rows.rows) sum += static_cast<double>(row[i]);
-            for (float* const row : rows.rows) row[i] = static_cast<float>(sum / static_cast<double>(rows.rows.size()));
-        }
-    }
-};
+/// Local SGD (Stich 2018).
+using LocalSgd = cupola::Periodic<cupola::ConcatMean>;

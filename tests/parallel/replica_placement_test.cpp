@@ -35,16 +35,12 @@ TEST_CASE("replicas are on the devices in contiguous blocks, of which none is la
 
 TEST_CASE("the copies of the parameters are one per device, all equal, or one per replica") {
     const ReplicaPlacement shared(5, 2, false), own(5, 2, true);
-    CHECK(shared.different_copies() == 1);
-    CHECK(own.different_copies() == 5);
     CHECK(shared.max_copies_per_device() == 1);
     CHECK(own.max_copies_per_device() == 3);
     for (const int device : {0, 1}) {
         CHECK(shared.copies(device) == 1);
         CHECK(shared.replica_of_copy(device, 0) == 0);
-        CHECK(shared.device_of_evaluated_copy(device) == device);
         CHECK(own.copies(device) == own.replicas_of(device));
-        CHECK(own.device_of_evaluated_copy(device) == 0);
     }
     for (int replica = 0; replica < 5; ++replica) {
         CHECK(shared.copy_of(replica) == 0);

@@ -211,14 +211,14 @@ TEST_CASE("compressed, a gradient that is not finite is reported by all processe
     }
 }
 
-TEST_CASE("a collective without a compressed form, and a policy that moves parameters, are reported in one message") {
+TEST_CASE("a collective without a compressed form, and a policy that agrees on a centre, are reported in one message") {
     constexpr CompileTimeMessage collective = agreement_diagnostic<Compressed<DeviceSum>, Host>(),
-                                 parameters = agreement_diagnostic<Compressed<LocalSgd>, Host>(),
+                                 centre = agreement_diagnostic<Compressed<LocalSgd>, Host>(),
                                  sound = agreement_diagnostic<CompressedRows, Host>();
     CHECK(std::string(collective.characters, collective.size) ==
           "Compressed cannot wrap DeviceSum on Host: it lacks `CompressedCollective<Device, Element>`");
-    CHECK(std::string(parameters.characters, parameters.size) ==
-          "Compressed moves gradients, and LocalSgd moves parameters: use it without Compressed");
+    CHECK(std::string(centre.characters, centre.size) ==
+          "Compressed moves gradients, and Periodic agrees on a centre: put Compressed inside it");
     CHECK(sound.empty());
 }
 

@@ -5,14 +5,13 @@
 //   conv1.weight, bn1.running_mean         parameters and running statistics, under PyTorch's names and in its layouts
 //   ema.conv1.weight                       the parameters' moving averages, where they are kept; frozen ones have none
 //   optimizer.exp_avg.conv1.weight         the optimiser's state
-//   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
 //   replica.0.conv1.weight                 where replicas agree on a centre (parallel/kinds/), which then has the plain
 //                                          names: the same of every replica
 //   outer.momentum_buffer.conv1.weight     the state of the optimiser that moves the centre
-//   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
-//                                          there are others, cupola.centre_replicas, cupola.outer_states and
-//                                          cupola.samples_since where there is a centre, cupola.frozen where parameters
-//                                          are, cupola.inputs of ids and bytes, cupola.loss_scale where it is dynamic,
+//   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states;
+//                                          cupola.centre_replicas, cupola.outer_states, cupola.samples_since and
+//                                          cupola.rule where there is a centre, cupola.frozen where parameters are,
+//                                          cupola.inputs of ids and bytes, cupola.loss_scale where it is dynamic,
 //                                          cupola.network (what the network computes: net/network_description.hpp), the
 //                                          checksum and the run's own texts (io/checkpoint_info.hpp)
 //
@@ -48,16 +47,10 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     const TrainingState& state = checkpoint.state;
     if (!state.tensors.empty()) impl::require_tensors_of(layers, state.tensors);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
-    for (const ReplicaState& other : state.other_replicas) {
-        const bool same_states =
-            std::ranges::equal(other.optimizer, state.optimizer, {}, &OptimizerState::name, &OptimizerState::name);
-        require(same_states && other.averages.empty() == state.averages.empty(), path,
-                ": the replicas of the state have different arenas");
-    }
     for (const ReplicaState& each : state.replicas) {
         const bool same_states = std::ranges::equal(each.optimizer, state.replicas.front().optimizer, {},
                                                     &OptimizerState::name, &OptimizerState::name);
-        require(same_states && each.averages.empty() && state.optimizer.empty() && state.other_replicas.empty(), path,
+        require(same_states && each.averages.empty() && state.optimizer.empty(), path,
                 ": the replicas of the state have different arenas");
     }
     const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), state);
@@ -129,20 +122,13 @@ struct ReadOptions {
         checkpoint.resumable && !tensors.trained.empty() &&
         file.find(text(impl::averages_prefix, options.file_prefix, tensors.trained.front().name)) != nullptr;
     const bool has_centre = !checkpoint.state.replicas.empty();
-    require<DataError>(!has_centre || checkpoint.state.other_replicas.empty(), file.path(),
-                       " declares two kinds of replicas with parameters of their own");
-    const std::size_t replicas = has_centre ? checkpoint.state.replicas.size() + 1
-                                            : checkpoint.state.other_replicas.size() + 1,
-                      tensors_each = tensors.parameters.size() +
-                                     tensors.trained.size() *
-                                         (checkpoint.state.optimizer.size() + (averages && !has_centre ? 1 : 0));
-    // Of a centre, its parameters alone are counted, instead of its optimiser's state too.
-    const std::size_t least =
-        has_centre ? (replicas - 1) * tensors_each + tensors.parameters.size() : replicas * tensors_each;
-    require<DataError>(replicas == 1 || least <= file.tensors().size(), file.path(), " declares ",
-                       has_centre ? replicas - 1 : replicas, " replicas and has ", file.tensors().size(),
-                       " tensors, not ", tensors_each, " per replica");
     if (has_centre) {
+        const std::size_t replicas = checkpoint.state.replicas.size(),
+                          tensors_each =
+                              tensors.parameters.size() + tensors.trained.size() * checkpoint.state.optimizer.size();
+        require<DataError>(replicas * tensors_each + tensors.parameters.size() <= file.tensors().size(), file.path(),
+                           " declares ", replicas, " replicas and has ", file.tensors().size(), " tensors, not ",
+                           tensors_each, " per replica");
         for (ReplicaState& each : checkpoint.state.replicas) each.optimizer = checkpoint.state.optimizer;
         checkpoint.state.optimizer.clear();
     }
@@ -154,7 +140,6 @@ struct ReadOptions {
     if (options.network == NetworkInFile::equal)
         impl::require_network(file.path(), checkpoint.network, own_layers, in_prediction);
     std::vector<float> piece;
-    for (ReplicaState& other : checkpoint.state.other_replicas) other.optimizer = checkpoint.state.optimizer;
     for (const impl::StoredArena& arena : arenas) {
         std::vector<float>& values = impl::arena_of(checkpoint.state, arena);
         values.assign(static_cast<std::size_t>(arena.elements), 0.0F);

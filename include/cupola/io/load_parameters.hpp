@@ -173,10 +173,6 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
             arenas.push_back(&next.buffers);
         } else {
             arenas = {&next.parameters, &next.averages};
-            for (ReplicaState& other : next.other_replicas) {
-                arenas.push_back(&other.parameters);
-                arenas.push_back(&other.averages);
-            }
             for (ReplicaState& each : next.replicas) arenas.push_back(&each.parameters);
         }
         impl::load_tensor(file, *stored, tensor, piece, arenas);

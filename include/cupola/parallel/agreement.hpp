@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of an agreement policy: how the replicas of a training agree. It is one template argument of
-// `DataParallel`, of one of five kinds. No other part of a training depends on the kind.
+// `DataParallel`, of one of four kinds. No other part of a training depends on the kind.
 //
 //   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a
 //                     user-defined policy): parallel/averaging.hpp
@@ -11,8 +11,6 @@
 //   SpansProcesses    a function of the gradient rows, or a sum, of the replicas of several processes
 //   AgreesOnCentre    a rule by which replicas with parameters of their own agree on a centre every K steps, around a
 //                     policy of another kind (`Periodic`, `ElasticAveraging`)
-//   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
-//                     has its own parameters and updates them with its own gradient
 //
 // Replicas are weighted by their numbers of samples; if the loss has weights, the mean is then divided by the weight
 // per sample of all replicas, so that each sample counts by its own weight.
@@ -148,20 +146,6 @@ template <class C, class D>
 concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context,
                                  const ExchangeName& name, std::span<const std::byte> mine,
                                  std::span<std::byte> all) { collective.gather(0, queue, context, name, mine, all); };
-
-/// The parameters of each replica of one process, in replica order, in host memory; the policy changes them in place. A
-/// header with such a policy includes <cupola/parallel/agreement/parameter_agreement.hpp>.
-struct ParameterRows {
-    std::span<float* const> rows{};
-    std::int64_t columns = 0;
-};
-
-template <class A, class D>
-concept MovesParameters =
-    D::host_memory && requires(const A& policy, typename D::Kernels::Context& context, const ParameterRows& rows) {
-        { policy.every() } -> std::convertible_to<std::int64_t>;
-        policy.agree(context, rows);
-    };
 
 /// A policy that divides the replicas of a training between processes:
 ///
@@ -337,7 +321,7 @@ template <class A, class D>
         message = averaging_diagnostic<A, D>();
     } else if constexpr (!QueueingDevice<D>) {
         message = queue_diagnostic<D>();
-    } else if constexpr (!AveragesBuckets<A, D> && !MovesParameters<A, D>) {
+    } else if constexpr (!AveragesBuckets<A, D>) {
         message = averaging_diagnostic<A, typename D::Kernels>();
     }
     return message;
@@ -355,7 +339,7 @@ template <class A, class D>
     else if constexpr (SpansProcesses<A>)
         message << "processes/agreement/process_" << (sums_of_processes<A> ? "sums" : "rows");
     else
-        message << "parallel/agreement/" << (MovesParameters<A, D> ? "parameter" : "collective");
+        message << "parallel/agreement/collective";
     return message << "_agreement.hpp>";
 }
 

@@ -104,8 +104,6 @@ template <class A, class Element, class D>
         message << "Compressed moves gradients in BFloat16, not in " << type_name<Element>();
     } else if constexpr (AgreesOnCentre<A>) {
         message << "Compressed moves gradients, and " << A::name << " agrees on a centre: put Compressed inside it";
-    } else if constexpr (MovesParameters<A, D>) {
-        message << "Compressed moves gradients, and " << A::name << " moves parameters: use it without Compressed";
     } else {
         message = agreement_diagnostic<A, D>();
         if constexpr (AveragesBuckets<A, D> && !HasCompressedCollective<A, D, Element>) {

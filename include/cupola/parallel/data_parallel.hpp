@@ -158,10 +158,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data
     /// and the correct predictions. `batches(i, device, context)` returns batch i, on the thread of that device; it has
     /// at most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
-    /// parameters or their moving averages; if each replica has its own parameters, the centre's are used, or without
-    /// one those of the first replica. `metrics`, if not empty, is called with each batch in the order of i; evaluate()
-    /// of train/evaluate.hpp takes Metrics. Throws InvalidArgument for samples that contain a NaN or an infinity, and
-    /// DataError if the batches have no samples.
+    /// parameters or their moving averages; if each replica has its own parameters, the centre's. `metrics`, if not
+    /// empty, is called with each batch in the order of i; evaluate() of train/evaluate.hpp takes Metrics. Throws
+    /// InvalidArgument for samples that contain a NaN or an infinity, and DataError if the batches have no samples.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
@@ -218,7 +217,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats; if each replica has its own parameters, those
-    /// of the centre, or without one of the device's first replica.
+    /// of the centre.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
@@ -272,7 +271,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.gradient(replica);
     }
     [[nodiscard]] std::vector<float> averaged_gradient()
-        requires(!MovesParameters<Averaging, D> && !AgreesOnCentre<Averaging> && !TrainsAsynchronously<Averaging>)
+        requires(!AgreesOnCentre<Averaging> && !TrainsAsynchronously<Averaging>)
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         require(!parts_.replicas_.settings().own_parameters, policy_name(options.averaging),

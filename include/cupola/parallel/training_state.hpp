@@ -63,9 +63,6 @@ struct TrainingState {
     std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
-    /// Replicas 1, 2, ..., if each replica has its own parameters; `parameters`, `averages` and `optimizer` are then
-    /// those of replica 0. Empty if the replicas share their parameters.
-    std::vector<ReplicaState> other_replicas{};
     /// All replicas, if they have parameters of their own and agree on a centre (parallel/kinds/). `parameters` and
     /// `averages` are then the centre's, and `optimizer` is empty. With the state of the optimiser that moves the
     /// centre, and, by replica, the samples since the last agreement where they are its weights.

@@ -107,10 +107,6 @@ CUPOLA_DECL std::vector<float> parameters_in_layout(std::span<const LayerInfo> l
 
 CUPOLA_DECL std::string non_finite_part(std::span<const LayerInfo> layers, const TrainingState& state) {
     std::string found = impl::non_finite_arena(layers, state);
-    for (std::size_t r = 0; found.empty() && r < state.other_replicas.size(); ++r) {
-        found = impl::non_finite_arena(layers, state.other_replicas[r]);
-        if (!found.empty()) found = text("replica ", r + 1, "'s ", found);
-    }
     for (std::size_t r = 0; found.empty() && r < state.replicas.size(); ++r) {
         found = impl::non_finite_arena(layers, state.replicas[r]);
         if (!found.empty()) found = text("replica ", r, "'s ", found);

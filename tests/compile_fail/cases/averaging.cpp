@@ -22,8 +22,6 @@ struct Mean {
 
 // case: compressed_in_float
 // expect: Compressed moves gradients in BFloat16, not in float
-// case: compressed_parameters
-// expect: Compressed moves gradients, and LocalSgd moves parameters: use it without Compressed
 // case: compressed_twice
 // expect: Compressed cannot wrap Compressed<ConcatMean, bfloat16>, whose gradients are compressed already
 // case: compressed_without_average
@@ -31,18 +29,12 @@ struct Mean {
 // case: nccl_on_host
 // expect: NcclAllReduce needs a device that NCCL supports, and Host is not one: use ConcatMean instead
 #include <cupola/parallel/compressed.hpp>
-struct LocalSgd {
-    static constexpr std::string_view name = "LocalSgd";
-    [[nodiscard]] std::int64_t every() const { return 4; }
-    void agree(HostContext&, const ParameterRows&) const {}
-};
 struct Middle {
     static constexpr std::string_view name = "middle";
     void middle(HostContext&, const GradientRows&, std::span<float>) const {}
 };
 
 /* wrong compressed_in_float */ using Averaging = Compressed<ConcatMean, float>;
-/* wrong compressed_parameters */ using Averaging = Compressed<LocalSgd>;
 /* wrong compressed_twice */ using Averaging = Compressed<Compressed<ConcatMean>>;
 /* wrong compressed_without_average */ using Averaging = Compressed<Middle>;
 /* wrong nccl_on_host */ using Averaging = NcclAllReduce;
@@ -80,20 +72,32 @@ struct Slope {
 
 // fit: Net, CrossEntropy<3>, Slope, Averaging
 
-// case: moving_policy_in_one_of
-// expect: OneOf cannot choose LocalSgd, which is no function of the gradient rows, and agrees on no centre
+// case: collective_in_one_of
+// expect: OneOf cannot choose DeviceSum, which is no function of the gradient rows, and agrees on no centre
 // case: two_carriers_in_one_of
 // expect: OneOf cannot choose between policies by ConcatMean and by Compressed<ConcatMean, bfloat16>: give it those of one
-#include <cupola/parallel/agreement/parameter_agreement.hpp>
+#include <cupola/parallel/agreement/collective_agreement.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
-struct LocalSgd {
-    static constexpr std::string_view name = "LocalSgd";
-    [[nodiscard]] std::int64_t every() const { return 4; }
-    void agree(HostContext&, const ParameterRows&) const {}
+struct DeviceSum {
+    static constexpr std::string_view name = "DeviceSum";
+    template <class D>
+    struct Collective {
+        Collective(const DeviceSum&, const CollectiveSetup&) {}
+        static std::int64_t bucket_elements(const DeviceSum&) { return 0; }
+        static ProcessNumber process(const DeviceSum&) { return {}; }
+        void join(int, auto&, auto&, const RankBlocks&) {}
+        void begin(int, auto&, auto&, const StepShape&) {}
+        void give(int, auto&, auto&, std::size_t, const GradientBucket&, const WeightedGradients&) {}
+        GradientSums finish(int, auto&, auto&) { return {}; }
+        void wait(int, auto&, std::int64_t, bool) {}
+        void break_off(int, std::int64_t, const std::string&) noexcept {}
+        void end(int, auto&) {}
+        [[nodiscard]] bool healthy() const { return true; }
+    };
 };
 
-/* wrong moving_policy_in_one_of */ using Averaging = OneOf<ConcatMean, LocalSgd>;
+/* wrong collective_in_one_of */ using Averaging = OneOf<ConcatMean, DeviceSum>;
 /* wrong two_carriers_in_one_of */ using Averaging = OneOf<ConcatMean, Compressed<ConcatMean>>;
 /* right */ using Averaging = OneOf<ConcatMean>;
 

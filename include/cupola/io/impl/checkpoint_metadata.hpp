@@ -111,8 +111,6 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
         metadata.emplace_back(loss_scale_key, text(exact_text(static_cast<double>(scale->scale)), ' ',
                                                    scale->good_steps, ' ', scale->skipped_steps));
     }
-    const std::size_t replicas = checkpoint.state.other_replicas.size() + 1;
-    if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
     if (!of_centre.empty()) {
         metadata.emplace_back(centre_replicas_key, text(of_centre.size()));
         if (std::string outer = names_of(checkpoint.state.centre_optimizer); !outer.empty())
@@ -274,11 +272,12 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
         } else if (key == loss_scale_key) {
             checkpoint.state.loss_scale = parse_loss_scale(file, value);
         } else if (key == replicas_key) {
-            // Each replica has at least one tensor.
-            const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
-            const std::int64_t replicas = parse_number(file, value, "number of replicas", 1, most);
-            checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));
+            throw DataError(text(file.path(), " is of a training by a policy that moved parameters, of ", shown(value),
+                                 " replicas without a centre, which cannot be continued any more: Periodic of "
+                                 "cupola/parallel/kinds/periodic.hpp takes its place; load_parameters reads the "
+                                 "parameters of its first replica"));
         } else if (key == centre_replicas_key) {
+            // Each replica has at least one tensor.
             const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
             const std::int64_t replicas = parse_number(file, value, "number of replicas", 1, most);
             checkpoint.state.replicas.resize(static_cast<std::size_t>(replicas));
@@ -322,7 +321,6 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     checkpoint.network.clear();
     checkpoint.state.loss_scale.reset();
     checkpoint.state.optimizer.clear();
-    checkpoint.state.other_replicas.clear();
     checkpoint.state.replicas.clear();
     checkpoint.state.centre_optimizer.clear();
     checkpoint.state.samples_since.clear();

@@ -40,26 +40,21 @@ struct StoredArena {
     std::size_t number = 0;
 };
 
-/// The arenas of a checkpoint, in the file's order. `replicas` have parameters of their own each; 1 where they share
-/// them.
+/// The arenas of a checkpoint, in the file's order.
 [[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
-                                                            std::span<const OptimizerState> optimizer,
-                                                            std::size_t replicas) {
+                                                            std::span<const OptimizerState> optimizer) {
     using Kind = StoredArena::Kind;
     std::vector<StoredArena> arenas;
-    for (std::size_t r = 0; r < replicas; ++r) {
-        const std::string replica = r == 0 ? std::string() : text(replica_prefix, r, '.');
-        const auto add = [&](std::string prefix, Kind kind, std::size_t number = 0) {
-            const bool all = kind == Kind::parameters;
-            arenas.push_back({replica + std::move(prefix), all ? tensors.parameters : tensors.trained,
-                              all ? tensors.parameter_elements : tensors.trained_elements, kind, r, false, number});
-        };
-        add("", Kind::parameters);
-        if (r == 0) arenas.push_back({"", tensors.buffers, tensors.buffer_elements, Kind::buffers});
-        if (averages) add(std::string(averages_prefix), Kind::averages);
-        for (std::size_t i = 0; i < optimizer.size(); ++i)
-            add(text(optimizer_prefix, optimizer[i].name, '.'), Kind::optimizer, i);
-    }
+    const auto add = [&](std::string prefix, Kind kind, std::size_t number = 0) {
+        const bool all = kind == Kind::parameters;
+        arenas.push_back({std::move(prefix), all ? tensors.parameters : tensors.trained,
+                          all ? tensors.parameter_elements : tensors.trained_elements, kind, 0, false, number});
+    };
+    add("", Kind::parameters);
+    arenas.push_back({"", tensors.buffers, tensors.buffer_elements, Kind::buffers});
+    if (averages) add(std::string(averages_prefix), Kind::averages);
+    for (std::size_t i = 0; i < optimizer.size(); ++i)
+        add(text(optimizer_prefix, optimizer[i].name, '.'), Kind::optimizer, i);
     return arenas;
 }
 
@@ -67,12 +62,12 @@ struct StoredArena {
 [[nodiscard]] inline std::vector<StoredArena> stored_arenas_of_centre(const StoredTensors& tensors, bool averages,
                                                                       const TrainingState& state) {
     using Kind = StoredArena::Kind;
-    std::vector<StoredArena> arenas = stored_arenas(tensors, averages, {}, 1);
+    std::vector<StoredArena> arenas = stored_arenas(tensors, averages, {});
     for (std::size_t i = 0; i < state.centre_optimizer.size(); ++i)
         arenas.push_back({text(outer_prefix, state.centre_optimizer[i].name, '.'), tensors.trained,
                           tensors.trained_elements, Kind::centre_optimizer, 0, false, i});
     for (std::size_t r = 0; r < state.replicas.size(); ++r) {
-        for (StoredArena arena : stored_arenas(tensors, false, state.replicas[r].optimizer, 1)) {
+        for (StoredArena arena : stored_arenas(tensors, false, state.replicas[r].optimizer)) {
             if (arena.kind == Kind::buffers) continue;
             arena.prefix = text(replica_prefix, r, '.', arena.prefix);
             arena.replica = r;
@@ -86,7 +81,7 @@ struct StoredArena {
 [[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
                                                             const TrainingState& state) {
     if (!state.replicas.empty()) return stored_arenas_of_centre(tensors, averages, state);
-    return stored_arenas(tensors, averages, state.optimizer, state.other_replicas.size() + 1);
+    return stored_arenas(tensors, averages, state.optimizer);
 }
 
 template <class State>
@@ -98,8 +93,7 @@ template <class State>
     };
     if (arena.kind == Kind::buffers) return state.buffers;
     if (arena.kind == Kind::centre_optimizer) return state.centre_optimizer[arena.number].values;
-    if (arena.has_centre) return of(state.replicas[arena.replica]);
-    return arena.replica == 0 ? of(state) : of(state.other_replicas[arena.replica - 1]);
+    return arena.has_centre ? of(state.replicas[arena.replica]) : of(state);
 }
 
 [[noreturn]] inline void refuse_network(const std::string& path, const std::string& difference) {

@@ -24,7 +24,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// What the memory of a training depends on, before it is allocated. The members have the meaning of those of
 /// ReplicaSettings.
 struct AgreementTraits {
-    bool own_parameters = false, separate_average = false, averages_rows_of_all = false, takes_buckets = false;
+    bool separate_average = false, averages_rows_of_all = false, takes_buckets = false;
     std::int64_t sums = 0, bucket_elements = 0;
     bool centre = false;
     int centre_states = 0;
@@ -83,9 +83,7 @@ public:
     [[nodiscard]] virtual bool moves(int /*device*/, int /*copy*/, std::int64_t /*step*/) const { return true; }
     /// Steps of one variant queue the same work for the update, so that a device may repeat it.
     [[nodiscard]] virtual int variant_of_update(std::int64_t /*step*/) const { return 0; }
-    [[nodiscard]] virtual RowsAfter rows_after(std::int64_t /*step*/) const {
-        return replicas_.settings().own_parameters ? RowsAfter::means : RowsAfter::gradients;
-    }
+    [[nodiscard]] virtual RowsAfter rows_after(std::int64_t /*step*/) const { return RowsAfter::gradients; }
     /// Behind the update; called also if the device has an error.
     virtual void after(Step&) {}
     /// The name of a replica's state beside its optimiser's, in checkpoints.
@@ -138,7 +136,7 @@ protected:
 ///   AgreementTraits traits(policy, elements)                          `elements` are those of a gradient
 ///   std::unique_ptr<StepAgreement<D, T>> make(policy, replicas)
 /// A training of gradient rows in one process has the one of rows_agreement.hpp; only programs with another kind of
-/// policy include its header: collective_agreement.hpp, parameter_agreement.hpp, and those of processes/agreement/.
+/// policy include its header: collective_agreement.hpp, kinds/centre_agreement.hpp, and those of processes/agreement/.
 template <class A, class D, class T>
 struct AgreementOf {
     static_assert(static_assert_message<missing_agreement<A, D>()>());

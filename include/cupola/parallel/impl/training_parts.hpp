@@ -188,7 +188,6 @@ private:
                 .moving_average = options.moving_average.on(),
                 .synchronized = synchronized,
                 .separate_average = traits.separate_average,
-                .own_parameters = traits.own_parameters,
                 .centre = traits.centre,
                 .centre_states = traits.updates_centre ? options.optimizer.state_arenas() : traits.centre_states,
                 .updates_centre = traits.updates_centre,

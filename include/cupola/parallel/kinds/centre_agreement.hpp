@@ -215,7 +215,7 @@ struct AgreementOf<A, D, T> {
 
     [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t elements) {
         AgreementTraits traits = Inner::traits(policy.averaging, elements);
-        traits.own_parameters = traits.centre = true;
+        traits.centre = true;
         if constexpr (requires { policy.outer.state_arenas(); }) traits.centre_states = policy.outer.state_arenas();
         // A row may be complete, and be used by its replica, before the replicas average anything.
         traits.takes_buckets = false;

@@ -201,12 +201,10 @@ Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchVi
     require_size(samples.size);
     const PlanOptions options{.batch = samples.size, .training = false};
     state.worker.plans().add(replicas_.network().make, options);
-    const int owning = replicas_.settings().centre ? device : replicas_.placement().device_of_evaluated_copy(device);
-    auto& owner = replicas_.at(owning).worker;
-    const float* const parameters = weights == Weights::trained ? owner.model() : owner.averages();
-    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, owner.model());
+    const float* const parameters = weights == Weights::trained ? state.worker.model() : state.worker.averages();
+    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, state.worker.model());
     static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},
-                                   {.running = state.worker.buffers(), .frozen = owner.model()}));
+                                   {.running = state.worker.buffers(), .frozen = state.worker.model()}));
     return plan;
 }
 

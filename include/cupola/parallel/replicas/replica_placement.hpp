@@ -76,15 +76,10 @@ public:
     [[nodiscard]] int max_copies_per_device() const { return own_parameters_ ? max_replicas_per_device() : 1; }
     /// The copy that a replica uses, on its device.
     [[nodiscard]] int copy_of(int replica) const { return own_parameters_ ? local(replica) : 0; }
-    /// The number of copies on all devices that may differ: one, or one per replica.
-    [[nodiscard]] int different_copies() const { return own_parameters_ ? replicas_ : 1; }
     /// The replica whose state a copy is; 0 where all copies are equal.
     [[nodiscard]] int replica_of_copy(int device, int copy) const {
         return own_parameters_ ? first_replica(device) + copy : 0;
     }
-    /// The device whose first copy a device evaluates: its own, or, where copies differ, the first. Replicas have
-    /// parameters of their own only in memory that every device reads.
-    [[nodiscard]] int device_of_evaluated_copy(int device) const { return own_parameters_ ? 0 : device; }
 
     struct ColumnRange {
         std::int64_t begin, end;

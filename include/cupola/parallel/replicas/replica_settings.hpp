@@ -38,10 +38,8 @@ struct ReplicaSettings {
     /// Whether the average is separate from the gradient even of a single replica, because other processes have
     /// replicas.
     bool separate_average = false;
-    /// Whether each replica, and not each device, has its own parameters.
-    bool own_parameters = false;
-    /// Whether each device has a centre beside the replicas' own parameters: the model of the training, with the moving
-    /// averages and `centre_states` arenas of the optimiser that moves it.
+    /// Whether each replica, and not each device, has its own parameters, and each device a centre beside them: the
+    /// model of the training, with the moving averages and `centre_states` arenas of the optimiser that moves it.
     bool centre = false;
     int centre_states = 0;
     /// Whether the optimiser of the training updates the centre, and not the replicas' parameters.
@@ -73,9 +71,7 @@ struct ReplicaSettings {
     bool skips_without_weight = false;
 
     /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
-    [[nodiscard]] bool has_averages() const {
-        return (centre || !own_parameters) && (separate_average || replicas > 1);
-    }
+    [[nodiscard]] bool has_averages() const { return separate_average || replicas > 1; }
     /// Whether a collective gathers the status blocks of all devices of all processes with each step.
     [[nodiscard]] bool gathers_blocks() const { return process.count > 1 && processes == nullptr; }
     /// The loss scale if it is constant, and 1 if the devices keep one that changes.

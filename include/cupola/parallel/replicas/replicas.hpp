@@ -176,8 +176,7 @@ template <class D, class T>
 Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings, const typename D::Options& options)
     : network_(network),
       settings_(settings),
-      placement_(settings.replicas, settings.devices, settings.own_parameters, settings.process.count,
-                 settings.process.number),
+      placement_(settings.replicas, settings.devices, settings.centre, settings.process.count, settings.process.number),
       gradients_(placement_, network.trained_elements, settings.has_averages()),
       // Before operations are made for a batch that does not fit.
       memory_(require_memory<D>(memory_needed<D, T>(network, settings, placement_, gradients_), options)),

@@ -100,13 +100,12 @@ private:
         }
     }
 
-    /// Where replicas have their own parameters, the error names the replica.
+    /// The error names the replica.
     template <class Part>
     void require_fitting_replica(const Part& part, int replica) const {
         try {
             require_fitting_part(part);
         } catch (const InvalidArgument& error) {
-            if (replicas_.placement().different_copies() == 1) throw;
             throw InvalidArgument(text("replica ", replica, "'s part of the state: ", error.what()));
         }
     }
@@ -219,13 +218,7 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
         state.replicas.empty(), "the state is that of ", state.replicas.size(),
         " replicas that agree on a centre, and the replicas of this training do not; load_parameters reads the centre "
         "alone from its checkpoint");
-    const std::size_t kept = static_cast<std::size_t>(replicas_.placement().different_copies()),
-                      given = state.other_replicas.size() + 1;
-    require(kept == given, "this training keeps the parameters of ", kept, kept == 1 ? " replica" : " replicas",
-            ", and the state has those of ", given);
-    require_fitting_replica(state, 0);
-    int replica = 0;
-    for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, ++replica);
+    require_fitting_part(state);
 }
 
 template <class D, class T>
@@ -244,9 +237,6 @@ TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float
         return state;
     }
     copy_replica(0, state);
-    state.other_replicas.resize(static_cast<std::size_t>(replicas_.placement().different_copies() - 1));
-    for (int r = 1; r < replicas_.placement().different_copies(); ++r)
-        copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
     return state;
 }
 
@@ -343,9 +333,8 @@ void StateTransfer<D, T>::require_fitting_centre(const TrainingState& state) con
     require(state.rule.empty() || state.rule == rule_, "the state is that of replicas that agree by ", state.rule,
             ", and those of this training agree by ", rule_,
             "; load_parameters reads the centre alone from its checkpoint");
-    require(state.replicas.size() == replicas && state.other_replicas.empty(), "this training has ", replicas,
-            replicas == 1 ? " replica" : " replicas", " with parameters of their own, and the state has those of ",
-            state.replicas.size());
+    require(state.replicas.size() == replicas, "this training has ", replicas, replicas == 1 ? " replica" : " replicas",
+            " with parameters of their own, and the state has those of ", state.replicas.size());
     require(state.samples_since.empty() || state.samples_since.size() == replicas, "a state of ", replicas,
             " replicas has ", state.samples_since.size(), " numbers of samples");
     for (const std::int64_t each : state.samples_since)
@@ -391,14 +380,7 @@ void StateTransfer<D, T>::restore(const TrainingState& state) {
     if (replicas_.settings().centre) return restore_centre(state);
     replicas_.threads().run([&](int device) {
         auto& worker = replicas_.at(device).worker;
-        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
-            const int replica = replicas_.placement().replica_of_copy(device, copy);
-            if (replica == 0) {
-                restore_copy(worker, copy, state);
-            } else {
-                restore_copy(worker, copy, state.other_replicas[static_cast<std::size_t>(replica - 1)]);
-            }
-        }
+        restore_copy(worker, 0, state);
         worker.set(worker.buffers(), state.buffers);
     });
 }

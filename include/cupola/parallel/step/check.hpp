@@ -86,14 +86,13 @@ template <class D, class T>
 }
 
 /// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or the
-/// DivergedError of require_finite_parameters(); a collective does so later. The devices'
-/// parameters are the same unless each replica has its own; their centre is.
+/// DivergedError of require_finite_parameters(); a collective does so later. Where each
+/// replica has its own parameters, the devices have the same centre.
 template <class D, class T>
 [[gnu::cold]] void check_agreement(Replicas<D, T>& replicas, Peers& peers, std::int64_t step,
                                    std::span<const float> running) {
-    const bool differ = replicas.settings().own_parameters && !replicas.settings().centre;
     ComparedHashes hashes{.parameters = replicas.at(0).landed(step).hash,
-                          .differs = differ ? -1 : device_that_differs(replicas, step)};
+                          .differs = device_that_differs(replicas, step)};
     if (peers.any()) hashes.running = hash_of_bits(running);
     std::exception_ptr error;
     try {

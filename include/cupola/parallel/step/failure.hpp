@@ -254,7 +254,7 @@ void StepFailure<D, T>::require_weights(std::int64_t step) {
                 "; the option skip_steps_without_labels lets such a step pass without an update");
         return;
     }
-    if (!replicas_.settings().own_parameters) return;
+    if (!replicas_.settings().centre) return;
     for (int r = 0; r < replicas_.placement().replicas(); ++r) {
         const std::int64_t samples = counts_.of_replica(step, r);
         require(samples == 0 || reports_.of(step, r).weight > 0, "no sample of replica ", r, " in step ", step,

@@ -246,7 +246,7 @@ void StepReader<D, T>::roll_back(std::int64_t step) {
         error = std::current_exception();
     }
     next_ = step;
-    if (replicas_.settings().weighted && (replicas_.settings().own_parameters || replicas_.gradients().in_place()))
+    if (replicas_.settings().weighted && (replicas_.settings().centre || replicas_.gradients().in_place()))
         clear_rows();
     forget_steps();
     std::rethrow_exception(error);

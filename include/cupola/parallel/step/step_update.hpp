@@ -151,8 +151,8 @@ void StepUpdate<D, T>::queue(int device, std::int64_t step) {
 
 template <class D, class T>
 auto StepUpdate<D, T>::packed_plan(int device) -> NetworkPlan* {
-    // A policy for parameters may change them after the update.
-    if (!repeats_work<D> || !functions_.repeats_update || replicas_.settings().own_parameters) return nullptr;
+    // An agreement on a centre may change them after the update.
+    if (!repeats_work<D> || !functions_.repeats_update || replicas_.settings().centre) return nullptr;
     return replicas_.at(device).worker.plans().last_packing();
 }
 

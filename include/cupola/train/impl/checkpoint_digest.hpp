@@ -42,9 +42,6 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     };
     add_replica("", checkpoint.state);
     int number = 0;
-    for (const ReplicaState& other : checkpoint.state.other_replicas)
-        add_replica(text("replica ", ++number, "'s "), other);
-    number = 0;
     for (const ReplicaState& each : checkpoint.state.replicas) add_replica(text("replica ", number++, "'s "), each);
     for (const OptimizerState& each : checkpoint.state.centre_optimizer)
         add(each.name + " of the centre's optimiser", each.values);
