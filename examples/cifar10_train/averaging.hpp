@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The averaging policies that the command line can name, as one type for each that moves values between the replicas:
-// a training is instantiated once for it, and not once per policy.
+// a training is instantiated once for it, and not once per policy. And the order log of asynchronous ones.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <string>
 
 #include <cupola/cupola.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+#ifndef __CUDACC__
+#include <cupola/io/order_log.hpp>
+#include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
+#endif
 
 #include "options.hpp"
 
 namespace cifar10 {
 
-template <class Carrier>
-using NamedAveraging = OneOf<Carrier, Periodic<Carrier>, Periodic<Carrier, Sgd>, ElasticAveraging<Carrier>>;
+template <class Carrier, class... Others>
+using NamedAveraging = OneOf<Carrier, Periodic<Carrier>, Periodic<Carrier, Sgd>, ElasticAveraging<Carrier>, Others...>;
 
-/// The policy of --averaging, around `carrier`; `carrier` itself unless replicas have parameters of their own.
-template <class Carrier>
-NamedAveraging<Carrier> averaging_of(const TrainOptions& options, const Carrier& carrier) {
+/// The policy of --averaging, around `carrier`; `carrier` itself unless replicas have parameters of their own. Not for
+/// asynchronous ones.
+template <class Named, class Carrier>
+Named averaging_around(const TrainOptions& options, const Carrier& carrier) {
     if (!options.own_parameters()) return carrier;
     const std::string& name = options.averaging;
     if (name == "local-sgd")
@@ -37,5 +46,60 @@ NamedAveraging<Carrier> averaging_of(const TrainOptions& options, const Carrier&
     if (options.moving_rate) elastic.rate = *options.moving_rate;
     return elastic;
 }
+
+#ifndef __CUDACC__
+
+/// Those of one process, among them the asynchronous ones.
+using AveragingHere = NamedAveraging<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>, Hogwild>;
+
+/// The order log of --order-log; null if none is written.
+inline std::shared_ptr<OrderLog> order_log_of(const TrainOptions& options) {
+    if (options.order_log.empty() || options.order == "replay") return nullptr;
+    auto log = std::make_shared<OrderLog>();
+    // A run that continues also continues its log.
+    if (options.run.resume != Resume::no && std::filesystem::exists(options.order_log))
+        *log = read_order_log(options.order_log);
+    return log;
+}
+
+/// Writes the order log, if there is one, with each checkpoint and at the end of the run.
+template <class Training>
+struct OrderLogFile {
+    std::shared_ptr<OrderLog> log;
+    std::string path;
+    std::int64_t every;
+    Training* training;
+
+    [[nodiscard]] bool synchronize_after(std::int64_t step) const {
+        return log != nullptr && every > 0 && (step + 1) % every == 0;
+    }
+    void on_step(const StepReport& report, Run&) {
+        if (synchronize_after(report.step)) write();
+    }
+    void on_end(Run&) {
+        if (log != nullptr && training->healthy()) write();
+    }
+    void write() {
+        static_cast<void>(training->parameters());  // waits until the log has the last step
+        if (log->replicas > 0) write_order_log(path, *log);
+    }
+};
+
+inline AveragingHere averaging_of(const TrainOptions& options, const std::shared_ptr<OrderLog>& log) {
+    if (!options.asynchronous()) return averaging_around<AveragingHere>(options, ConcatMean{});
+    if (options.averaging == "hogwild") return Hogwild{.ahead = options.ahead};
+    const Order order = options.order == "replay"        ? Order::replay(read_order_log(options.order_log))
+                        : options.order == "round-robin" ? Order::round_robin()
+                                                         : Order::free();
+    const auto with = [&]<class Rule>(const Rule& rule) {
+        return Asynchronous<Rule>{.rule = rule, .ahead = options.ahead, .order = order, .log = log};
+    };
+    if (options.averaging == "downpour") return with(Downpour{.every = options.period});
+    Elastic elastic{.every = options.period};
+    if (options.moving_rate) elastic.rate = *options.moving_rate;
+    return with(elastic);
+}
+
+#endif
 
 }  // namespace cifar10

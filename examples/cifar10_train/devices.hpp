@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,7 +67,8 @@ public:
     using Device = Host;
     static constexpr bool profiles = true;
 
-    explicit Side(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
+    explicit Side(const TrainOptions& options)
+        : options_(&options), convolution_(convolution_of(options)), log_(order_log_of(options)) {
         const int processors = std::max(1, usable_processors().count() / options.processes_here);
         devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), processors);
         threads_ = options.threads_per_device != 0 ? options.threads_per_device
@@ -105,13 +107,11 @@ public:
                                                  : text(", in each of ", options_->process_count, " processes"));
     }
 
-    /// The callback after a step and at the end of the run; does nothing here.
-    struct Callback {
-        void on_step(const StepReport&, Run&) {}
-    };
+    /// The callback after a step and at the end of the run.
     template <class Training>
-    [[nodiscard]] Callback callback(const Training&) {
-        return {};
+    [[nodiscard]] OrderLogFile<Training> callback(Training& training) {
+        return {log_, options_->order_log, options_->run.folder.empty() ? 0 : options_->run.checkpoint_every,
+                &training};
     }
     void finish() {}
 
@@ -128,7 +128,7 @@ public:
         if (options_->carrier() == "mpi-all-reduce")
             return run_around(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
-        return run(averaging_of(*options_, ConcatMean{}));
+        return run(averaging_of(*options_, log_));
     }
 
 private:
@@ -136,6 +136,7 @@ private:
 
     const TrainOptions* options_;
     const ConvolutionAlgorithm* convolution_;
+    std::shared_ptr<OrderLog> log_;
     int devices_, threads_, prefetch_workers_;
 };
 
@@ -237,7 +238,7 @@ public:
                                                 .heartbeat_seconds = std::min(5.0, options_->deadline / 2)});
         }
 #endif
-        return run(averaging_of(*options_, ConcatMean{}));
+        return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
     }
 
 private:

@@ -104,12 +104,14 @@ struct Flags {
 
     void check_averaging() const {
         const bool nccl = o.averaging == "nccl", mpi = is_mpi(o.averaging);
+        only_on("host", o.asynchronous(), o.order.empty() ? "--averaging " + o.averaging : "--order",
+                "replicas exchange in the host's memory");
         const bool known = o.averaging == "concat-mean" || o.own_parameters() || (nccl && o.on_cuda());
-        require(known || !o.on_cuda(), "--averaging must be concat-mean, local-sgd, diloco, elastic or nccl, not ",
-                o.averaging);
+        require(known || !o.on_cuda(),
+                "--averaging must be concat-mean, local-sgd, diloco, elastic or nccl on GPUs, not ", o.averaging);
         require(known || mpi,
-                "--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the "
-                "CPU; ",
+                "--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or "
+                "mpi-all-reduce on the CPU; ",
                 o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
         require_built_for("--averaging ", o.averaging);
     }
@@ -127,8 +129,9 @@ struct Flags {
     void add_agreement_on_centre() {
         const auto given = [](const CLI::Option* flag) { return flag->count() > 0; };
         const auto* const period =
-            app.add_option("--period", o.period, "Steps between two agreements of local-sgd, diloco and elastic")
-                ->capture_default_str()
+            app.add_option("--period", o.period,
+                           "Steps between two agreements of local-sgd, diloco and elastic, or batches of a replica\n"
+                           "between two of its exchanges. Default: 16; for downpour 1")
                 ->check(whole_number<std::int64_t>(1, max_steps));
         const auto* const from_step =
             app.add_option("--from-step", o.from_step,
@@ -153,25 +156,52 @@ struct Flags {
                            "For local-sgd, diloco and elastic: the policy that averages the replicas' differences,\n"
                            "concat-mean, mpi-concat-mean or mpi-all-reduce")
                 ->capture_default_str();
+        const auto* const order =
+            app.add_option("--order", o.order,
+                           "For elastic and downpour: replicas exchange without waiting for each other, as they come\n"
+                           "(free), one after another (round-robin), or as an earlier run did (replay)");
+        app.add_option("--order-log", o.order_log,
+                       "File that the order of such a run is written to, and that replay reads: the same bits again")
+            ->check(not_empty());
+        const auto* const ahead =
+            app.add_option("--ahead", o.ahead, "Largest number of steps in flight of replicas that do not wait")
+                ->capture_default_str()
+                ->check(whole_number<std::int64_t>(1, 4096));
         check([=, this] {
             const bool elastic = o.averaging == "elastic", diloco = o.averaging == "diloco";
-            require(o.own_parameters() || !given(period), "--period is for --averaging local-sgd, diloco or elastic");
-            require((o.own_parameters() && !elastic) || !given(from_step),
+            const bool downpour = o.averaging == "downpour", hogwild = o.averaging == "hogwild";
+            if (downpour && !given(period)) o.period = 1;
+            require((o.own_parameters() && !hogwild) || !given(period),
+                    "--period is for --averaging local-sgd, diloco, elastic or downpour");
+            require(o.averaging == "local-sgd" || diloco || !given(from_step),
                     "--from-step is for --averaging local-sgd or diloco");
             require(elastic || !given(moving_rate), "--moving-rate is for --averaging elastic");
             require(!o.moving_rate || *o.moving_rate > 0, "--moving-rate must be more than 0");
             require(diloco || !given(outer_rate), "--outer-rate is for --averaging diloco");
             require(diloco || !given(outer_momentum), "--outer-momentum is for --averaging diloco");
             require(o.outer_momentum < 1, "--outer-momentum must be less than 1, not ", o.outer_momentum);
-            require(o.own_parameters() || !given(inner), "--inner is for --averaging local-sgd, diloco or elastic");
+            require(elastic || downpour || !given(order), "--order is for --averaging elastic or downpour");
+            if (given(order)) one_of("--order", o.order, {"free", "round-robin", "replay"});
+            require((o.asynchronous() && !hogwild) || o.order_log.empty(),
+                    "--order-log is for --averaging downpour, or elastic with --order");
+            require(o.order != "replay" || !o.order_log.empty(), "--order replay needs --order-log, the file to read");
+            require(o.asynchronous() || !given(ahead),
+                    "--ahead is for --averaging downpour or hogwild, or elastic with --order");
+            require((o.own_parameters() && !o.asynchronous()) || !given(inner),
+                    "--inner is for --averaging local-sgd, diloco or elastic, without --order");
             one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
-            require(o.inner != "nccl",
-                    "--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: nccl sums gradients, "
-                    "and averages no differences");
+            require(
+                o.inner != "nccl",
+                "--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: nccl sums gradients, and averages no "
+                "differences");
             only_on("host", o.inner != "concat-mean", "--inner " + o.inner);
             require_built_for("--inner ", o.inner);
             require(!o.own_parameters() || o.precision != "half", "--averaging ", o.averaging,
                     " is not for --precision half, whose loss scale skips steps: use bf16");
+            require(!o.asynchronous() || o.bn_stats != "synchronized",
+                    "--bn-stats synchronized is not for --averaging ", o.averaging, ": no replica waits for another");
+            require(!o.asynchronous() || !o.profile, "--profile is not for --averaging ", o.averaging,
+                    o.order.empty() ? "" : " with --order", ": its replicas are in several steps at once");
         });
     }
 
@@ -351,7 +381,8 @@ struct Flags {
                "How replicas agree on a gradient: concat-mean; nccl, between GPUs; or, on the host and in several\n"
                "processes that mpirun or srun starts, mpi-concat-mean (the result of one process) or mpi-all-reduce.\n"
                "Or how replicas with parameters of their own agree on a centre, which is the model: local-sgd, its\n"
-               "mean; diloco, a step of an outer optimiser; elastic, a force between each and the centre")
+               "mean; diloco, a step of an outer optimiser; elastic, a force between each and the centre; and, without\n"
+               "waiting for each other, downpour and hogwild")
             ->capture_default_str();
         check([this] { check_averaging(); });
         add_agreement_on_centre();

@@ -55,6 +55,9 @@ struct TrainOptions {
     std::int64_t period = 16, from_step = 0;
     std::optional<double> moving_rate;
     double outer_rate = 0.7, outer_momentum = 0.9;
+    /// For asynchronous ones: "free", "round-robin" or "replay", the file of the order log, and the steps in flight.
+    std::string order, order_log;
+    std::int64_t ahead = 4;
     /// For --averaging nccl; with 0 processes, those that a launcher has started.
     int processes = 0;
     int process = -1;
@@ -84,7 +87,11 @@ struct TrainOptions {
     [[nodiscard]] bool on_cuda() const { return device == "cuda"; }
     /// Whether each replica has parameters of its own.
     [[nodiscard]] bool own_parameters() const {
-        return averaging == "local-sgd" || averaging == "diloco" || averaging == "elastic";
+        return averaging == "local-sgd" || averaging == "diloco" || averaging == "elastic" || asynchronous();
+    }
+    /// Whether replicas do not wait for each other.
+    [[nodiscard]] bool asynchronous() const {
+        return averaging == "downpour" || averaging == "hogwild" || (averaging == "elastic" && !order.empty());
     }
     /// The policy that moves values between the replicas.
     [[nodiscard]] const std::string& carrier() const { return own_parameters() ? inner : averaging; }

@@ -31,15 +31,21 @@ SEEDS = (1, 2, 3)
 PLAIN = (0.05, 0.1, 0.2, 0.4)
 MOMENTUM = (0.0125, 0.025, 0.05, 0.1)
 OUTER = (0.025, 0.05, 0.1, 0.2)
+# DOWNPOUR bears smaller rates at longer periods. One of each is that of another period.
+PUSHED = {0: (0.0125, 0.025, 0.05, 0.1), 1: (0.0125, 0.025, 0.05, 0.1), 16: (0.0016, 0.00625, 0.025, 0.1), 64: (0.0004, 0.0016, 0.00625, 0.025)}
 PERIODS = (1, 16, 64)
+FREE = ["--order", "free"]
 # name: (title, flags, periods, rates)
 METHODS = {
     "sgd": ("synchronous SGD", ["--optimizer", "sgd"], (0,), PLAIN),
     "nesterov": ("synchronous Nesterov", ["--optimizer", "nesterov-velocity"], (0,), MOMENTUM),
     "local-sgd": ("local SGD", ["--averaging", "local-sgd", "--optimizer", "sgd"], PERIODS, PLAIN),
     "diloco": ("DiLoCo", ["--averaging", "diloco", "--optimizer", "sgd"], PERIODS, OUTER),
-    "easgd": ("EASGD", ["--averaging", "elastic", "--optimizer", "sgd"], PERIODS, PLAIN),
-    "eamsgd": ("EAMSGD", ["--averaging", "elastic", "--optimizer", "nesterov-velocity"], PERIODS, MOMENTUM),
+    "easgd": ("EASGD", ["--averaging", "elastic", *FREE, "--optimizer", "sgd"], PERIODS, PLAIN),
+    "eamsgd": ("EAMSGD", ["--averaging", "elastic", *FREE, "--optimizer", "nesterov-velocity"], PERIODS, MOMENTUM),
+    "elastic": ("synchronous EASGD", ["--averaging", "elastic", "--optimizer", "sgd"], (16,), PLAIN),
+    "downpour": ("DOWNPOUR", ["--averaging", "downpour", *FREE, "--optimizer", "sgd"], PERIODS, PUSHED),
+    "hogwild": ("Hogwild", ["--averaging", "hogwild", "--optimizer", "sgd"], (0,), PUSHED),
 }
 DIVERGED = re.compile(r"diverged|not finite|is -?(nan|inf)\b")
 STAGES = ((4, 1), (2, 2), (1, 4))  # how many rates, and how many times --images
@@ -55,13 +61,19 @@ def key_of(method, period, rate, seed):
     return f"{method}-{period}-{rate:g}-{seed}"
 
 
+def rates_of(method, period):
+    rates = METHODS[method][3]
+    return rates[period] if isinstance(rates, dict) else rates
+
+
 def flags_of(method, period, rate, seed):
     every = ["--period", str(period)] if period else []
     return [*METHODS[method][1], *every, "--learning-rate", f"{rate:g}", "--seed", str(seed)]
 
 
 class Results:
-    """The figures of all runs: {key: {"points": [{"images", "model", "average", "images_per_second", "spread"}], "diverged": message}}."""
+    """The figures of all runs: {key: {"points": [{"images", "model", "average", "images_per_second", "spread",
+    "staleness"}], "diverged": message}}."""
 
     def __init__(self, folder, images):
         self.file = folder / "elastic.json"
@@ -91,7 +103,7 @@ class Results:
 
     def best(self, method, period, stage):
         """The rates of a stage, best first in a later one; None if they are not known yet."""
-        rates = METHODS[method][3]
+        rates = rates_of(method, period)
         for (_, times), (count, _) in zip(STAGES[:stage], STAGES[1:]):
             if not all(self.is_done(times, method, period, rate, SEEDS[0]) for rate in rates):
                 return None
@@ -117,16 +129,17 @@ def work_left(results, methods):
 
 
 def tensors_of(path):
-    """The float32 tensors of a .safetensors file, by name."""
+    """The tensors of a .safetensors file of floats or of numbers of 16 bits, by name."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     body = memoryview(data)[8 + length :]
     found = {}
     for name, entry in header.items():
-        if name != "__metadata__" and entry["dtype"] == "F32":
+        if name != "__metadata__" and entry["dtype"] in ("F32", "U16"):
             begin, end = entry["data_offsets"]
-            found[name] = struct.unpack(f"<{(end - begin) // 4}f", body[begin:end])
+            size, letter = (4, "f") if entry["dtype"] == "F32" else (2, "H")
+            found[name] = struct.unpack(f"<{(end - begin) // size}{letter}", body[begin:end])
     return found
 
 
@@ -141,6 +154,22 @@ def spread_of(path):
     return math.sqrt(apart / REPLICAS / length)
 
 
+def staleness_of(turns, method, period):
+    """The mean number of exchanges of other replicas between two of one, by the turns of an order log; None without two."""
+    own, last, seen, exchanges = [0] * REPLICAS, [None] * REPLICAS, [], 0
+    for replica in turns:
+        # DOWNPOUR exchanges with the last batch of a period, elastic averaging with the first.
+        due = (own[replica] + (method == "downpour")) % period == 0
+        own[replica] += 1
+        if not due:
+            continue
+        if last[replica] is not None:
+            seen.append(exchanges - last[replica] - 1)
+        last[replica] = exchanges
+        exchanges += 1
+    return statistics.mean(seen) if seen else None
+
+
 def extend(results, options, of):
     """Trains one more chunk of a run and evaluates it."""
     run, folder = results.all["runs"].setdefault(key_of(*of), {"points": []}), options.out_dir / "runs" / key_of(*of)
@@ -151,11 +180,13 @@ def extend(results, options, of):
             file.unlink()
     if done == 0:
         shutil.rmtree(folder, ignore_errors=True)
+    log = folder / "order.safetensors"
+    ordered = ["--order-log", log] if "--order" in METHODS[of[0]][1] else []
     folder.parent.mkdir(parents=True, exist_ok=True)
     command = [
         options.program, "--data-dir", options.data, "--train-dir", folder, "--max-steps", str(done + results.chunk), "--schedule", "constant",
         "--num-replicas", str(REPLICAS), "--batch-size", str(BATCH), "--checkpoint-every", "0", "--keep-checkpoints", "2",
-        "--summary-every", "0", "--log-every", "10", "--json", *flags_of(*of), *(["--resume"] if done else []),
+        "--summary-every", "0", "--log-every", "10", "--json", *flags_of(*of), *ordered, *(["--resume"] if done else []),
     ]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode != 0:
@@ -174,6 +205,7 @@ def extend(results, options, of):
         "average": precision["moving averages"],
         "images_per_second": statistics.median(rates[1:] or rates),
         "spread": spread_of(folder / f"model-{steps}.safetensors"),
+        "staleness": staleness_of(tensors_of(log)["turns"], of[0], of[1]) if ordered else None,
     })  # fmt: skip
 
 
@@ -183,7 +215,7 @@ def forget_dropped(results, options, methods):
         for period in METHODS[method][2]:
             for stage in range(1, len(STAGES)):
                 kept = results.best(method, period, stage)
-                for rate in METHODS[method][3] if kept else ():
+                for rate in rates_of(method, period) if kept else ():
                     if rate not in kept:
                         shutil.rmtree(options.out_dir / "runs" / key_of(method, period, rate, SEEDS[0]), ignore_errors=True)
 
@@ -215,7 +247,8 @@ def better_of(runs, point=-1):
     return max(mean_of(runs, "model", point), mean_of(runs, "average", point))
 
 
-COLOURS = {"sgd": "#000000", "nesterov": "#999999", "local-sgd": "#0072b2", "diloco": "#009e73", "easgd": "#e69f00", "eamsgd": "#d55e00"}
+COLOURS = {"sgd": "#000000", "nesterov": "#999999", "local-sgd": "#0072b2", "diloco": "#009e73", "easgd": "#e69f00", "eamsgd": "#d55e00", "elastic": "#f0e442",
+           "downpour": "#cc79a7", "hogwild": "#56b4e9"}  # fmt: skip
 
 
 def picture(found):
@@ -277,23 +310,30 @@ def page_of(results):
     rows = []
     for (method, period), (rate, runs) in found.items():
         every = [max(run["points"][-1]["model"], run["points"][-1]["average"]) for run in runs]
-        spreads = [run["points"][-1]["spread"] for run in runs]
+        spreads, stale = [[run["points"][-1][which] for run in runs] for which in ("spread", "staleness")]
         rows.append([
             title_of(method, period), f"{rate:g}", len(runs), f"{mean_of(runs, 'model'):.4f}", f"{mean_of(runs, 'average'):.4f}",
             f"{min(every):.4f} to {max(every):.4f}", f"{mean_of(runs, 'images_per_second'):,.0f}",
             f"{statistics.mean(spreads):.3f}" if None not in spreads else "",
+            f"{statistics.mean(stale):.2f}" if None not in stale else "",
         ])  # fmt: skip
 
     def difference(above, below):
         return 100 * (better_of(found[above][1]) - better_of(found[below][1])) if above in found and below in found else None
 
+    def loss_at(rate):
+        of = [("downpour", period, rate, SEEDS[0]) for period in (1, 16)]
+        return 100 * (results.accuracy(1, *of[0]) - results.accuracy(1, *of[1])) if all(results.is_done(1, *each) for each in of) else None
+
     limits = [
         machine.bar("DiLoCo every 16 over synchronous SGD, points", difference(("diloco", 16), ("sgd", 0)), least=0),
         machine.bar("EAMSGD every 16 over EASGD every 16, points", difference(("eamsgd", 16), ("easgd", 16)), least=0),
+        machine.bar(f"DOWNPOUR at the rate 0.1, every batch over every 16, points after {images:,} images", loss_at(0.1), least=20),
     ]
     tried = []
-    for method, (_, _, periods, rates) in METHODS.items():
+    for method, (_, _, periods, _) in METHODS.items():
         for period in periods:
+            rates = rates_of(method, period)
             cells = [f"{rate:g}: {cell}" for rate in rates if (cell := cell_of(results, 1, method, period, rate, SEEDS[0]))]
             second = [f"{rate:g}: {cell}" for rate in rates if (cell := cell_of(results, 2, method, period, rate, SEEDS[0]))]
             if cells:
@@ -305,15 +345,17 @@ def page_of(results):
         "images of the model (with a centre, the centre) and of its moving average. Four rates of each method and period have seen "
         f"{images:,} images, the two best {2 * images:,}, and the best {4 * images:,} with {len(SEEDS)} seeds. A rate is as good as the model or its "
         "average, whichever is better: a centre is a moving average itself, and at a constant rate those of plain SGD are worth points too. "
-        "EASGD and EAMSGD have the moving rate 0.9 / replicas, EAMSGD and Nesterov the momentum 0.9, DiLoCo the outer rate 0.7 and momentum 0.9.",
+        "EASGD, EAMSGD, DOWNPOUR and Hogwild are asynchronous, in free order. Elastic averaging has the moving rate 0.9 / replicas, EAMSGD and "
+        "Nesterov the momentum 0.9, DiLoCo the outer rate 0.7 and momentum 0.9.",
         "",
         *machine.lines(results.all["machine"]),
         "",
         *machine.table(["", "bound", "measured", "met"], limits),
         "",
-        f"After {4 * images:,} images, means of the seeds. Apart: the distance of the replicas to the centre, over the centre's length.",
+        f"After {4 * images:,} images, means of the seeds. Apart: the distance of the replicas to the centre, over the centre's length. "
+        "Staleness: exchanges of other replicas between two of one.",
         "",
-        *machine.table(["method", "rate", "seeds", "model", "moving average", "better of both, by seed", "images/s", "apart"], rows),
+        *machine.table(["method", "rate", "seeds", "model", "moving average", "better of both, by seed", "images/s", "apart", "staleness"], rows),
         "",
         "![Accuracy by images seen, and by the period](elastic.svg)",
         "",

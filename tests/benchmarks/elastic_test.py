@@ -28,6 +28,12 @@ def write_checkpoint(path, steps):
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
 
 
+def write_order(path, steps):
+    turns = [0, 1, 2, 3] * steps
+    text = json.dumps({"turns": {"dtype": "U16", "shape": [len(turns)], "data_offsets": [0, 2 * len(turns)]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack(f"<{len(turns)}H", *turns))
+
+
 class Training:
     """In the place of cifar10_train. The accuracy grows with the steps, and is best at the third rate; the largest of easgd diverges."""
 
@@ -46,6 +52,8 @@ class Training:
             return subprocess.CompletedProcess(command, 1, "", "cifar10_train: the loss on the test images is nan: the training has diverged\n")
         folder.mkdir(parents=True, exist_ok=True)
         write_checkpoint(folder / f"model-{steps}.safetensors", steps)
+        if "--order-log" in words:
+            write_order(pathlib.Path(value["--order-log"]), steps)
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
@@ -117,10 +125,18 @@ class ElasticTest(unittest.TestCase):
     def test_the_page_has_what_was_measured(self):
         run(self.out, Training())
         page, picture = (self.out / "elastic.md").read_text(), (self.out / "elastic.svg").read_text()
-        self.assertRegex(page, r"\| EASGD, every 16 +\| 0.2 +\| 3 +\| 0.5043 +\| 0.4943 +\| 0.5042 to 0.5044 +\| 4,000 +\| 0.141 +\|")
+        self.assertRegex(page, r"\| EASGD, every 16 +\| 0.2 +\| 3 +\| 0.5043 +\| 0.4943 +\| 0.5042 to 0.5044 +\| 4,000 +\| 0.141 +\| 3.00 +\|")
         self.assertIn("0.05: 0.351; 0.1: 0.401; 0.2: 0.501; 0.4: diverged", page)
         self.assertRegex(page, r"DiLoCo every 16 over synchronous SGD, points +\| >= 0 +\| not measured")
         self.assertEqual(picture.count("<polyline"), 4)  # two methods in two pictures
+
+    def test_staleness_counts_the_exchanges_of_others(self):
+        # Replica 0 is twice as fast; with period 2 elastic averaging exchanges with a replica's batches 0, 2, ..., DOWNPOUR with 1, 3, ...
+        turns = [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+        self.assertEqual(elastic.staleness_of(turns, "easgd", 1), elastic.statistics.mean([0, 1, 2, 0, 1, 2, 0, 1, 2, 0]))
+        self.assertEqual(elastic.staleness_of(turns, "easgd", 2), elastic.statistics.mean([1, 0, 1, 2]))
+        self.assertEqual(elastic.staleness_of(turns, "downpour", 2), elastic.statistics.mean([0, 1, 0, 2]))
+        self.assertIsNone(elastic.staleness_of([0, 1, 2, 3], "easgd", 1))
 
     def test_few_images_have_no_whole_periods(self):
         self.assertEqual([elastic.chunk_steps(images) for images in (100, 2_000, 20_000, 128_000)], [1, 8, 64, 512])

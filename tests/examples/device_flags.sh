@@ -12,7 +12,7 @@ refuses '--device must be host or cuda, not tpu' --device tpu
 refuses '--device needs a value' --device
 
 # Flags of the other device.
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
 refuses '--tf32-convolutions is for --device cuda' --tf32-convolutions
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
@@ -33,8 +33,10 @@ done
 refuses '--bn-stats synchronized is for --device host: replicas on GPUs normalise over their own batches' \
     "${cuda[@]}" --model resnet --bn-stats synchronized
 refuses '--profile is for --device host' "${cuda[@]}" --profile
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic or nccl, not median' "${cuda[@]}" --averaging median
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic or nccl on GPUs, not median' "${cuda[@]}" --averaging median
 refuses '--inner mpi-concat-mean is for --device host' "${cuda[@]}" --averaging elastic --inner mpi-concat-mean
+refuses '--averaging downpour is for --device host: replicas exchange' "${cuda[@]}" --averaging downpour
+refuses '--order is for --device host: replicas exchange' "${cuda[@]}" --averaging elastic --order free
 refuses '--averaging elastic is not for --precision half, whose loss scale skips steps: use bf16' "${cuda[@]}" --averaging elastic --precision half
 refuses '--precision must be float, bf16 or half, not fp8' "${cuda[@]}" --precision fp8
 refuses '--precision half is for --device cuda: the processors compute in float or bf16' --precision half

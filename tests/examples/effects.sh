@@ -78,6 +78,25 @@ refuses 'averaging was Periodic every 2 steps ' "${own[@]}" --outer-rate 0.6 --m
 trains "${own[@]}" --outer-rate 0.5 --max-steps 5 --train-dir "$work/parted-own" --resume
 cmp "$work/own/model-5.safetensors" "$work/parted-own/model-5.safetensors" || fail "not the same bits after a resume with parameters of each replica"
 
+# Asynchronous replicas: a free run in two parts is replayed in one by its order log, with the same losses.
+free=("${base[@]:0:6}" --num-replicas 3 --num-devices 2 --averaging elastic --period 2 --log-every 1 --log-loss each --order-log "$work/order")
+trains "${free[@]}" --order free --max-steps 4 --train-dir "$work/free"
+losses >"$work/expected"
+trains "${free[@]}" --order free --max-steps 9 --train-dir "$work/free" --resume
+grep -q ', averaged by Asynchronous Elastic every 2 batches, moving rate 0.9 / replicas, in free order, at most 4 steps ahead, on ' "$work/output" ||
+    fail "the header does not describe --order free"
+losses >>"$work/expected"
+trains "${free[@]}" --order replay --max-steps 9
+losses | diff - "$work/expected" || fail "the replay of a free run has other losses"
+[ "$(wc -l <"$work/expected")" = 9 ] || fail "not the losses of 9 steps"
+refuses 'the order log has the steps 0 to 8, and not step 9' "${free[@]}" --order replay --max-steps 10
+refuses "$work/data/data_batch_1.bin" "${free[@]::${#free[@]}-1}" "$work/data/data_batch_1.bin" --order replay
+for policy in 'downpour --period 2' 'hogwild --ahead 2'; do
+    # shellcheck disable=SC2086
+    trains "${base[@]:0:6}" --num-replicas 3 --max-steps 4 --averaging $policy
+done
+grep -q ', averaged by Hogwild, without an order, at most 2 steps ahead, on ' "$work/output" || fail "the header does not describe --averaging hogwild"
+
 # The best checkpoint is that with the best moving averages on the sample's 1,000 test images, and its metric is their accuracy.
 sample=(--batch-size 16 --threads-per-device 1 --log-every 0 --ema-decay 0.9)
 trains "${sample[@]}" --max-steps 50 --train-dir "$work/best" --checkpoint-every 10 --keep-best

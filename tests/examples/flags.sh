@@ -31,8 +31,8 @@ for value in -1 18446744073709551616 abc; do
 done
 refuses '--max-steps: 010 begins with a zero: remove it' --max-steps 010
 refuses '--seed: 00 begins with a zero: remove it' --seed 00
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
 refuses '--gradient-compression must be none or bfloat16, not int8' --gradient-compression int8
 refuses '--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean nothing moves' --gradient-compression bfloat16
 # Replicas with parameters of their own.
@@ -45,14 +45,25 @@ for flag in --moving-rate --outer-rate --outer-momentum; do
 done
 refuses '--moving-rate must be more than 0' --averaging elastic --moving-rate 0
 refuses '--outer-momentum must be less than 1, not 1' --averaging diloco --outer-momentum 1
-refuses '--period is for --averaging local-sgd, diloco or elastic' --period 16
+refuses '--period is for --averaging local-sgd, diloco, elastic or downpour' --period 16
+refuses '--period is for --averaging local-sgd, diloco, elastic or downpour' --averaging hogwild --period 16
 refuses '--from-step is for --averaging local-sgd or diloco' --averaging elastic --from-step 0
 refuses '--moving-rate is for --averaging elastic' --averaging local-sgd --moving-rate 0.1
 refuses '--outer-rate is for --averaging diloco' --averaging local-sgd --outer-rate 0.7
 refuses '--outer-momentum is for --averaging diloco' --averaging elastic --outer-momentum 0.9
-refuses '--inner is for --averaging local-sgd, diloco or elastic' --averaging concat-mean --inner concat-mean
+refuses '--inner is for --averaging local-sgd, diloco or elastic, without --order' --averaging concat-mean --inner concat-mean
+refuses '--inner is for --averaging local-sgd, diloco or elastic, without --order' --averaging elastic --order free --inner concat-mean
 refuses '--inner must be concat-mean, mpi-concat-mean, mpi-all-reduce or nccl, not gossip' --averaging diloco --inner gossip
 refuses '--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: nccl sums gradients, and averages no differences' --averaging elastic --inner nccl
+refuses '--order is for --averaging elastic or downpour' --averaging hogwild --order free
+refuses '--order must be free, round-robin or replay, not random' --averaging downpour --order random
+refuses '--order replay needs --order-log, the file to read' --averaging downpour --order replay
+refuses '--order-log is for --averaging downpour, or elastic with --order' --averaging elastic --order-log "$work/order"
+refuses '--order-log: the path is empty' --averaging downpour --order-log ''
+refuses '--ahead is for --averaging downpour or hogwild, or elastic with --order' --averaging elastic --ahead 2
+refuses '--ahead: 0 is not a whole number from 1 to 4096' --averaging hogwild --ahead 0
+refuses '--bn-stats synchronized is not for --averaging hogwild: no replica waits for another' --averaging hogwild --model resnet --bn-stats synchronized
+refuses '--profile is not for --averaging elastic with --order: its replicas are in several steps at once' --averaging elastic --order free --profile
 refuses '--gradient-compression is for --averaging mpi-... or nccl' --averaging local-sgd --gradient-compression bfloat16
 refuses '--deadline is for --averaging mpi-... or nccl' --averaging local-sgd --deadline 5
 refuses '--survive is for --averaging mpi-concat-mean: with diloco a training ends' --averaging diloco --survive --train-dir "$work/log"
@@ -82,7 +93,7 @@ grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not
 
 trains --help
 for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
-    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --learning-rate --log-every --seed --profile --help; do
+    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --learning-rate --log-every --seed --profile --help; do
     grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"
