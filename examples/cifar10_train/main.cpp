@@ -381,8 +381,8 @@ struct Flags {
                "How replicas agree on a gradient: concat-mean; nccl, between GPUs; or, on the host and in several\n"
                "processes that mpirun or srun starts, mpi-concat-mean (the result of one process) or mpi-all-reduce.\n"
                "Or how replicas with parameters of their own agree on a centre, which is the model: local-sgd, its\n"
-               "mean; diloco, a step of an outer optimiser; elastic, a force between each and the centre; and, without\n"
-               "waiting for each other, downpour and hogwild")
+               "mean; diloco, a step of an outer optimiser; elastic, a force between each and the centre; and,\n"
+               "without waiting for each other, downpour and hogwild")
             ->capture_default_str();
         check([this] { check_averaging(); });
         add_agreement_on_centre();
