@@ -274,7 +274,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         requires(!AgreesOnCentre<Averaging> && !TrainsAsynchronously<Averaging>)
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
-        require(!parts_.replicas_.settings().own_parameters, policy_name(options.averaging),
+        require(!parts_.replicas_.settings().centre, policy_name(options.averaging),
                 " updates each replica with its own gradient, and averages none");
         synchronize();
         return parts_.replicas_.copied(Net::trained_elements, 0,

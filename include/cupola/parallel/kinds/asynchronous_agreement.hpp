@@ -55,8 +55,7 @@ struct AgreementOf<A, D, T> {
         constexpr int any = std::numeric_limits<int>::max();
         require(run.ahead >= 1 && run.ahead <= 4096, A::name, " must have 1 to 4096 steps in flight, not ", run.ahead);
         const std::unique_ptr<CentreExchange> exchange = policy.exchange(any);
-        return {.own_parameters = true,
-                .separate_average = true,
+        return {.separate_average = true,
                 .centre = true,
                 .replica_arenas = exchange->keeps_values() ? 1 : 0,
                 .replica_states = exchange->has_state() ? 1 : 0,
