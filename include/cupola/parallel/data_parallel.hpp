@@ -251,6 +251,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
         parts_.transfer_.require_fitting(state);
         parts_.transfer_.require_finite(state);
+        parts_.agreement_->require_samples_since(state.samples_since);
         parts_.engine_.drain();
         parts_.transfer_.restore(state);
         parts_.agreement_->set_samples_since(state.step, state.samples_since);

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include <cupola/host.hpp>
+#include <cupola/parallel/kinds/backup.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 
 #include "../../test.hpp"
@@ -45,6 +47,9 @@ private:
     std::vector<float> large_ = std::vector<float>(9, 1e38F);
     std::vector<float> infinite_ = std::vector<float>(3, std::numeric_limits<float>::infinity());
 };
+
+struct Normed : Sequential<Input<6, 6, 2>, Named<"conv", Conv2d<3, 3>>, BatchNorm2d<>, ReLU, Flatten,
+                           Named<"frozen", Linear<4>>, Linear<3>> {};
 
 constexpr int last_step = 40;
 template <class Rule>
@@ -466,6 +471,51 @@ TEST_CASE("fit trains on batches that are prepared ahead, evaluates between step
     const auto log = std::make_shared<OrderLog>();
     const std::vector<float> free = run({.rule = {.every = 2}, .ahead = 3, .log = log}, 1);
     CHECK(run({.rule = {.every = 2}, .ahead = 3, .order = Order::replay(*log)}, 0) == free);
+}
+
+TEST_CASE(
+    "one replica trains as with ConcatMean: accumulated batches, labels that do not count, regularisers, statistics") {
+    using Loss = LossCollection<WeightedCrossEntropy<3>, WeightDecay<0.1, "conv">>;
+    const auto run = [](const auto& averaging) {
+        using Averaging = std::remove_cvref_t<decltype(averaging)>;
+        using OfNormed = DataParallel<Normed, Loss, Sgd, Averaging, Host, Pooled>;
+        OfNormed training(typename OfNormed::Options{
+            .batch_size = 4,
+            .other_batch_sizes = {3},
+            .gradient_accumulation_steps = 2,
+            .seed = 3,
+            .loss = {.data = {.ignored_label = 2}},
+            .optimizer = {.learning_rate = 0.1, .momentum = 0.5},
+            .groups = {{.pattern = "*.bias", .rate = 2}, {.pattern = "frozen.*", .frozen = true}},
+            .averaging = averaging});
+        std::vector<float> images(4 * 6 * 6 * 2);
+        for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>((i * 7) % 23) / 11 - 1;
+        const std::vector<std::int32_t> labels = {0, 2, 1, 2, 0, 1, 1};
+        std::vector<double> losses;
+        for (int step = 0; step < 5; ++step) {
+            const StepReport& report = training.step([&](std::int64_t place, int, HostContext&) {
+                return BatchView{images.data(), labels.data() + place % 4, 3 + place % 2, Normed::input_shape};
+            });
+            losses.push_back(report.loss);
+            losses.push_back(report.weight);
+            losses.push_back(report.parts[1].value);
+        }
+        const TrainingState state = training.state();
+        std::vector<double> values(losses.begin(), losses.end());
+        values.insert(values.end(), state.parameters.begin(), state.parameters.end());
+        values.insert(values.end(), state.buffers.begin(), state.buffers.end());
+        return values;
+    };
+    const std::vector<double> expected = run(ConcatMean{});
+    const auto check = [&](const std::vector<double>& values) {
+        REQUIRE(values.size() == expected.size());
+        double largest = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) largest = std::max(largest, std::abs(values[i] - expected[i]));
+        CHECK(largest < 1e-5);
+    };
+    check(run(Asynchronous<Downpour>{}));
+    check(run(Backup{}));
+    check(run(Hogwild{}));
 }
 
 TEST_CASE("numbers that are out of range, states of another rule, and several processes are errors") {

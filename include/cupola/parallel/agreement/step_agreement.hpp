@@ -96,6 +96,8 @@ public:
     /// have no influence. They are a part of the training's state. Asynchronous replicas count batches.
     [[nodiscard]] virtual std::span<const std::int64_t> samples_since(std::int64_t /*step*/) const { return {}; }
     virtual void set_samples_since(std::int64_t /*step*/, std::span<const std::int64_t>) {}
+    /// Throws InvalidArgument unless set_samples_since() can take them.
+    virtual void require_samples_since(std::span<const std::int64_t>) const {}
     /// Returns when the step has finished, or the mark of the queue is reached.
     virtual void wait(int device, std::int64_t step, bool finished) = 0;
     /// Ends the waits of all devices.

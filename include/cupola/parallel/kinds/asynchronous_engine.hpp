@@ -83,10 +83,12 @@ public:
     [[nodiscard]] std::string name_of_rule() const override { return run.rule; }
     [[nodiscard]] std::string_view replica_state_name(int) const override { return "fetched"; }
     [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t) const override { return since; }
-    void set_samples_since(std::int64_t, std::span<const std::int64_t> batches) override {
+    void require_samples_since(std::span<const std::int64_t> batches) const override {
         for (const std::int64_t each : batches)
             require(each < exchange->every(), "the state is of another rule: a replica has ", each,
                     " batches since its last exchange, and exchanges every ", exchange->every());
+    }
+    void set_samples_since(std::int64_t, std::span<const std::int64_t> batches) override {
         std::ranges::fill(since, 0);
         std::copy_n(batches.begin(), std::min(batches.size(), since.size()), since.begin());
         ++changes;
@@ -181,7 +183,8 @@ private:
     /// A step in flight.
     struct Slot {
         BatchSource batches{};
-        int complete = 0;
+        /// The batches that are complete, and those that are being requested.
+        int complete = 0, requests = 0;
         /// Of each batch.
         FixedArray<Turn> turns;
         FixedArray<int> replicas;
@@ -201,6 +204,8 @@ private:
     };
     /// The job ends early, because another device has failed.
     struct Stopped {};
+    /// The step of a batch does not need it any more.
+    struct Late {};
     /// Where the first gradients of a step count: the step to which they are given, and those that it has.
     struct Open {
         std::int64_t step = 0;
@@ -265,6 +270,22 @@ private:
     [[nodiscard]] std::int64_t number_of(const Batch& batch) const {
         return batch.step * replica_count() + batch.number;
     }
+
+    /// Ends a request.
+    struct Requesting {
+        Requesting(AsynchronousEngine& of, std::int64_t of_step) : engine(of), step(of_step) {}
+        Requesting(const Requesting&) = delete;
+        Requesting& operator=(const Requesting&) = delete;
+        ~Requesting() {
+            {
+                const std::scoped_lock lock(engine.mutex_);
+                --engine.slot_of(step).requests;
+            }
+            engine.for_reader_.notify_all();
+        }
+        AsynchronousEngine& engine;
+        std::int64_t step;
+    };
 
     // On the thread that uses the training.
 
@@ -438,7 +459,7 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
         counts_.clear(step);
         Slot& slot = slot_of(step);
         slot.batches = batches;
-        slot.complete = 0;
+        slot.complete = slot.requests = 0;
         if (probe) {
             inspection_.begin();
             probe_ = probe;
@@ -497,7 +518,8 @@ template <class D, class T>
 void AsynchronousEngine<D, T>::wait_for(std::int64_t step) {
     require_reachable(step, next_);
     std::unique_lock lock(mutex_);
-    for_reader_.wait(lock, [&] { return is_stopped_ || slot_of(step).complete == replica_count(); });
+    const Slot& slot = slot_of(step);
+    for_reader_.wait(lock, [&] { return is_stopped_ || (slot.complete == replica_count() && slot.requests == 0); });
     const bool is_stopped = is_stopped_;
     lock.unlock();
     if (is_stopped) roll_back();
@@ -696,7 +718,11 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     for_each_segment([&](const Segment& each) { exchange.before_passes(arenas, each); });
     state.worker.plans().parameters_changed();
     const auto source = [&](std::int64_t place, int, Context& context) { return take(own, batch, place, context); };
-    own.passes->queue_replica(step, batch.replica, source);
+    try {
+        own.passes->queue_replica(step, batch.replica, source);
+    } catch (const Late&) {
+        return;
+    }
     const std::int64_t samples = own.counts->of_replica(batch.step, batch.number);
     require(samples > 0, "batch ", batch.number, " of step ", batch.step, " has no samples, and a batch of ", policy_,
             " needs some");
@@ -751,9 +777,14 @@ BatchView AsynchronousEngine<D, T>::take(Worker& own, const Batch& batch, std::i
         const auto is_next = [&] { return counts_first() ? requested <= place : requested == place; };
         for_workers_.wait(lock, [&] { return is_stopped_ || is_next(); });
         if (is_stopped_) throw Stopped();
-        batches = slot_of(batch.step).batches;
+        // The batches of a step are valid until its report is read.
+        if (counts_first() && batch.step != open_.step) throw Late();
+        Slot& slot = slot_of(batch.step);
+        ++slot.requests;
+        batches = slot.batches;
         first = requested;
     }
+    const Requesting requesting(*this, batch.step);
     // Also those of steps for which this replica was late.
     for (; first < place; ++first) static_cast<void>(batches(first, batch.number, context));
     const BatchView given = batches(place, batch.number, context);

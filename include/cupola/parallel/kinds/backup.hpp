@@ -9,7 +9,7 @@
 // In the report of a step a late replica has no samples, and an epoch does not see those that it had. Given which
 // replicas count, the bits are those of ConcatMean with these replicas alone; which ones do is not repeatable, unless
 // all count or there is one device. All replicas compute with the parameters of the centre (the model), which the
-// optimiser updates. The batches given to queue() must stay valid until no step is in flight.
+// optimiser updates.
 #pragma once
 
 #include <cstdint>
