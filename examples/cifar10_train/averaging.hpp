@@ -4,6 +4,7 @@
 // a training is instantiated once for it, and not once per policy. And the order log of asynchronous ones.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,7 @@
 #ifndef __CUDACC__
 #include <cupola/io/order_log.hpp>
 #include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 #endif
 
@@ -50,7 +52,7 @@ Named averaging_around(const TrainOptions& options, const Carrier& carrier) {
 #ifndef __CUDACC__
 
 /// Those of one process, among them the asynchronous ones.
-using AveragingHere = NamedAveraging<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>, Hogwild>;
+using AveragingHere = NamedAveraging<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>, Hogwild, Backup>;
 
 /// The order log of --order-log; null if none is written.
 inline std::shared_ptr<OrderLog> order_log_of(const TrainOptions& options) {
@@ -88,6 +90,10 @@ struct OrderLogFile {
 inline AveragingHere averaging_of(const TrainOptions& options, const std::shared_ptr<OrderLog>& log) {
     if (!options.asynchronous()) return averaging_around<AveragingHere>(options, ConcatMean{});
     if (options.averaging == "hogwild") return Hogwild{.ahead = options.ahead};
+    if (options.averaging == "backup") {
+        const int all_but_one = std::max(1, options.num_replicas - 1);
+        return Backup{.count = options.backup_count > 0 ? options.backup_count : all_but_one, .ahead = options.ahead};
+    }
     const Order order = options.order == "replay"        ? Order::replay(read_order_log(options.order_log))
                         : options.order == "round-robin" ? Order::round_robin()
                                                          : Order::free();

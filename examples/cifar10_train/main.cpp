@@ -110,8 +110,8 @@ struct Flags {
         require(known || !o.on_cuda(),
                 "--averaging must be concat-mean, local-sgd, diloco, elastic or nccl on GPUs, not ", o.averaging);
         require(known || mpi,
-                "--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or "
-                "mpi-all-reduce on the CPU; ",
+                "--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, backup, "
+                "mpi-concat-mean or mpi-all-reduce on the CPU; ",
                 o.averaging, nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
         require_built_for("--averaging ", o.averaging);
     }
@@ -167,12 +167,16 @@ struct Flags {
             app.add_option("--ahead", o.ahead, "Largest number of steps in flight of replicas that do not wait")
                 ->capture_default_str()
                 ->check(whole_number<std::int64_t>(1, 4096));
+        const auto* const backup_count =
+            app.add_option("--backup-count", o.backup_count,
+                           "For backup: the gradients that a step needs. Default: --num-replicas less one")
+                ->check(whole_number(1, max_replicas));
         check([=, this] {
             const bool elastic = o.averaging == "elastic", diloco = o.averaging == "diloco";
-            const bool downpour = o.averaging == "downpour", hogwild = o.averaging == "hogwild";
+            const bool downpour = o.averaging == "downpour";
+            const bool has_period = o.own_parameters() && o.averaging != "hogwild" && o.averaging != "backup";
             if (downpour && !given(period)) o.period = 1;
-            require((o.own_parameters() && !hogwild) || !given(period),
-                    "--period is for --averaging local-sgd, diloco, elastic or downpour");
+            require(has_period || !given(period), "--period is for --averaging local-sgd, diloco, elastic or downpour");
             require(o.averaging == "local-sgd" || diloco || !given(from_step),
                     "--from-step is for --averaging local-sgd or diloco");
             require(elastic || !given(moving_rate), "--moving-rate is for --averaging elastic");
@@ -182,11 +186,14 @@ struct Flags {
             require(o.outer_momentum < 1, "--outer-momentum must be less than 1, not ", o.outer_momentum);
             require(elastic || downpour || !given(order), "--order is for --averaging elastic or downpour");
             if (given(order)) one_of("--order", o.order, {"free", "round-robin", "replay"});
-            require((o.asynchronous() && !hogwild) || o.order_log.empty(),
+            require((o.asynchronous() && has_period) || o.order_log.empty(),
                     "--order-log is for --averaging downpour, or elastic with --order");
             require(o.order != "replay" || !o.order_log.empty(), "--order replay needs --order-log, the file to read");
             require(o.asynchronous() || !given(ahead),
-                    "--ahead is for --averaging downpour or hogwild, or elastic with --order");
+                    "--ahead is for --averaging downpour, hogwild or backup, or elastic with --order");
+            require(o.averaging == "backup" || !given(backup_count), "--backup-count is for --averaging backup");
+            require(o.backup_count <= o.num_replicas, "--backup-count must be at most --num-replicas, ", o.num_replicas,
+                    ", not ", o.backup_count);
             require((o.own_parameters() && !o.asynchronous()) || !given(inner),
                     "--inner is for --averaging local-sgd, diloco or elastic, without --order");
             one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
@@ -382,7 +389,7 @@ struct Flags {
                "processes that mpirun or srun starts, mpi-concat-mean (the result of one process) or mpi-all-reduce.\n"
                "Or how replicas with parameters of their own agree on a centre, which is the model: local-sgd, its\n"
                "mean; diloco, a step of an outer optimiser; elastic, a force between each and the centre; and,\n"
-               "without waiting for each other, downpour and hogwild")
+               "without waiting for each other, downpour and hogwild. Or backup: the first gradients of a step count")
             ->capture_default_str();
         check([this] { check_averaging(); });
         add_agreement_on_centre();

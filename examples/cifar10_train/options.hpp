@@ -58,6 +58,8 @@ struct TrainOptions {
     /// For asynchronous ones: "free", "round-robin" or "replay", the file of the order log, and the steps in flight.
     std::string order, order_log;
     std::int64_t ahead = 4;
+    /// For Backup: the gradients that a step needs; 0 for one less than the replicas.
+    int backup_count = 0;
     /// For --averaging nccl; with 0 processes, those that a launcher has started.
     int processes = 0;
     int process = -1;
@@ -91,7 +93,8 @@ struct TrainOptions {
     }
     /// Whether replicas do not wait for each other.
     [[nodiscard]] bool asynchronous() const {
-        return averaging == "downpour" || averaging == "hogwild" || (averaging == "elastic" && !order.empty());
+        return averaging == "downpour" || averaging == "hogwild" || averaging == "backup" ||
+               (averaging == "elastic" && !order.empty());
     }
     /// The policy that moves values between the replicas.
     [[nodiscard]] const std::string& carrier() const { return own_parameters() ? inner : averaging; }

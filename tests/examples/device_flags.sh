@@ -12,7 +12,7 @@ refuses '--device must be host or cuda, not tpu' --device tpu
 refuses '--device needs a value' --device
 
 # Flags of the other device.
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, backup, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
 refuses '--tf32-convolutions is for --device cuda' --tf32-convolutions
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic

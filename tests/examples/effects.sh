@@ -91,7 +91,7 @@ losses | diff - "$work/expected" || fail "the replay of a free run has other los
 [ "$(wc -l <"$work/expected")" = 9 ] || fail "not the losses of 9 steps"
 refuses 'the order log has the steps 0 to 8, and not step 9' "${free[@]}" --order replay --max-steps 10
 refuses "$work/data/data_batch_1.bin" "${free[@]::${#free[@]}-1}" "$work/data/data_batch_1.bin" --order replay
-for policy in 'downpour --period 2' 'hogwild --ahead 2'; do
+for policy in 'downpour --period 2' 'backup --backup-count 2' 'hogwild --ahead 2'; do
     # shellcheck disable=SC2086
     trains "${base[@]:0:6}" --num-replicas 3 --max-steps 4 --averaging $policy
 done

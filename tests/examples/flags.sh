@@ -31,8 +31,8 @@ for value in -1 18446744073709551616 abc; do
 done
 refuses '--max-steps: 010 begins with a zero: remove it' --max-steps 010
 refuses '--seed: 00 begins with a zero: remove it' --seed 00
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
-refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, backup, mpi-concat-mean or mpi-all-reduce on the CPU; nccl needs GPUs' --averaging nccl
+refuses '--averaging must be concat-mean, local-sgd, diloco, elastic, downpour, hogwild, backup, mpi-concat-mean or mpi-all-reduce on the CPU; median is not an averaging policy' --averaging median
 refuses '--gradient-compression must be none or bfloat16, not int8' --gradient-compression int8
 refuses '--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean nothing moves' --gradient-compression bfloat16
 # Replicas with parameters of their own.
@@ -60,7 +60,10 @@ refuses '--order must be free, round-robin or replay, not random' --averaging do
 refuses '--order replay needs --order-log, the file to read' --averaging downpour --order replay
 refuses '--order-log is for --averaging downpour, or elastic with --order' --averaging elastic --order-log "$work/order"
 refuses '--order-log: the path is empty' --averaging downpour --order-log ''
-refuses '--ahead is for --averaging downpour or hogwild, or elastic with --order' --averaging elastic --ahead 2
+refuses '--ahead is for --averaging downpour, hogwild or backup, or elastic with --order' --averaging elastic --ahead 2
+refuses '--backup-count is for --averaging backup' --averaging hogwild --backup-count 1
+refuses '--backup-count must be at most --num-replicas, 2, not 3' --averaging backup --num-replicas 2 --backup-count 3
+refuses '--order-log is for --averaging downpour, or elastic with --order' --averaging backup --order-log "$work/order"
 refuses '--ahead: 0 is not a whole number from 1 to 4096' --averaging hogwild --ahead 0
 refuses '--bn-stats synchronized is not for --averaging hogwild: no replica waits for another' --averaging hogwild --model resnet --bn-stats synchronized
 refuses '--profile is not for --averaging elastic with --order: its replicas are in several steps at once' --averaging elastic --order free --profile
@@ -93,7 +96,7 @@ grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not
 
 trains --help
 for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
-    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --learning-rate --log-every --seed --profile --help; do
+    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --backup-count --learning-rate --log-every --seed --profile --help; do
     grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"
