@@ -8,8 +8,9 @@ function(cupola_headers_of header)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
     set(text "#pragma once\n")
     foreach(file IN LISTS ARGN)
-        get_filename_component(folder ${file} DIRECTORY)
-        file(STRINGS ${file} lines REGEX "^#(include|if|el|endif)")
+        get_filename_component(path ${file} ABSOLUTE)
+        get_filename_component(folder ${path} DIRECTORY)
+        file(STRINGS ${path} lines REGEX "^#(include|if|el|endif)")
         foreach(line IN LISTS lines)
             string(REGEX REPLACE "^#include \"([^\"]+)\".*" "${folder}/\\1" beside "${line}")
             if(EXISTS ${beside})
@@ -21,22 +22,27 @@ function(cupola_headers_of header)
     file(CONFIGURE OUTPUT ${header} CONTENT "${text}" @ONLY)
 endfunction()
 
-# cupola_join(TARGET UNITS FILE...): CMake joins these sources of the target to so many units. A file remains one if it has a comment
-# that begins with "A unit of its own".
+# cupola_join(TARGET UNITS FILE...): CMake joins these sources of the target to so many units, neighbours in the list to the same one. A file
+# remains one if it has a comment that begins with "A unit of its own". May be called again for other sources of the target.
 function(cupola_join target units)
-    set(header ${CMAKE_CURRENT_BINARY_DIR}/${target}.hpp)
-    cupola_headers_of(${header} ${ARGN})
+    get_property(joined TARGET ${target} PROPERTY cupola_joined)
+    get_property(first TARGET ${target} PROPERTY cupola_units)
     list(LENGTH ARGN files)
     set(count 0)
     foreach(file IN LISTS ARGN)
         file(STRINGS ${file} alone LIMIT_COUNT 1 REGEX "^// A unit of its own")
         if(NOT alone)
-            math(EXPR unit "${count} * ${units} / ${files}")
+            math(EXPR unit "0${first} + ${count} * ${units} / ${files}")
             math(EXPR count "${count} + 1")
             set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${unit})
         endif()
     endforeach()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP UNITY_BUILD_UNIQUE_ID cupola_file
+    math(EXPR units "0${first} + ${units}")
+    list(APPEND joined ${ARGN})
+    set(header ${CMAKE_CURRENT_BINARY_DIR}/${target}.hpp)
+    cupola_headers_of(${header} ${joined})
+    set_target_properties(${target} PROPERTIES cupola_joined "${joined}" cupola_units ${units}
+        UNITY_BUILD ON UNITY_BUILD_MODE GROUP UNITY_BUILD_UNIQUE_ID cupola_file
         UNITY_BUILD_CODE_BEFORE_INCLUDE "#include \"${header}\"\nnamespace cupola_file {"
         UNITY_BUILD_CODE_AFTER_INCLUDE "}  // namespace cupola_file")
 endfunction()

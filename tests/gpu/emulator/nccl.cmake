@@ -4,10 +4,12 @@
 # ../../CMakeLists.txt. These tests run no kernels, so they are part of builds with a sanitizer, which cannot follow the fibres.
 file(GLOB nccl_tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} processes/nccl*_test.cpp processes/nccl/*_test.cpp)
 list(APPEND nccl_tests gpu/emulator/tests/nccl_test.cpp)
-add_executable(test_nccl ${nccl_tests} gpu/emulator/block.cpp gpu/emulator/nccl.cpp gpu/emulator/pages.cpp
-    gpu/emulator/runtime.cpp gpu/emulator/shared_memory.cpp)
+set(emulated gpu/emulator/block.cpp gpu/emulator/nccl.cpp gpu/emulator/pages.cpp gpu/emulator/runtime.cpp gpu/emulator/shared_memory.cpp)
+set_source_files_properties(${emulated} PROPERTIES SKIP_PRECOMPILE_HEADERS TRUE)
+add_executable(test_nccl ${nccl_tests} ${emulated})
+cupola_join(test_nccl 1 ${nccl_tests})
 target_include_directories(test_nccl BEFORE PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/gpu/emulator/include)
-cupola_test_settings(test_nccl)
+cupola_quick_program(test_nccl)
 target_link_libraries(test_nccl PRIVATE cupola_test_main)
 foreach(file IN LISTS nccl_tests)
     string(REGEX REPLACE "_test\\.cpp$" "" name ${file})
