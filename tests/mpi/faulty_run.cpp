@@ -34,6 +34,8 @@
 #include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/train/training_run.hpp>
 
+#include "labelled_samples.hpp"
+
 using namespace cupola;
 
 namespace {
@@ -50,27 +52,18 @@ extern "C" int fsync(int file) {
 
 namespace {
 
-constexpr std::int64_t batch_size = 4, features = 16, samples = 64;
+constexpr std::int64_t batch_size = 4;
 
 struct SmallNet : Sequential<Input<4, 4, 1>, Conv2d<8, 3>, BatchNorm2d<>, ReLU, Flatten, Linear<16>, ReLU, Dropout<0.5>,
                              Linear<4>> {};
 
-class Batches {
-public:
-    Batches() : values_(samples * features), labels_(samples) {
-        initialize(values_, normal(1.0), 1, 1, 3, 0);
-        for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % 4);
-    }
+struct Batches : LabelledSamples {
+    Batches() : LabelledSamples(64, SmallNet::input_shape, 4) {}
+    /// The replicas' batches are unequal.
     BatchView operator()(std::int64_t place, int replica, HostContext&) const {
-        const auto first = static_cast<std::size_t>(5 * place + 3 * replica) % (samples - batch_size);
-        // The replicas' batches are unequal.
-        const std::int64_t size = (place + replica) % 3 == 0 ? batch_size - 1 : batch_size;
-        return {values_.data() + first * features, labels_.data() + first, size, SmallNet::input_shape};
+        return view((5 * place + 3 * replica) % (64 - batch_size),
+                    (place + replica) % 3 == 0 ? batch_size - 1 : batch_size);
     }
-
-private:
-    std::vector<float> values_;
-    std::vector<std::int32_t> labels_;
 };
 
 /// FNV-1a of the bytes.

@@ -18,6 +18,7 @@
 #include <cupola/host.hpp>
 #include <cupola/mpi.hpp>
 
+#include "labelled_samples.hpp"
 #include "processes/process_trainings.hpp"
 
 namespace {
@@ -50,25 +51,17 @@ struct Case {
 };
 constexpr Case cases[] = {{"equal"}, {"unequal", true}, {"accumulated", false, 2}, {"unequal-accumulated", true, 2}};
 
-class Batches {
+class Batches : LabelledSamples {
 public:
-    explicit Batches(bool unequal) : unequal_(unequal), images_(samples * pixels), labels_(samples) {
-        initialize(images_, normal(1.0), 1, 1, 3, 0);
-        for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % 10);
-    }
+    explicit Batches(bool unequal) : LabelledSamples(40, {8, 8, 3}, 10), unequal_(unequal) {}
     BatchView operator()(std::int64_t place, int replica, HostContext&) const {
         constexpr std::int64_t sizes[] = {batch, 2, 0, batch, 3};
         const std::int64_t size = unequal_ ? sizes[static_cast<std::size_t>(3 * place + replica) % 5] : batch;
-        const auto first = static_cast<std::size_t>(5 * place + 3 * replica) % (samples - batch);
-        if (size == 0) return {};
-        return {images_.data() + first * pixels, labels_.data() + first, size, Shape{8, 8, 3}};
+        return size == 0 ? BatchView{} : view((5 * place + 3 * replica) % (40 - batch), size);
     }
 
 private:
-    static constexpr std::size_t samples = 40, pixels = 8 * 8 * 3;
     bool unequal_;
-    std::vector<float> images_;
-    std::vector<std::int32_t> labels_;
 };
 
 struct Request {

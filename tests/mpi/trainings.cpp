@@ -37,6 +37,8 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/parallel/compressed.hpp>
 
+#include "labelled_samples.hpp"
+
 namespace {
 
 using namespace cupola;
@@ -66,25 +68,17 @@ template <class Net>
 constexpr std::int64_t classes = Net::output_shape.size();
 
 template <class Net>
-class Batches {
+class Batches : LabelledSamples {
 public:
-    explicit Batches(const Case& c) : case_(c), images_(samples * pixels), labels_(samples) {
-        initialize(images_, normal(1.0), 1, 1, 3, 0);
-        for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % 10);
-    }
+    explicit Batches(const Case& c) : LabelledSamples(40, Net::input_shape, 10), case_(c) {}
     BatchView operator()(std::int64_t place, int replica, HostContext&) const {
         constexpr std::int64_t sizes[] = {batch_size, 2, 0, batch_size, 3};
         const std::int64_t size = case_.unequal ? sizes[static_cast<std::size_t>(3 * place + replica) % 5] : batch_size;
-        const auto first = static_cast<std::size_t>(5 * place + 3 * replica) % (samples - batch_size);
-        if (size == 0) return {};
-        return {images_.data() + first * pixels, labels_.data() + first, size, Net::input_shape};
+        return size == 0 ? BatchView{} : view((5 * place + 3 * replica) % (40 - batch_size), size);
     }
 
 private:
-    static constexpr std::size_t samples = 40, pixels = 32 * 32 * 3;
     Case case_;
-    std::vector<float> images_;
-    std::vector<std::int32_t> labels_;
 };
 
 template <class Net, class Averaging, class Statistics>

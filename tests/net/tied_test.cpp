@@ -9,6 +9,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../devices.hpp"
+#include "../labelled_samples.hpp"
 #include "graph_run.hpp"
 
 using namespace cupola;
@@ -62,15 +63,6 @@ struct Images : Sequential<Input<6, 5, 3>, Conv2d<4, 3>, Tied<"conv", Conv2d<4, 
 
 using Training = DataParallel<Recurrent<Sigmoid>, CrossEntropy<3>, Adam, ConcatMean, Host>;
 
-struct Samples {
-    std::vector<float> values = reference::Random(5).normal(8 * 6);
-    std::vector<std::int32_t> labels{0, 1, 2, 0, 1, 2, 0, 1};
-
-    [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
-        return {values.data() + first * 6, labels.data() + first, size, Shape{6}};
-    }
-};
-
 }  // namespace
 
 TEST_CASE("a tied set is in the arena and in every list of parameters once") {
@@ -103,7 +95,7 @@ TEST_CASE("gradients of networks with tied layers are those of differences") {
 }
 
 TEST_CASE("tied layers are trained as one set by several replicas, and resumed") {
-    const Samples samples;
+    const LabelledSamples samples(8, {6}, 3);
     Training one({.replicas = 1, .batch_size = 8, .seed = 3});
     Training two({.replicas = 2, .devices = 2, .batch_size = 4, .seed = 3});
     for (int step = 0; step < 5; ++step) {

@@ -14,6 +14,7 @@
 #include <cupola/layers/on_device.hpp>
 
 #include "delayed_device.hpp"
+#include "labelled_samples.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"
@@ -54,28 +55,17 @@ struct FailingOnce {
 };
 
 /// Batches that are a function of the step and the replica, in memory that stays.
-class Source {
-public:
-    Source() : pixels_(64 * 108), labels_(64) {
-        initialize(pixels_, normal(1.0), 1, 1, 9, 0);
-        for (std::size_t i = 0; i < labels_.size(); ++i) labels_[i] = static_cast<std::int32_t>(i * 7 % 5);
-    }
+struct Source : LabelledSamples {
+    Source() : LabelledSamples(64, {6, 6, 3}, 5, 9) {}
     BatchView operator()(std::int64_t step, int replica, HostContext&) {
         if (step == failing_step && replica == failing_replica) throw DataError("no samples today");
-        const std::int64_t first = (step * 5 + replica * 11) % 60;
-        const std::int64_t size = replica == 1 && step % 3 == 1 ? short_size : 4;
-        return {pixels_.data() + first * 108, labels_.data() + first, size, Shape{6, 6, 3}};
+        return view((step * 5 + replica * 11) % 60, replica == 1 && step % 3 == 1 ? short_size : 4);
     }
     void set(std::int64_t step, int replica, float value) {
-        pixels_[static_cast<std::size_t>(((step * 5 + replica * 11) % 60) * 108 + 3)] = value;
+        inputs[static_cast<std::size_t>(((step * 5 + replica * 11) % 60) * 108 + 3)] = value;
     }
-    std::vector<std::int32_t>& labels() { return labels_; }
     std::int64_t short_size = 3, failing_step = -1;
     int failing_replica = 0;
-
-private:
-    std::vector<float> pixels_;
-    std::vector<std::int32_t> labels_;
 };
 
 struct Ended {
@@ -352,7 +342,7 @@ TEST_CASE_TEMPLATE("a label that is not a class is an error when the step's repo
     T training(options_for<T>(2));
     training.step(source);
     const std::vector<float> before = training.parameters();
-    source.labels()[5] = 5;
+    source.labels[5] = 5;
     CHECK(contains(message_of<InvalidArgument>([&] { training.step(source); }),
                    "sample 0 of the batch has label 5, but the loss has classes 0 to 4"));
     CHECK(training.step() == 1);

@@ -17,6 +17,7 @@
 #include "delayed_device.hpp"
 #include "instructions.hpp"
 #include "io/file_support.hpp"
+#include "labelled_samples.hpp"
 #include "optim/each_optimizer.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
@@ -43,18 +44,8 @@ const std::vector<ParameterGroup> groups{
 const std::vector<ParameterGroup> groups_of_tuned{{.pattern = "head.*", .rate = 2}};
 
 constexpr auto batch = [](std::int64_t step, int replica, HostContext&) -> BatchView {
-    static const std::vector<float> samples = [] {
-        std::vector<float> values(64 * 108);
-        initialize(values, normal(1.0), 1, 1, 9, 0);
-        return values;
-    }();
-    static const std::vector<std::int32_t> labels = [] {
-        std::vector<std::int32_t> values(64);
-        for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i * 7 % 5);
-        return values;
-    }();
-    const std::int64_t first = (step * 5 + replica * 11) % 60;
-    return {samples.data() + first * 108, labels.data() + first, replica == 1 && step % 3 == 1 ? 3 : 4, Shape{6, 6, 3}};
+    static const LabelledSamples samples(64, {6, 6, 3}, 5, 9);
+    return samples.view((step * 5 + replica * 11) % 60, replica == 1 && step % 3 == 1 ? 3 : 4);
 };
 
 template <class T>

@@ -10,6 +10,7 @@
 #include <cupola/host.hpp>
 #include <cupola/optimizers.hpp>
 
+#include "labelled_samples.hpp"
 #include "policies.hpp"
 
 using namespace cupola;
@@ -22,18 +23,8 @@ template <class O = Sgd, class A = ConcatMean, class Loss = CrossEntropy<3>>
 using Training = DataParallel<Net, Loss, O, A, Host>;
 
 BatchView batch(std::int64_t step, int replica) {
-    static const std::vector<float> samples = [] {
-        std::vector<float> values(60 * 6);
-        initialize(values, normal(1.0), 1, 1, 3, 0);
-        return values;
-    }();
-    static const std::vector<std::int32_t> labels = [] {
-        std::vector<std::int32_t> values(60);
-        for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i * i % 3);
-        return values;
-    }();
-    const std::int64_t first = (step * 8 + replica * 4) % 56;
-    return {samples.data() + first * 6, labels.data() + first, 4, Shape{6}};
+    static const LabelledSamples samples(60, {6}, 3);
+    return samples.view((step * 8 + replica * 4) % 56, 4);
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include <cupola/train/training_run.hpp>
 
 #include "../../io/file_support.hpp"
+#include "../../labelled_samples.hpp"
 #include "../../throws_with.hpp"
 #include "../emulator/control.hpp"
 #include "../emulator/cudnn_engines.hpp"
@@ -26,20 +27,9 @@ using PlanTraining = DataParallel<PlanNet, CrossEntropy<3>, Sgd, ConcatMean, Cud
 constexpr double enough = 60;
 
 /// In host memory, which the emulator's devices read.
-class PlanBatches {
-public:
-    PlanBatches() : inputs_(16 * 108), labels_(16) {
-        initialize(inputs_, normal(1.0), 1, 1, 3, 0);
-        for (std::size_t n = 0; n < labels_.size(); ++n) labels_[n] = static_cast<std::int32_t>(n % 3);
-    }
+struct PlanBatches : LabelledSamples {
+    PlanBatches() : LabelledSamples(16, PlanNet::input_shape, 3) {}
     BatchView operator()(std::int64_t step, int replica, CudaContext&) const { return view((step + replica) % 8, 8); }
-    [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
-        return {inputs_.data() + 108 * first, labels_.data() + first, size, PlanNet::input_shape};
-    }
-
-private:
-    std::vector<float> inputs_;
-    std::vector<std::int32_t> labels_;
 };
 
 PlanTraining::Options plan_options(int devices = 1) {
