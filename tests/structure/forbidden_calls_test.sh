@@ -23,6 +23,7 @@ expect() {
 expect accepted io/a.hpp 'if (impl::is_finite(x) && !is_nan(y) && a.size == size && size == b.size && x == y) return;'
 expect accepted io/a.hpp '// std::isnan(x) or x != x'
 expect accepted ops/cuda/a.hpp 'valid = !isnan(loss) || x == x;'
+expect accepted ops/impl/kernel_parts/a.hpp 'valid = x == x;'
 expect accepted io/a.hpp 'float least = std::numeric_limits<float>::infinity(), most = -least;'
 expect accepted io/a.hpp 'namespace cupola { inline namespace CUPOLA_ABI {'
 expect refused io/a.hpp 'namespace cupola::inline CUPOLA_ABI {'
