@@ -24,10 +24,12 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D>
 class ReplicaGradients {
 public:
-    /// `has_averages`: whether memory for the average is allocated beside the rows.
-    ReplicaGradients(const ReplicaPlacement& placement, std::int64_t elements, bool has_averages)
+    /// `has_averages`: whether memory for the average is allocated beside the rows. `on_each_device`: whether each
+    /// device writes an average of its own; otherwise devices that are all in the host's memory have one together.
+    ReplicaGradients(const ReplicaPlacement& placement, std::int64_t elements, bool has_averages, bool on_each_device)
         : elements_(elements),
           has_averages_(has_averages),
+          has_one_average_(D::host_memory && !(has_averages && on_each_device)),
           placement_(placement),
           rows_(static_cast<std::size_t>(placement.replicas())),
           averages_(static_cast<std::size_t>(placement.device_count())),
@@ -73,7 +75,7 @@ private:
     [[nodiscard]] std::size_t replicas_here() const { return static_cast<std::size_t>(placement_.replicas_here()); }
 
     std::int64_t elements_;
-    bool has_averages_;
+    bool has_averages_, has_one_average_;
     ReplicaPlacement placement_;
     FixedArray<float*> rows_, averages_;
     FixedArray<typename D::Arena> arenas_;
@@ -82,27 +84,28 @@ private:
 template <class D>
 std::size_t ReplicaGradients<D>::average_bytes() const {
     if (!has_averages_) return 0;
-    return arena_bytes() * (D::host_memory ? 1 : averages_.size());
+    return arena_bytes() * (has_one_average_ ? 1 : averages_.size());
 }
 
 template <class D>
 void ReplicaGradients<D>::allocate(int device, int first, int last) {
     const auto index = static_cast<std::size_t>(device);
-    if (D::host_memory) {
-        if (device > 0) return;
-        last = first + placement_.replicas_here();
-    }
     typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
-    rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
-                             text("the gradients of replicas ", first, " to ", last - 1));
-    for (int r = first; r < last; ++r) {
-        rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
+    if (!D::host_memory || device == 0) {
+        if (D::host_memory) last = first + placement_.replicas_here();
+        rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
+                                 text("the gradients of replicas ", first, " to ", last - 1));
+        for (int r = first; r < last; ++r) {
+            rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
+        }
+    } else if (has_one_average_) {
+        return;
     }
     if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
     float* const place =
         has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[static_cast<std::size_t>(first)];
     averages_[index] = place;
-    if constexpr (D::host_memory) {
+    if (has_one_average_) {
         for (float*& each : averages_) each = place;
     }
 }

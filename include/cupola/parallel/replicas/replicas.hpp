@@ -177,7 +177,7 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
     : network_(network),
       settings_(settings),
       placement_(settings.replicas, settings.devices, settings.centre, settings.process.count, settings.process.number),
-      gradients_(placement_, network.trained_elements, settings.has_averages()),
+      gradients_(placement_, network.trained_elements, settings.has_averages(), settings.sums > 0),
       // Before operations are made for a batch that does not fit.
       memory_(require_memory<D>(memory_needed<D, T>(network, settings, placement_, gradients_), options)),
       threads_(settings.devices),
