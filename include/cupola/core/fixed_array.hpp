@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/span_of.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -71,6 +72,9 @@ public:
     [[nodiscard]] constexpr const T* begin() const { return elements_; }
     [[nodiscard]] constexpr T* end() { return elements_ + size_; }
     [[nodiscard]] constexpr const T* end() const { return elements_ + size_; }
+    /// The elements as a span, at less cost to the compiler than the implicit conversion (core/span_of.hpp).
+    [[nodiscard]] std::span<T> span() { return impl::span_of(elements_, size_); }
+    [[nodiscard]] std::span<const T> span() const { return impl::span_of<const T>(elements_, size_); }
     [[nodiscard]] constexpr T& operator[](std::size_t i) { return elements_[i]; }
     [[nodiscard]] constexpr const T& operator[](std::size_t i) const { return elements_[i]; }
 

@@ -51,7 +51,7 @@ public:
 
     [[nodiscard]] const PlanOptions& options() const { return options_; }
     [[nodiscard]] const PlanBytes& bytes() const { return bytes_; }
-    [[nodiscard]] std::span<const NodeInfo> nodes() const { return infos_; }
+    [[nodiscard]] std::span<const NodeInfo> nodes() const { return infos_.span(); }
     /// Whether the plan has a backward pass: not if it is that of a part whose layers are all below the trained ones.
     [[nodiscard]] bool has_backward() const {
         return options_.training && !options_.inspect && lowest_ < infos_.size();
@@ -138,7 +138,7 @@ public:
     /// layers and backward goes from the last layer to the first, so the final part begins at an offset that only
     /// decreases: the first bucket ends at the last element, each ends where the one before begins, and the last begins
     /// at element 0; for a part, at the first element that the part has, and the first bucket ends at its last.
-    [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_; }
+    [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_.span(); }
 
     // Synchronised statistics. Each replica has its own plan, made with `synchronized`, and its own memory, and all run
     // in lockstep: a pass has all_reduces() + 1 segments, and the replicas' sums are merged between two segments.
@@ -175,7 +175,7 @@ public:
 
     /// Value `v` of the nodes: 0 the batch, k + 1 the output of node k. Valid only while the memory plan keeps it.
     [[nodiscard]] const T* value(std::size_t v, const T* batch) {
-        const std::size_t storage = storage_of(infos_, v);
+        const std::size_t storage = storage_of(infos_.span(), v);
         return storage == 0 ? batch : at(lifetimes_[storage]);
     }
 
@@ -186,18 +186,20 @@ private:
                        NodeFunction make_one);
 
     [[nodiscard]] bool needs_gradient(std::size_t v) const {
-        return cupola::needs_gradient(infos_, v, lowest_, options_.input_gradient);
+        return cupola::needs_gradient(infos_.span(), v, lowest_, options_.input_gradient);
     }
     [[nodiscard]] bool has_backward(std::size_t i) const {
-        return cupola::has_backward(infos_, i, lowest_, options_.input_gradient);
+        return cupola::has_backward(infos_.span(), i, lowest_, options_.input_gradient);
     }
     [[nodiscard]] std::size_t reducing_node(Direction direction, std::size_t k) const {
         return all_reduces_[direction == Direction::forward ? k : all_reduces_.size() - 1 - k];
     }
 
     [[nodiscard]] T* at(const Lifetime& lifetime) { return reinterpret_cast<T*>(arena_ + lifetime.offset); }
-    [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_, v)]); }
-    [[nodiscard]] T* output_gradient_at(std::size_t v) { return at(lifetimes_[output_gradient_entry(infos_, v)]); }
+    [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_.span(), v)]); }
+    [[nodiscard]] T* output_gradient_at(std::size_t v) {
+        return at(lifetimes_[output_gradient_entry(infos_.span(), v)]);
+    }
 
     /// Converts the outputs after forward, and their gradients before backward. Returns the last output.
     const float* convert_outputs(Context& context, const T* samples);

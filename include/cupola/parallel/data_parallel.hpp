@@ -80,7 +80,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     [[nodiscard]] const MemoryReport& memory() const { return parts_.replicas_.memory(); }
     /// The columns of a batch that the network and the losses read.
-    [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_; }
+    [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_.span(); }
     /// The number of the step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The number of processes between which the replicas are divided, and the number of this one.

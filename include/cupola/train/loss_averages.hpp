@@ -17,6 +17,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -47,7 +48,7 @@ public:
     [[gnu::cold]] void update(const StepReport& report);
 
     /// The parts, in the order of the loss collection.
-    [[nodiscard]] std::span<const Entry> parts() const { return {entries_.data(), entries_.size()}; }
+    [[nodiscard]] std::span<const Entry> parts() const { return impl::span_of(entries_); }
     [[nodiscard]] const Entry& total() const { return total_; }
 
     /// The averages, with which a resumed run continues; the total under its name, and the sum of the steps' weights

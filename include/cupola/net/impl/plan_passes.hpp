@@ -193,16 +193,16 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
       all_reduces_(layers.size()),
       outputs_(layers.size()) {
     impl::require_countable(layers, fusion, options.batch, options.training, sizeof(T));
-    infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
+    infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_.span(), options.training || options.inspect));
     if (own_layers_.size() != layers.size()) {
         impl::require_cuts(layers, fusion, options.layers);
-        infos_.keep_first(keep_range(infos_, options.layers, options_.input_gradient));
+        infos_.keep_first(keep_range(infos_.span(), options.layers, options_.input_gradient));
     }
     nodes_.keep_first(infos_.size());
     lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size()));
     const bool backward = options.training && !options.inspect;
     bytes_.activations =
-        plan_activations(infos_, options.batch, backward, options_.input_gradient, lifetimes_, sizeof(T));
+        plan_activations(infos_.span(), options.batch, backward, options_.input_gradient, lifetimes_.span(), sizeof(T));
     ends_ = {plan_ends(own_layers_, options.batch, backward, options_.input_gradient, sizeof(T)),
              options.batch * converted_inputs(own_layers_)};
     std::size_t outputs = 0, offset = 0;
@@ -214,7 +214,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     }
     outputs_.keep_first(outputs);
     bytes_.activations += ends_.bytes();
-    lowest_ = lowest_node(infos_, options_.input_gradient);
+    lowest_ = lowest_node(infos_.span(), options_.input_gradient);
     reads_columns_ = count_inputs(own_layers_) > 1 || reads_other_types(own_layers_);
     require(!options_.input_gradient || own_layers_.front().column_type == ElementType::float32, "an input of ",
             to_string(own_layers_.front().column_type), " has no gradient");
@@ -383,7 +383,7 @@ template <class Device, class T>
 void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& args) {
     const NodeInfo& info = infos_[i];
     const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
-    args.output_gradient = gradient(gradient_entry(infos_, i + 1));
+    args.output_gradient = gradient(gradient_entry(infos_.span(), i + 1));
     const auto sums_of = [&](std::size_t node) -> ChannelSums {
         if (node >= infos_.size() || sums_at_[node] == no_sums) return {};
         return {reinterpret_cast<float*>(saved_ + sums_at_[node]), nodes_[node]->gradient_sum_parts(),
@@ -391,9 +391,9 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
     };
     args.input_gradient_sums = sums_of(i);
     args.output_gradient_sums = sums_of(i + 1);
-    if (needs_gradient(info.reads)) args.input_gradient = gradient(input_gradient_entry(infos_, i, false));
+    if (needs_gradient(info.reads)) args.input_gradient = gradient(input_gradient_entry(infos_.span(), i, false));
     if (info.also_reads != no_value && needs_gradient(info.also_reads)) {
-        args.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
+        args.second_input_gradient = gradient(input_gradient_entry(infos_.span(), i, true));
     }
     const LayerInfo& owner = parameters_of_layer(layers_, info.layer);
     const bool omits = omits_parameter_gradients(layers_, info.layer);
@@ -403,7 +403,7 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
         args.parameter_gradients[p] = reinterpret_cast<float*>(discarded);
         discarded += arena_extent(owner.parameters.list[p].shape.size()) * static_cast<std::int64_t>(sizeof(float));
     }
-    if (info.adds_two_gradients()) args.second_output_gradient = gradient(second_gradient_entry(infos_, i));
+    if (info.adds_two_gradients()) args.second_output_gradient = gradient(second_gradient_entry(infos_.span(), i));
     // A view that adds: the gradient of its output is added to what later readers wrote to that of its input.
     if (info.view && info.adds_gradient) args.second_output_gradient = args.input_gradient;
 }
@@ -413,8 +413,8 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
     const NodeInfo& info = infos_[i];
     const LayerInfo& layer = layers_[info.layer];
     BackwardArgs<Device, T>& args = bound_[i];
-    if (storage_of(infos_, info.reads) == 0) args.input = call.batch;
-    if (info.also_reads != no_value && storage_of(infos_, info.also_reads) == 0) args.second_input = call.batch;
+    if (storage_of(infos_.span(), info.reads) == 0) args.input = call.batch;
+    if (info.also_reads != no_value && storage_of(infos_.span(), info.also_reads) == 0) args.second_input = call.batch;
     const std::string_view column = layer.reads_column.empty() ? layer.column : layer.reads_column;
     if (!column.empty() && call.columns != nullptr)
         args.column = call.columns->data(call.columns->columns().place_of(column));

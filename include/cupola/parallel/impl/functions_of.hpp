@@ -14,6 +14,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/queue_loss.hpp>
@@ -58,7 +59,7 @@ public:
             with_loss(k, [&]<std::size_t number>() { static_cast<void>(operation<number>()); });
         this->check_every = options.check_every;
         this->moving_average = options.moving_average;
-        this->groups = options.groups;
+        this->groups = span_of(options.groups);
         this->repeats_update = repeatable;
         this->updates_statistics_in_place =
             noexcept(std::declval<const Statistics&>().update(std::declval<const StatisticsUpdate&>()));

@@ -12,6 +12,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/peak_rates.hpp>
@@ -75,13 +76,14 @@ public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : processes_(joined(options)),
           run_policy_(run_policy_of(processes_.get())),
-          regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
+          regularized_(regularized_in_groups(Loss::regularized(Net::layers), span_of(options.groups), Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
           replicas_(network_info<Net, Kernels>(),
-                    settings_of(options, functions_, regularized_.size(), required_, processes_.get()), options.device),
+                    settings_of(options, functions_, regularized_.size(), required_.span(), processes_.get()),
+                    options.device),
           agreement_(Agreement::make(options.averaging, replicas_)),
-          engine_(functions_, *agreement_, replicas_, regularized_, policy_name(options.averaging)),
+          engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_name(options.averaging)),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
           transfer_(
@@ -108,7 +110,7 @@ public:
         const auto state_start = [&](int arena) {
             return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
         };
-        const std::vector<float> running = transfer_.start(options.seed, options.initializers, state_start);
+        const std::vector<float> running = transfer_.start(options.seed, span_of(options.initializers), state_start);
         engine_.restart(0, running, transfer_.loss_scale_of({}));
     }
     TrainingParts(const TrainingParts&) = delete;
@@ -151,13 +153,13 @@ private:
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
-                               .other_batch_sizes = options.other_batch_sizes,
+                               .other_batch_sizes = span_of(options.other_batch_sizes),
                                .evaluation_batch_size = options.evaluation_batch_size,
                                .gradient_accumulation_steps = options.gradient_accumulation_steps,
                                .check_every = options.check_every,
                                .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
-                               .initializers = options.initializers,
-                               .groups = options.groups,
+                               .initializers = span_of(options.initializers),
+                               .groups = span_of(options.groups),
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>(),
                                .synchronized = synchronized},
                               Net::layers);
@@ -179,7 +181,7 @@ private:
                 .devices = options.devices,
                 .gradient_accumulation_steps = options.gradient_accumulation_steps,
                 .batch_size = options.batch_size,
-                .other_batch_sizes = options.other_batch_sizes,
+                .other_batch_sizes = span_of(options.other_batch_sizes),
                 .evaluation_batch_size = options.evaluation_batch_size,
                 .steps_in_flight = std::max(std::int64_t{D::max_steps_in_flight}, traits.steps_in_flight),
                 .landed_steps = traits.steps_in_flight,

@@ -100,8 +100,8 @@ public:
 
     [[nodiscard]] DeviceThreads& threads() { return threads_; }
     [[nodiscard]] State& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
-    [[nodiscard]] std::span<State> devices() { return devices_; }
-    [[nodiscard]] std::span<const State> devices() const { return devices_; }
+    [[nodiscard]] std::span<State> devices() { return devices_.span(); }
+    [[nodiscard]] std::span<const State> devices() const { return devices_.span(); }
     [[nodiscard]] Context& context(int device) { return at(device).context(); }
 
     /// The parameters that a replica computes with.

@@ -15,6 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/finite.hpp>
 #include <cupola/parallel/process_number.hpp>
@@ -118,7 +119,7 @@ private:
                 averages ? "this training keeps moving averages, and the state has none"
                          : "this training keeps no moving averages, and the state has them");
         if (averages) require_elements("moving average", part.averages.size(), elements);
-        require_states(names_, part.optimizer);
+        require_states(names_.span(), span_of(part.optimizer));
         for (const OptimizerState& kept : part.optimizer)
             require_elements("optimiser's state arena", kept.values.size(), elements);
     }
@@ -346,7 +347,7 @@ void StateTransfer<D, T>::require_fitting_centre(const TrainingState& state) con
                       : "this training keeps no moving averages, and the state has them");
     if (averages_) require_elements("moving average", state.averages.size(), elements);
     try {
-        require_states(centre_names_, state.centre_optimizer);
+        require_states(centre_names_.span(), span_of(state.centre_optimizer));
     } catch (const InvalidArgument& error) {
         throw InvalidArgument(text("the centre's part of the state: ", error.what()));
     }

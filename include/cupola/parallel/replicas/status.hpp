@@ -117,7 +117,9 @@ public:
         return reinterpret_cast<LossReport*>(block + reports_) + batch;
     }
     /// Those of all batches of the device.
-    [[nodiscard]] std::span<const LossReport> reports(std::byte* block) const { return {report(block, 0), batches_}; }
+    [[nodiscard]] std::span<const LossReport> reports(std::byte* block) const {
+        return span_of<const LossReport>(report(block, 0), batches_);
+    }
     /// The reports of the losses of a batch, where there are several: one per loss.
     [[nodiscard]] LossReport* reports_of_losses(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<LossReport*>(block + reports_) + batches_ + batch * losses_;

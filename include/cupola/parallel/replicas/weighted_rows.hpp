@@ -8,6 +8,7 @@
 #include <span>
 
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 
@@ -33,8 +34,10 @@ public:
         total_samples_ += samples;
     }
 
-    [[nodiscard]] std::span<const float* const> rows() const { return {rows_.data(), count_}; }
-    [[nodiscard]] std::span<const std::int64_t> samples() const { return {samples_.data(), count_}; }
+    [[nodiscard]] std::span<const float* const> rows() const {
+        return span_of<const float* const>(rows_.data(), count_);
+    }
+    [[nodiscard]] std::span<const std::int64_t> samples() const { return span_of(samples_.data(), count_); }
     [[nodiscard]] std::int64_t total_samples() const { return total_samples_; }
 
 private:
@@ -88,7 +91,9 @@ public:
             samples_ += weight;
         }
     }
-    [[nodiscard]] WeightedGradients gradients() const { return {{rows_.data(), count_}, {weights_.data(), count_}}; }
+    [[nodiscard]] WeightedGradients gradients() const {
+        return {span_of<const float* const>(rows_.data(), count_), {weights_.data(), count_}};
+    }
     /// The samples of these rows together.
     [[nodiscard]] std::int64_t samples() const { return samples_; }
 

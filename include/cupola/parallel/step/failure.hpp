@@ -207,7 +207,7 @@ void StepFailure<D, T>::search_in_all_processes(std::int64_t step, const AllSear
         }
         if (found_[r].empty() && each.has_finite_loss()) found_[r] = gradient_text(each.not_finite_element);
     }
-    peers_.exchange_texts(step, found_);
+    peers_.exchange_texts(step, found_.span());
 }
 
 template <class D, class T>

@@ -93,7 +93,8 @@ void ReplicaLosses<D, T>::queue(int device, const BatchPass& pass, const BatchVi
                                   reports + k);
         }
         if (functions_.sums_losses)
-            ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_, report);
+            ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_.span(),
+                                                   report);
     }
     if (reads_ids_) queue_id_check(device, pass, batch);
     if (!in_own_type) scale_gradients(device, pass, batch);

@@ -27,7 +27,7 @@ class SharedStatistics {
 public:
     [[gnu::cold]] SharedStatistics(Replicas<D, T>& replicas, Peers& peers, const SampleCounts& counts);
 
-    [[nodiscard]] std::span<const float> values() const { return values_; }
+    [[nodiscard]] std::span<const float> values() const { return values_.span(); }
     /// Starts with `values`, which are on every device already.
     [[gnu::cold]] void restart(std::span<const float> values);
 
@@ -84,8 +84,8 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
         for (int r = 0; r < replicas_.placement().replicas(); ++r)
             rows_.add(results_.of(step, r, part).statistics, counts_.of(step, part, r));
         if (rows_.rows().empty()) continue;
-        functions.update_statistics(
-            StatisticsUpdate{.running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
+        functions.update_statistics(StatisticsUpdate{
+            .running = running, .layers = layers_.span(), .rows = rows_.rows(), .samples = rows_.samples()});
     }
     if (!in_place) std::swap(values_, next_);
     changed_ = true;

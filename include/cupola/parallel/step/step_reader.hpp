@@ -258,7 +258,7 @@ void StepReader<D, T>::clear_rows() {
     replicas_.threads().run([&](int device) {
         const ReplicaPlacement& placement = replicas_.placement();
         for (int r = placement.first_replica(device); r < placement.first_replica(device + 1); ++r)
-            replicas_.at(device).worker.set(replicas_.gradients().row(r), zeros);
+            replicas_.at(device).worker.set(replicas_.gradients().row(r), zeros.span());
     });
 }
 

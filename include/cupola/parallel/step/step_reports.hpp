@@ -15,6 +15,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
@@ -108,7 +109,7 @@ public:
 private:
     [[nodiscard]] std::span<double> sums_of(int replica) {
         const std::size_t parts = report_.parts.size();
-        return std::span(sums_.data(), sums_.size()).subspan(static_cast<std::size_t>(replica) * parts, parts);
+        return span_of(sums_.data() + static_cast<std::size_t>(replica) * parts, parts);
     }
 
     StepReport report_;
@@ -192,7 +193,7 @@ StepReports<D, T>::StepReports(Replicas<D, T>& replicas, Peers& peers, const Sam
       regularization_(regularized.size()),
       builders_(static_cast<std::size_t>(replicas.settings().steps_in_flight)) {
     for (StepReportBuilder& each : builders_)
-        each = StepReportBuilder(replicas.placement().replicas(), functions.losses, regularized);
+        each = StepReportBuilder(replicas.placement().replicas(), functions.losses.span(), regularized);
 }
 
 template <class D, class T>
@@ -266,7 +267,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
     for (std::size_t i = 0; i < regularized_.size(); ++i)
         regularization_[i] = 0.5 * regularized_[i].coefficient * StatusLayout::regularization(block)[i];
     const std::int64_t samples = counts_.of_replica(step, replica);
-    if (samples > 0) builder(step).complete(replica, samples, regularization_);
+    if (samples > 0) builder(step).complete(replica, samples, regularization_.span());
     return finite && is_finite(report.total) && !is_nan(report.weight) && report.weight >= 0;
 }
 

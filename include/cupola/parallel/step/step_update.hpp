@@ -43,7 +43,7 @@ public:
           regularized_(regularized),
           segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
           recordings_(static_cast<std::size_t>(replicas.placement().device_count())) {
-        agreement_.bind(segments_, functions_.moving_average);
+        agreement_.bind(segments_.span(), functions_.moving_average);
     }
 
     /// Before a step is queued: the steps before it that were skipped, as far as the host knows, and those in flight
@@ -229,7 +229,7 @@ auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t step, std::i
             .gradient = agreement_.gradient(device, replicas_.placement().first_replica(device) + copy, step).values,
             .state = worker.state(copy),
             .elements = replicas_.network().trained_elements,
-            .segments = segments_,
+            .segments = segments_.span(),
             .step = number};
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/net/table.hpp>
@@ -86,14 +87,14 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
         settings.add("statistics policy", options.statistics.description());
     settings.add({.replicas = options.replicas,
                   .batch_size = options.batch_size,
-                  .other_batch_sizes = options.other_batch_sizes,
+                  .other_batch_sizes = span_of(options.other_batch_sizes),
                   .gradient_accumulation_steps = options.gradient_accumulation_steps,
                   .seed = options.seed,
                   .check_every = options.check_every,
                   .moving_average = options.moving_average,
                   .loss_scale = options.loss_scale,
                   .skip_steps_without_labels = options.skip_steps_without_labels,
-                  .groups = options.groups});
+                  .groups = span_of(options.groups)});
     const auto add_property = [&](std::string_view name, const std::string& value) {
         if (!machine_property::is_of_process(name)) settings.add(name, value);
     };
