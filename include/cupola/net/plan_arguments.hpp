@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include <cupola/net/node_info.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -27,6 +29,10 @@ struct PlanOptions {
     /// that enters the part. Arrays of parameters, gradients and buffers are those of the whole network. A plan that
     /// does not begin with the first layer decides itself about the gradient of its batch, as the whole would.
     LayerRange layers{};
+    /// Of a plan for a part: checks the range, keeps its nodes of those of the whole network, and returns their number
+    /// (`keep_layers` of net/pipeline/node_range.hpp).
+    std::size_t (*keep_layers)(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
+                               const LayerRange& range, bool& input_gradient) = nullptr;
     bool operator==(const PlanOptions&) const = default;
 };
 

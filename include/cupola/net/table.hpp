@@ -316,4 +316,17 @@ inline std::string buffer_name(std::span<const LayerInfo> layers, std::size_t la
     return impl::name_in_layer(layers[layer], layer, layers[layer].buffers.list[buffer].name);
 }
 
+/// The layers of a range: the end of the default is that of the network.
+[[nodiscard]] constexpr std::span<const LayerInfo> layers_of_range(std::span<const LayerInfo> layers,
+                                                                   const LayerRange& range) {
+    const std::size_t end = std::min(range.end, layers.size()), begin = std::min(range.begin, end);
+    return layers.subspan(begin, end - begin);
+}
+
+/// The first element of the arena's trained parameters that a layer from `layer` on has: where the gradients of a part
+/// that begins there begin. Parameters lie in the order of the layers.
+[[nodiscard, gnu::cold]] constexpr std::int64_t trained_begin(std::span<const LayerInfo> layers, std::size_t layer) {
+    return layer < layers.size() ? trained_elements(layers.first(layer)) : trained_elements(layers);
+}
+
 }}  // namespace cupola::CUPOLA_ABI

@@ -54,7 +54,8 @@ constexpr std::int64_t range_batch = 3;
 template <class Net, class D>
 struct RangePart {
     RangePart(typename D::Context& context, const LayerRange& layers)
-        : plan(PlanOf<Net, D>::template make<Net>(context, {.batch = range_batch, .layers = layers})),
+        : plan(PlanOf<Net, D>::template make<Net>(
+              context, {.batch = range_batch, .layers = layers, .keep_layers = keep_layers})),
           memory(context, plan.bytes().total()),
           input(context, elements(plan.nodes().front().input)) {
         plan.bind(memory.bytes());
@@ -175,7 +176,7 @@ TEST_CASE("a part below the trained layers has no backward pass, and the one beh
     typename AnyDevice::Context context(0, device_options<AnyDevice>(1));
     const std::size_t cut = legal_cuts<RangeFrozen>().at(0);
     const auto part = [&]<class Net>(Net*, std::size_t begin, std::size_t end) {
-        return Plan<AnyDevice>::make<Net>(context, {.batch = 2, .layers = {begin, end}});
+        return Plan<AnyDevice>::make<Net>(context, {.batch = 2, .layers = {begin, end}, .keep_layers = keep_layers});
     };
     auto below = part(static_cast<RangeFrozen*>(nullptr), 0, cut);
     auto above = part(static_cast<RangeFrozen*>(nullptr), cut, no_layer);
@@ -193,8 +194,8 @@ TEST_CASE("the buckets of the parts are the ranges of the arena, one after anoth
     std::int64_t next = 0;
     for (std::size_t k = 0; k < begins.size(); ++k) {
         const std::size_t end = k + 1 < begins.size() ? begins[k + 1] : no_layer;
-        const auto plan =
-            Plan<AnyDevice>::make<RangeNet>(context, {.batch = 2, .bucket_elements = 1, .layers = {begins[k], end}});
+        const auto plan = Plan<AnyDevice>::make<RangeNet>(
+            context, {.batch = 2, .bucket_elements = 1, .layers = {begins[k], end}, .keep_layers = keep_layers});
         for (std::size_t b = plan.buckets().size(); b-- > 0;) {
             CHECK(plan.buckets()[b].begin == next);
             next = plan.buckets()[b].end;
@@ -206,7 +207,8 @@ TEST_CASE("the buckets of the parts are the ranges of the arena, one after anoth
 TEST_CASE("a part that does not begin where the network may be cut is rejected") {
     typename AnyDevice::Context context(0, device_options<AnyDevice>(1));
     const auto make = [&](std::size_t begin, std::size_t end) {
-        static_cast<void>(Plan<AnyDevice>::make<RangeNet>(context, {.layers = {begin, end}}));
+        static_cast<void>(
+            Plan<AnyDevice>::make<RangeNet>(context, {.layers = {begin, end}, .keep_layers = keep_layers}));
     };
     CHECK(contains(message_of<InvalidArgument>([&] { make(1, no_layer); }),
                    "a part cannot begin at layer 2 (norm1, BatchNorm2d"));
@@ -215,4 +217,7 @@ TEST_CASE("a part that does not begin where the network may be cut is rejected")
                    "a plan needs at least one layer, not the layers [4, 4)"));
     CHECK(contains(message_of<InvalidArgument>([&] { make(5, 2); }), "at least one layer"));
     CHECK(contains(message_of<InvalidArgument>([&] { make(99, no_layer); }), "at least one layer"));
+    CHECK_THROWS_WITH_AS(static_cast<void>(Plan<AnyDevice>::make<RangeNet>(context, {.layers = {4, no_layer}})),
+                         "a plan of a part of the layers needs `keep_layers` of net/pipeline/node_range.hpp",
+                         InvalidArgument);
 }

@@ -59,8 +59,8 @@ TEST_CASE("the memory of a part is that of its plan") {
     const auto check = [&]<class Net>(Net*) {
         constexpr auto figures = pipeline<Net>({.batches = 3, .batch_size = 2});
         for (std::size_t k = 0; k < 2; ++k) {
-            const auto plan =
-                PlanOf<Net, AnyDevice>::template make<Net>(context, {.batch = 2, .layers = figures.layers[k]});
+            const auto plan = PlanOf<Net, AnyDevice>::template make<Net>(
+                context, {.batch = 2, .layers = figures.layers[k], .keep_layers = keep_layers});
             CHECK(plan.bytes().activations == figures.activations[k]);
             CHECK(figures.entering[k] == (k == 0 ? 0 : 2 * sizeof(float) * plan.nodes().front().input.size()));
             CHECK(figures.bytes[k] ==

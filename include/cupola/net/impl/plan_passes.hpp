@@ -16,8 +16,6 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/impl/folded_norm.hpp>
-#include <cupola/net/pipeline/cuts.hpp>
-#include <cupola/net/pipeline/node_range.hpp>
 #include <cupola/net/plan.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -34,22 +32,6 @@ inline std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> lay
 }
 
 namespace impl {
-
-/// Throws InvalidArgument for a range of layers that does not begin and end where the network may be cut.
-[[gnu::cold]] inline void require_cuts(std::span<const LayerInfo> layers, bool fusion, const LayerRange& range) {
-    const std::size_t end = std::min(range.end, layers.size());
-    require(range.begin < end, "a plan needs at least one layer, not the layers [", range.begin, ", ", end, ")");
-    const FixedArray<CutPlace> places = find_cuts(layers, fusion);
-    for (const std::size_t begin : {range.begin, end}) {
-        if (begin == 0 || begin == layers.size() || places[begin].obstacle == CutObstacle::none) continue;
-        CompileTimeMessage message;
-        message << "a part cannot begin at ";
-        describe(message, begin + 1, layers[begin]);
-        message << ": ";
-        describe_obstacle(message, layers, places[begin]);
-        throw InvalidArgument(std::string(message.characters, message.size));
-    }
-}
 
 /// The bytes of the gradients of a layer's frozen parameters, if backward computes them nevertheless.
 [[nodiscard, gnu::cold]] inline std::size_t discarded_bytes(std::span<const LayerInfo> layers, std::size_t layer) {
@@ -195,8 +177,9 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     impl::require_countable(layers, fusion, options.batch, options.training, sizeof(T));
     infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_.span(), options.training || options.inspect));
     if (own_layers_.size() != layers.size()) {
-        impl::require_cuts(layers, fusion, options.layers);
-        infos_.keep_first(keep_range(infos_.span(), options.layers, options_.input_gradient));
+        require(options.keep_layers != nullptr,
+                "a plan of a part of the layers needs `keep_layers` of net/pipeline/node_range.hpp");
+        infos_.keep_first(options.keep_layers(layers, fusion, infos_.span(), options.layers, options_.input_gradient));
     }
     nodes_.keep_first(infos_.size());
     lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size()));

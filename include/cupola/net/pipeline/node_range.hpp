@@ -8,19 +8,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string>
 
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/memory_plan.hpp>
 #include <cupola/net/node_info.hpp>
+#include <cupola/net/pipeline/cuts.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// The layers of a range: the end of the default is that of the network.
-[[nodiscard]] constexpr std::span<const LayerInfo> layers_of_range(std::span<const LayerInfo> layers,
-                                                                   const LayerRange& range) {
-    const std::size_t end = std::min(range.end, layers.size()), begin = std::min(range.begin, end);
-    return layers.subspan(begin, end - begin);
-}
 
 namespace impl {
 
@@ -28,6 +26,22 @@ namespace impl {
 constexpr void number_in_part(NodeInfo& node, std::size_t begin) {
     for (std::size_t* const number : {&node.reads, &node.also_reads, &node.second_reader}) {
         if (*number != no_value) *number -= begin;
+    }
+}
+
+/// Throws InvalidArgument for a range of layers that does not begin and end where the network may be cut.
+[[gnu::cold]] inline void require_cuts(std::span<const LayerInfo> layers, bool fusion, const LayerRange& range) {
+    const std::size_t end = std::min(range.end, layers.size());
+    require(range.begin < end, "a plan needs at least one layer, not the layers [", range.begin, ", ", end, ")");
+    const FixedArray<CutPlace> places = find_cuts(layers, fusion);
+    for (const std::size_t begin : {range.begin, end}) {
+        if (begin == 0 || begin == layers.size() || places[begin].obstacle == CutObstacle::none) continue;
+        CompileTimeMessage message;
+        message << "a part cannot begin at ";
+        describe(message, begin + 1, layers[begin]);
+        message << ": ";
+        describe_obstacle(message, layers, places[begin]);
+        throw InvalidArgument(std::string(message.characters, message.size));
     }
 }
 
@@ -51,10 +65,13 @@ constexpr void number_in_part(NodeInfo& node, std::size_t begin) {
     return end - begin;
 }
 
-/// The first element of the arena's trained parameters that a layer from `layer` on has: where the gradients of a part
-/// that begins there begin. Parameters lie in the order of the layers.
-[[nodiscard, gnu::cold]] constexpr std::int64_t trained_begin(std::span<const LayerInfo> layers, std::size_t layer) {
-    return layer < layers.size() ? trained_elements(layers.first(layer)) : trained_elements(layers);
+/// What a plan of a part does with the nodes of the whole network (PlanOptions::keep_layers): keep_range(), for a range
+/// that begins and ends where the network may be cut. Throws InvalidArgument for another one.
+[[nodiscard, gnu::cold]] inline std::size_t keep_layers(std::span<const LayerInfo> layers, bool fusion,
+                                                        std::span<NodeInfo> nodes, const LayerRange& range,
+                                                        bool& input_gradient) {
+    impl::require_cuts(layers, fusion, range);
+    return keep_range(nodes, range, input_gradient);
 }
 
 }}  // namespace cupola::CUPOLA_ABI
