@@ -8,6 +8,9 @@
 // the next replica when this one has passed it. Nothing else that a replica reads is written by others, so the bits
 // depend only on which replica computes which batch, and on the order of the tickets (parallel/kinds/order.hpp).
 //
+// Where the first gradients of a step count (Backup), a replica copies the centre, and the one that completes a step
+// updates it; those that are late drop theirs.
+//
 // Between two calls the threads are inside a job that ends when no step is in flight: then all other members of a
 // training work as they do with a StepEngine. Included by asynchronous_agreement.hpp.
 #pragma once
@@ -355,6 +358,8 @@ private:
     /// The number of each replica's last exchange.
     FixedArray<std::int64_t> last_exchange_;
     Open open_;
+    /// The rows that a step counts.
+    WeightedRows rows_;
     /// Held while the centre is copied or updated outside of an order.
     std::mutex centre_mutex_;
     /// The order since the last time that no step was in flight, from this step on.
@@ -383,7 +388,8 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
       slots_(static_cast<std::size_t>(replicas.settings().steps_in_flight)),
       requested_(static_cast<std::size_t>(replicas.placement().replicas())),
       turns_of_(requested_.size()),
-      last_exchange_(requested_.size()) {
+      last_exchange_(requested_.size()),
+      rows_(replicas.placement().replicas()) {
     for (const RequiredColumn& each : replicas.settings().required) columns_.push_back(each.column);
     for (const Segment& each : segments_) {
         for (std::int64_t begin = 0; begin < each.size; begin += piece_elements)
@@ -1038,22 +1044,23 @@ void AsynchronousEngine<D, T>::give_gradient(int device, const Batch& batch, dou
 template <class D, class T>
 void AsynchronousEngine<D, T>::update_centre(int device, std::int64_t step) {
     State& state = replicas_.at(device);
-    WeightedRows rows(replica_count());
+    rows_.clear();
     double weight = 0;
     for (int r = 0; r < replica_count(); ++r) {
         if (open_.counts[static_cast<std::size_t>(r)] == 0) continue;
-        rows.add(replicas_.gradients().row(r), counts_.of_replica(step, r));
+        rows_.add(replicas_.gradients().row(r), counts_.of_replica(step, r));
         weight += open_.weights[static_cast<std::size_t>(r)];
     }
     const std::span<float> mean = replicas_.gradients().average_span(0);
     const auto elements = static_cast<std::int64_t>(replicas_.elements());
-    ConcatMean{}.average(
-        state.context(),
-        GradientRows{
-            .rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = elements},
-        mean);
+    ConcatMean{}.average(state.context(),
+                         GradientRows{.rows = rows_.rows(),
+                                      .samples = rows_.samples(),
+                                      .total_samples = rows_.total_samples(),
+                                      .columns = elements},
+                         mean);
     double divisor = replicas_.settings().constant_loss_scale();
-    if (replicas_.settings().weighted) divisor *= weight / static_cast<double>(rows.total_samples());
+    if (replicas_.settings().weighted) divisor *= weight / static_cast<double>(rows_.total_samples());
     if (divisor != 1) scale(state.context(), mean, 1 / divisor);
     for (int owner = 0; owner < replicas_.placement().device_count(); ++owner) {
         double* const to = StatusLayout::regularization(replicas_.at(owner).queue->landed(step));
