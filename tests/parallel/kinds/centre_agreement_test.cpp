@@ -358,6 +358,26 @@ TEST_CASE(
     for (const ReplicaState& each : begun.replicas) CHECK(each.parameters == state.parameters);
 }
 
+TEST_CASE("an update that overflows is found in the next agreement, and the centre stays") {
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        rules::KindTraining<Periodic<ConcatMean>, Host> training({.replicas = 2,
+                                                                  .devices = devices,
+                                                                  .batch_size = 3,
+                                                                  .optimizer = {.learning_rate = 3e38},
+                                                                  .averaging = {.every = 1}});
+        rules::start(training);
+        const std::vector<float> before = training.parameters();
+        rules::Batches batches(2);
+        batches.set(0);
+        CHECK_THROWS_WITH_AS(training.step([&](std::int64_t, int r, HostContext&) { return batches.of(r); }),
+                             "after step 0 the difference of a replica to the centre is not finite: training diverged "
+                             "in this step or one since the last check; restore an earlier state",
+                             DivergedError);
+        CHECK(training.parameters() == before);
+    }
+}
+
 TEST_CASE("bad input of agreements on a centre is one message") {
     CHECK_THROWS_WITH_AS(Case(Periodic<ConcatMean>{.every = 0}, 1, 0.0),
                          "Periodic must agree every 1 or more steps, not every 0", InvalidArgument);
