@@ -167,15 +167,15 @@ MUTATIONS = [
         ["parallel/equality: a step without any samples*"]),
     # Agreement by a collective.
     Mutation("bucket_given_twice", "a bucket is given twice",
-        "agree", "collective_->give(device, *state.queue, state.context(), k, buckets[k], rows.gradients());",
+        "queue_sums", "collective_->give(device, *state.queue, state.context(), k, buckets[k], rows.gradients());",
         "for (int twice = 0; twice < 2; ++twice) collective_->give(device, *state.queue, replicas_.context(device), k, buckets[k], "
         "rows.gradients());",
         ["parallel/buckets"]),
     Mutation("bucket_left_out", "the last bucket is not given",
-        "agree", "«k < buckets.size()»", "k + 1 < buckets.size()",
+        "queue_sums", "«k < buckets.size()»", "k + 1 < buckets.size()",
         ["parallel/buckets", "parallel/every_device: a policy of each kind*"]),
     Mutation("buckets_not_marked", "buckets are given without a mark where no backward has made one",
-        "agree", "if («!step.marked») state.queue->mark_bucket(k);", "false",
+        "queue_sums", "if («!step.marked») state.queue->mark_bucket(k);", "false",
         ["parallel/buckets", "emulated/training: a short batch*"]),
     Mutation("weight_left_out", "a collective adds the replicas' gradients unweighted",
         "collect", "static_cast<float>(incomplete ? full : «here»)", "full",

@@ -147,6 +147,18 @@ concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typena
                                  const ExchangeName& name, std::span<const std::byte> mine,
                                  std::span<std::byte> all) { collective.gather(0, queue, context, name, mine, all); };
 
+/// Another optional member, without which replicas cannot agree on a centre by a collective:
+///
+///   const float* meet(device, queue, context, step, const float* number)
+///       in place of begin(), give() and finish() in a step that sums no gradients: returns where later work of the
+///       queue finds the sum of `*number` of all ranks, with the blocks. The other three may follow in the same step,
+///       for a sum of other rows
+template <class C, class D>
+concept MeetsOnDevice =
+    requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context, const float* number) {
+        { collective.meet(0, queue, context, std::int64_t{0}, number) } -> std::same_as<const float*>;
+    };
+
 /// A policy that divides the replicas of a training between processes:
 ///
 ///   std::shared_ptr<Processes> join() const   connects to the other processes, of which there may be none
@@ -293,9 +305,9 @@ template <class A, class D>
     } else {
         message = agreement_diagnostic<Averaging, D>();
         if constexpr (AveragesBuckets<Averaging, D> && !AveragesRows<Averaging, typename D::Kernels>) {
-            if (message.empty())
+            if constexpr (!MeetsOnDevice<typename Averaging::template Collective<D>, D>)
                 message << A::name << " cannot be around " << Averaging::name
-                        << ", a collective: use ConcatMean, MpiConcatMean or MpiAllReduce";
+                        << ", whose collective has no meet() (parallel/agreement.hpp)";
         }
     }
     return message;

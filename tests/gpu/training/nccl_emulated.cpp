@@ -12,6 +12,7 @@
 #include <cupola/nccl.hpp>
 #include <cupola/parallel/compressed.hpp>
 
+#include "../../parallel/kinds/kind_training.hpp"
 #include "../emulator/control.hpp"
 #include "../emulator/nccl_behavior.hpp"
 
@@ -145,6 +146,18 @@ TEST_CASE("the sums of NCCL are divided by the weights of the labels") {
             CHECK(apart < 1e-5F * largest);
             nccl.restore(concat.state());
         }
+    }
+}
+
+TEST_CASE("replicas agree on a centre by the sums of NCCL as by the loops of the rules") {
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        rules::for_each_kind<NcclAllReduce>(3, [&](rules::Rule rule, const auto& averaging) {
+            CAPTURE(rules::name_of(rule));
+            CHECK(rules::error_of<Cuda>(rules::golden_settings(rule, 4, 3), averaging, devices) < 1e-6);
+        });
+        CHECK(rules::error_of<Cuda>(rules::golden_settings(rules::Rule::local_sgd, 4, 3),
+                                    Periodic<Compressed<NcclAllReduce>>{.every = 3}, devices) < 2e-2);
     }
 }
 

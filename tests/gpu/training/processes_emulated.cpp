@@ -17,6 +17,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/nccl.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../../child_process.hpp"
@@ -82,21 +83,21 @@ std::vector<V> read(const std::string& path) {
 /// The results of `count` processes, in `folder`; process 0 receives `signal` before step `die_at`. If that stops it, it is killed once
 /// the others have ended.
 std::vector<ChildResult> run_processes(int count, int devices, const std::string& folder, int die_at = -1,
-                                       int signal = SIGKILL) {
+                                       int signal = SIGKILL, const char* child = "child: a process of a training") {
     const std::string port = text(free_port());
     std::vector<ChildResult> results(static_cast<std::size_t>(count));
     std::vector<std::thread> threads;
     for (int process = 0; process < count; ++process) {
         threads.emplace_back([&, process] {
-            results[static_cast<std::size_t>(process)] = run_in_child(
-                "child: a process of a training", {{"RANK", text(process)},
-                                                   {"WORLD_SIZE", text(count)},
-                                                   {"MASTER_ADDR", "127.0.0.1"},
-                                                   {"MASTER_PORT", port},
-                                                   {"CUPOLA_TEST_FOLDER", folder},
-                                                   {"CUPOLA_TEST_DEVICES", text(devices)},
-                                                   {"CUPOLA_TEST_SIGNAL", text(signal)},
-                                                   {"CUPOLA_TEST_DIE_AT", text(process == 0 ? die_at : -1)}});
+            results[static_cast<std::size_t>(process)] =
+                run_in_child(child, {{"RANK", text(process)},
+                                     {"WORLD_SIZE", text(count)},
+                                     {"MASTER_ADDR", "127.0.0.1"},
+                                     {"MASTER_PORT", port},
+                                     {"CUPOLA_TEST_FOLDER", folder},
+                                     {"CUPOLA_TEST_DEVICES", text(devices)},
+                                     {"CUPOLA_TEST_SIGNAL", text(signal)},
+                                     {"CUPOLA_TEST_DIE_AT", text(process == 0 ? die_at : -1)}});
         });
     }
     for (std::size_t process = threads.size(); process-- > 0;) {
@@ -187,6 +188,72 @@ TEST_CASE("1, 2 and 4 processes report all replicas alike, and train the same pa
             CHECK(read<float>(path("values", count, process)) == values);
         }
     }
+}
+
+TEST_CASE("child: a process of replicas that agree on a centre" * doctest::skip()) {
+    using Kind = Periodic<NcclAllReduce, Sgd>;
+    const std::string folder = variable("CUPOLA_TEST_FOLDER"), from = folder + "/from";
+    const Training::Options plain = options_of(folder, replicas, std::atoi(variable("CUPOLA_TEST_DEVICES").c_str()));
+    DataParallel<Net, CrossEntropy<10>, Sgd, Kind, Cuda, AllReplicas> training(
+        {.replicas = plain.replicas,
+         .devices = plain.devices,
+         .batch_size = batch,
+         .other_batch_sizes = {2},
+         .seed = 5,
+         .optimizer = plain.optimizer,
+         .averaging = {.every = 3, .averaging = plain.averaging, .outer = {.learning_rate = 0.7, .momentum = 0.5}}});
+    if (std::filesystem::exists(from)) training.restore(read_checkpoint(from, Net::layers).state);
+    Batches batches;
+    const ProcessNumber process = training.process();
+    while (training.step() < 8) {
+        const int groups = emulator::nccl_call_counts().groups;
+        const StepReport& report = training.step([&](std::int64_t place, int replica, CudaContext& context) {
+            return batches(place == 1 ? 0 : place, replica, context);  // each replica has samples
+        });
+        // A group of one number and the reports in each step; the rows are another one.
+        const int agrees = report.step % 3 == 2 ? 1 : 0;
+        CHECK(emulator::nccl_call_counts().groups - groups == (1 + agrees) * plain.devices);
+        REQUIRE(report.replicas.size() == replicas);
+        CHECK(report.samples == 3 * batch + 2);
+        if (training.step() == 5)
+            write_checkpoint(text(folder, "/at-5-", process.count, '-', process.number), Net::layers,
+                             {.state = training.state()});
+    }
+    write_checkpoint(text(folder, "/end-", process.count, '-', process.number), Net::layers,
+                     {.state = training.state()});
+}
+
+TEST_CASE(
+    "1, 2 and 4 processes whose replicas agree on a centre sum rows at agreements alone, and continue from any state") {
+    const TemporaryFolder folder;
+    const auto state = [&](const char* name, int count, int process) {
+        return read_checkpoint(text(folder.path(), '/', name, '-', count, '-', process), Net::layers).state;
+    };
+    const auto check = [&](int count) {
+        for (const ChildResult& each : run_processes(count, count == 1 ? 2 : 1, folder.path(), -1, SIGKILL,
+                                                     "child: a process of replicas that agree on a centre")) {
+            INFO(each.output);
+            REQUIRE(each.passed);
+        }
+        const TrainingState expected = state("end", 1, 0), first = state("end", count, 0);
+        for (int process = 0; process < count; ++process) {
+            const TrainingState found = state("end", count, process);
+            CHECK(found.parameters == first.parameters);
+            CHECK(found.replicas == first.replicas);
+            CHECK(found.samples_since == expected.samples_since);
+            CHECK(largest_difference(found.parameters, expected.parameters) < 1e-5);
+            for (std::size_t r = 0; r < replicas; ++r)
+                CHECK(largest_difference(found.replicas[r].parameters, expected.replicas[r].parameters) < 1e-5);
+        }
+        return first;
+    };
+    check(1);
+    const TrainingState two = check(2);
+    check(4);
+    // Between two agreements.
+    CHECK(state("at-5", 2, 1).samples_since == std::vector<std::int64_t>{2 * batch, 2 * batch, 2 * batch, 4});
+    std::filesystem::copy_file(folder.path() + "/at-5-2-1", folder.path() + "/from");
+    CHECK(check(2).replicas == two.replicas);
 }
 
 // torchrun's own store listens at MASTER_PORT. The variable CUPOLA_TORCHRUN names a torchrun that is not in PATH.

@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/ops/convert.hpp>
+#include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
@@ -30,8 +32,15 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class Collective, class D, class T>
 class CollectiveProcesses;
 
+/// A number that becomes NaN in a sum if a device is not healthy, from its status.
+struct HealthFormula {
+    CUPOLA_HOST_DEVICE void operator()(float& number, float healthy) const {
+        number = __builtin_bit_cast(std::int32_t, healthy) != 0 ? 1.0F : __builtin_bit_cast(float, 0x7FC0'0000);
+    }
+};
+
 template <class A, class D, class T>
-class CollectiveAgreement final : public StepAgreement<D, T> {
+class CollectiveAgreement final : public RowAveraging<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
     using StepAgreement<D, T>::replicas_;
@@ -52,8 +61,9 @@ public:
     }
 
     [[gnu::cold]] CollectiveAgreement(const A& policy, Replicas<D, T>& replicas)
-        : StepAgreement<D, T>(replicas),
+        : RowAveraging<D, T>(replicas),
           sums_(static_cast<std::size_t>(replicas.placement().device_count())),
+          numbers_(sums_.size()),
           rows_(sums_.size()) {
         std::vector<int> first, ordinals;
         for (int device = 0; device < replicas.placement().device_count(); ++device) {
@@ -119,13 +129,41 @@ public:
                 }
                 shape.weight_here = &state.status()->divisor;
             }
-            collective_->begin(device, *state.queue, state.context(), shape);
-            const std::span<const GradientBucket> buckets = state.worker.plans().first().buckets();
-            for (std::size_t k = 0; k < buckets.size(); ++k) {
-                if (!step.marked) state.queue->mark_bucket(k);
-                collective_->give(device, *state.queue, state.context(), k, buckets[k], rows.gradients());
-            }
-            sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, state.context());
+            queue_sums(step, rows, shape);
+        });
+        return replicas_.arrive_and_wait(device);
+    }
+
+    [[nodiscard]] bool meets_on_device() const override { return true; }
+    bool meet(Step& step, std::int32_t /*finite_here*/) override {
+        const int device = step.device;
+        auto& state = step.state;
+        if (!replicas_.arrive_and_wait(device)) return false;
+        if constexpr (MeetsOnDevice<Collective, D>) {
+            state.attempt([&] {
+                float* const number = numbers_of(device);
+                const auto* const healthy = reinterpret_cast<const float*>(&state.status()->healthy);
+                state.queue->queue([&] { for_each_element(state.context(), 1, HealthFormula{}, number, healthy); });
+                const float* const sum = collective_->meet(device, *state.queue, state.context(), step.step, number);
+                state.queue->queue([&] { require_finite(device, std::span(number, 1), sum, std::span(number, 1)); });
+            });
+        }
+        return replicas_.arrive_and_wait(device);
+    }
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/) override {
+        const int device = step.device;
+        auto& state = step.state;
+        if (!replicas_.arrive_and_wait(device)) return false;
+        state.attempt([&] {
+            RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
+            rows.collect(replicas_, replicas_.placement().first_replica(device),
+                         replicas_.placement().first_replica(device + 1), weights);
+            queue_sums(step, rows, {.step = step.step, .samples_here = rows.samples(), .weight_here = nullptr});
+            state.queue->queue([this, device] {
+                const Sums& sums = sums_[static_cast<std::size_t>(device)];
+                const std::span<float> average = replicas_.gradients().average_span(device);
+                require_finite(device, values_of(device), sums.divisor, average);
+            });
         });
         return replicas_.arrive_and_wait(device);
     }
@@ -137,12 +175,7 @@ public:
         const int first = replicas_.placement().first_replica(device),
                   last = replicas_.placement().first_replica(device + 1);
         const std::span<float> average = replicas_.gradients().average_span(device);
-        std::span<const float> values = average;
-        if constexpr (std::same_as<Element, float>)
-            values = sums.values;
-        else
-            ops::Convert<Kernels>::run(context, sums.values.data(), average.data(),
-                                       static_cast<std::int64_t>(average.size()));
+        const std::span<const float> values = values_of(device);
         unsigned long long* const ends = state.layout.not_finite(state.queue->status(), first);
         ops::TrainingStep<Kernels>::mean(context, values, sums.divisor, average, &state.status()->healthy,
                                          replicas_.gradients().rows_of_mean(first, last, 0, ends),
@@ -154,10 +187,48 @@ public:
     }
 
 private:
+    /// Gives all buckets.
+    void queue_sums(Step& step, const RowsOfSum& rows, const StepShape& shape) {
+        const int device = step.device;
+        auto& state = step.state;
+        collective_->begin(device, *state.queue, state.context(), shape);
+        const std::span<const GradientBucket> buckets = state.worker.plans().first().buckets();
+        for (std::size_t k = 0; k < buckets.size(); ++k) {
+            if (!step.marked) state.queue->mark_bucket(k);
+            collective_->give(device, *state.queue, state.context(), k, buckets[k], rows.gradients());
+        }
+        sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, state.context());
+    }
+    /// Inside queued work: the sums as floats.
+    [[nodiscard]] std::span<const float> values_of(int device) {
+        const Sums& sums = sums_[static_cast<std::size_t>(device)];
+        if constexpr (std::same_as<Element, float>) {
+            return sums.values;
+        } else {
+            const std::span<float> average = replicas_.gradients().average_span(device);
+            ops::Convert<Kernels>::run(replicas_.context(device), sums.values.data(), average.data(),
+                                       static_cast<std::int64_t>(average.size()));
+            return average;
+        }
+    }
+    /// Inside queued work: to = values / divisor. A value that is not finite makes the status that of a step without
+    /// effect.
+    void require_finite(int device, std::span<const float> values, const float* divisor, std::span<float> to) {
+        auto& state = replicas_.at(device);
+        ops::TrainingStep<Kernels>::mean(state.context(), values, divisor, to, &state.status()->healthy, {}, nullptr);
+    }
+    /// The number with which a device meets the others.
+    [[nodiscard]] float* numbers_of(int device) {
+        auto& arena = numbers_[static_cast<std::size_t>(device)];
+        if (arena.size() == 0) arena = typename Kernels::Arena(sizeof(float), "a number of the collective");
+        return reinterpret_cast<float*>(arena.data());
+    }
+
     std::unique_ptr<Collective> collective_;
     std::shared_ptr<ProcessGroup> processes_;
     std::shared_ptr<Peers> peers_;
     std::vector<Sums> sums_;
+    FixedArray<typename Kernels::Arena> numbers_;
     std::vector<RowsOfSum> rows_;
 };
 
@@ -167,8 +238,8 @@ struct AgreementOf<A, D, T> {
     [[nodiscard]] static AgreementTraits traits(const A& policy, std::int64_t elements) {
         return CollectiveAgreement<A, D, T>::traits(policy, elements);
     }
-    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
-                                                                              Replicas<D, T>& replicas) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<RowAveraging<D, T>> make(const A& policy,
+                                                                             Replicas<D, T>& replicas) {
         return std::make_unique<CollectiveAgreement<A, D, T>>(policy, replicas);
     }
 };

@@ -291,8 +291,9 @@ bool CentreAgreement<D, T>::agree(Step& step) {
                     D::name, ' ', policy_, " updates each replica with its own samples");
         // Alone, a device that repeats the update does so together with the means: see reduce().
         if (is_alone() && !replicas_.settings().weighted) return;
-        queue_means(step, D::host_memory ? &finite : &state.status()->healthy);
-        if (is_alone() && !D::host_memory) return;
+        const bool on_host = D::host_memory && !rows_->meets_on_device();
+        queue_means(step, on_host ? &finite : &state.status()->healthy);
+        if ((is_alone() && !D::host_memory) || rows_->meets_on_device()) return;
         local_.wait_for_queue(step);
         if (D::host_memory) return;
         std::vector<std::int32_t> copy;
@@ -300,7 +301,8 @@ bool CentreAgreement<D, T>::agree(Step& step) {
     });
     if (D::host_memory && is_alone() && finite == 0) state.queue->write(&state.status()->healthy, std::int32_t{0});
     if (!rows_->meet(step, finite)) return false;
-    // On the host the samples of all replicas are known now, so that all devices leave the step.
+    // Where the samples of all replicas are known now, all devices leave the step.
+    if (rows_->meets_on_device()) return state.error == nullptr;
     state.attempt(
         [&] { require(step.samples.of_step(step.step) > 0, "step ", step.step, " has no samples on any replica"); });
     return state.error == nullptr;
@@ -449,7 +451,10 @@ void CentreAgreement<D, T>::after(Step& step) {
     worker.plans().parameters_changed();
     if (!is_alone()) {
         // The next step writes the rows and the average, which others may still read.
-        step.state.attempt([&] { local_.wait_for_queue(step); });
+        step.state.attempt([&] {
+            step.state.queue->mark();
+            rows_->wait(device, step.step, false);
+        });
         if (!replicas_.arrive_and_wait(device)) return;
     }
     std::ranges::fill(since(device, step.step + 1), 0);

@@ -12,6 +12,9 @@
 //   finish(stream)                   later work of the stream sees the sums
 //   poll(step) or wait(step)         whether they are complete, with a deadline; the error names the missing ranks
 //
+// meet(step, stream, number) in place of the first three sums one number of each rank alone; a sum of the gradient may
+// follow in the same step.
+//
 // Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each of the
 // others ends where the one before begins, and the last begins at element 0. Every rank gives the same buckets: with
 // more than two ranks NCCL's order of additions, and so the last bits of a sum, depend on them.
@@ -140,7 +143,7 @@ public:
     void begin(std::int64_t step) {
         if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
         Slot& slot = slot_of(step);
-        if (slot.step >= 0 && !done(slot)) {
+        if (slot.step >= 0 && slot.step != step && !done(slot)) {
             misused(text("step ", step, " begins before step ", slot.step, " is complete: at most ",
                          max_steps_in_flight, " are in flight"));
         }
@@ -177,6 +180,23 @@ public:
     void give(const GradientBucket& bucket, cudaStream_t stream) {
         impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
         give(bucket, ready_.get());
+    }
+
+    /// In place of begin(), give() and finish(): returns where later work of `stream` finds the sum of `*number` of all
+    /// ranks, which earlier work of it has written; the blocks come with it.
+    const float* meet(std::int64_t step, cudaStream_t stream, const float* number) {
+        begin(step);
+        impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
+        impl::check_cuda(cudaStreamWaitEvent(stream_.get(), ready_.get(), 0), "cudaStreamWaitEvent");
+        impl::check_cuda(cudaMemcpyAsync(memory_, number, sizeof(float), cudaMemcpyDeviceToDevice, stream_.get()),
+                         "cudaMemcpyAsync");
+        group_.queue(device_, stream_.get(), step_, [&](auto& group) {
+            group.sum(std::span<float>(memory_, static_cast<std::size_t>(leading)));
+            if (!blocks_.all.empty()) group.gather(blocks_.mine, blocks_.all);
+        });
+        next_end_ = 0;
+        static_cast<void>(finish(stream));
+        return memory_;
     }
 
     /// Makes `stream` wait for the sums of the step. Throws InvalidArgument if a bucket is missing.
