@@ -115,8 +115,8 @@ public:
     }
     void finish() {}
 
-    /// Calls `run` with the averaging that --averaging and --inner name.
-    template <class Run>
+    /// Calls `run` with the averaging that --averaging and --inner name; asynchronous ones are for networks in float.
+    template <bool in_float, class Run>
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_MPI
         const double deadline = options_->deadline;
@@ -128,7 +128,11 @@ public:
         if (options_->carrier() == "mpi-all-reduce")
             return run_around(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
-        return run(averaging_of(*options_, log_));
+        if constexpr (in_float) {
+            return run(averaging_of(*options_, log_));
+        } else {
+            return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
+        }
     }
 
 private:
@@ -223,8 +227,8 @@ public:
         write_plans();
     }
 
-    /// Calls `run` with the averaging that --averaging and --inner name.
-    template <class Run>
+    /// Calls `run` with the averaging that --averaging and --inner name; asynchronous ones are for networks in float.
+    template <bool in_float, class Run>
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_NCCL
         if (options_->averaging == "nccl") {

@@ -207,6 +207,8 @@ struct Flags {
                     " is not for --precision half, whose loss scale skips steps: use bf16");
             require(!o.asynchronous() || o.bn_stats != "synchronized",
                     "--bn-stats synchronized is not for --averaging ", o.averaging, ": no replica waits for another");
+            require(!o.asynchronous() || o.precision == "float", "--averaging ", o.averaging,
+                    o.order.empty() ? "" : " with --order", " is for --precision float");
             require(!o.asynchronous() || !o.profile, "--profile is not for --averaging ", o.averaging,
                     o.order.empty() ? "" : " with --order", ": its replicas are in several steps at once");
         });

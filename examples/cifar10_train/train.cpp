@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes a training run from the options: the images, the schedule, the algorithm of convolutions, and the network that
-// --model, --precision and --device name.
+// Makes a training run from the options: the images, the schedule, and the network that --model, --precision and
+// --device name.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -14,7 +14,6 @@
 #include <cupola/host.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/io/standard_output.hpp>
-#include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/optim/epochs.hpp>
 #include <cupola/optim/rate_scaling.hpp>
 #include <cupola/processes/nccl_launch.hpp>
@@ -133,10 +132,6 @@ TrainOptions options_of_survivor(TrainOptions options, const MpiEnvironment& mpi
 #endif
 
 }  // namespace
-
-const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
-    return options.convolution != "direct" && options.precision == "float" ? &winograd : nullptr;
-}
 
 int train(TrainOptions options) {
 #ifdef CUPOLA_EXAMPLE_MPI

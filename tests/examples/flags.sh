@@ -66,6 +66,7 @@ refuses '--backup-count must be at most --num-replicas, 2, not 3' --averaging ba
 refuses '--order-log is for --averaging downpour, or elastic with --order' --averaging backup --order-log "$work/order"
 refuses '--ahead: 0 is not a whole number from 1 to 4096' --averaging hogwild --ahead 0
 refuses '--bn-stats synchronized is not for --averaging hogwild: no replica waits for another' --averaging hogwild --model resnet --bn-stats synchronized
+refuses '--averaging elastic with --order is for --precision float' --averaging elastic --order free --precision bf16
 refuses '--profile is not for --averaging elastic with --order: its replicas are in several steps at once' --averaging elastic --order free --profile
 refuses '--gradient-compression is for --averaging mpi-... or nccl' --averaging local-sgd --gradient-compression bfloat16
 refuses '--deadline is for --averaging mpi-... or nccl' --averaging local-sgd --deadline 5
