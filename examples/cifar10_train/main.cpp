@@ -197,10 +197,9 @@ struct Flags {
             require((o.own_parameters() && !o.asynchronous()) || !given(inner),
                     "--inner is for --averaging local-sgd, diloco or elastic, without --order");
             one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
-            require(
-                o.inner != "nccl",
-                "--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: nccl sums gradients, and averages no "
-                "differences");
+            require(o.inner != "nccl",
+                    "--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: this program has "
+                    "nccl for --averaging nccl alone");
             only_on("host", o.inner != "concat-mean", "--inner " + o.inner);
             require_built_for("--inner ", o.inner);
             require(!o.own_parameters() || o.precision != "half", "--averaging ", o.averaging,
