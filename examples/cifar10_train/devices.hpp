@@ -47,8 +47,10 @@ int run_compressed(const TrainOptions& options, Run&& run, const Averaging& aver
 /// The same for a policy that averages rows, around which replicas may agree on a centre.
 template <class Run, class Averaging>
 int run_around(const TrainOptions& options, Run&& run, const Averaging& averaging) {
-    return run_compressed(
-        options, [&](const auto& carrier) { return run(averaging_of(options, carrier)); }, averaging);
+    const auto around = [&]<class Carrier>(const Carrier& carrier) {
+        return run(averaging_around<NamedAveraging<Carrier>>(options, carrier));
+    };
+    return run_compressed(options, around, averaging);
 }
 
 /// The device-dependent part of a run.
