@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of an agreement policy: how the replicas of a training agree. It is one template argument of
-// `DataParallel`, of one of four kinds. No other part of a training depends on the kind.
+// `DataParallel`, of one of five kinds. No other part of a training depends on the kind.
 //
 //   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a
 //                     user-defined policy): parallel/averaging.hpp
@@ -11,6 +11,9 @@
 //   SpansProcesses    a function of the gradient rows, or a sum, of the replicas of several processes
 //   AgreesOnCentre    a rule by which replicas with parameters of their own agree on a centre every K steps, around a
 //                     policy of another kind (`Periodic`, `ElasticAveraging`)
+//   TrainsAsynchronously
+//                     a rule by which replicas exchange with a centre without waiting for each other, on `Host` in one
+//                     process (`Asynchronous`, `Hogwild`, `Backup`)
 //
 // Replicas are weighted by their numbers of samples; if the loss has weights, the mean is then divided by the weight
 // per sample of all replicas, so that each sample counts by its own weight.

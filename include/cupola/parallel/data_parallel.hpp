@@ -10,7 +10,7 @@
 // on a gradient by the policy `Averaging` (parallel/agreement.hpp), and each device updates its parameters. The update
 // has the same bits on each device. With ConcatMean the trained model does not depend on the number of devices.
 //
-// Steps are queued: queue() returns when the work of the step is queued on every device. At most max_steps_in_flight
+// Steps are queued: queue() returns when the work of the step is queued on every device. At most steps_in_flight()
 // steps are queued whose reports have not been read. On `Host` this limit is 1, and a step is complete when queue()
 // returns. A step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
 // InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step. With a
@@ -105,7 +105,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it
     /// is called on the thread of that device. The memory must not change until the step's report has been read or, if
-    /// the device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws
+    /// the device copies batches, until a batch of steps_in_flight() - 1 steps later is requested. With an asynchronous
+    /// policy `batches` itself is called until the report of the step has been read. Throws
     /// InvalidArgument, before anything is queued, for a batch that lacks a column of required_columns() or has a size
     /// without a plan, for a step without samples, and for a learning rate that is negative or not finite. Also throws
     /// the error of an earlier step and exceptions of a schedule. A report that was not read in time is dropped.
@@ -124,7 +125,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
     /// Returns the report of the oldest step whose report was not read, if there are more than `max_in_flight` such
     /// steps, otherwise null. Waits for that step; calling it with 0 until it returns null waits for all. The report is
-    /// valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
+    /// valid until steps_in_flight() - 1 more steps are queued. Throws the error of that step.
     const StepReport* poll_report() { return poll_report(steps_in_flight() - 1); }
     const StepReport* poll_report(std::int64_t max_in_flight) {
         const impl::Activity::Scope scope(parts_.activity_, "poll_report()");

@@ -47,7 +47,7 @@ constexpr void number_in_part(NodeInfo& node, std::size_t begin) {
 
 }  // namespace impl
 
-/// Keeps the nodes of `range` at the begin of `nodes`, those of the whole network, and returns their number. Sets
+/// Keeps the nodes of `range` at the beginning of `nodes`, those of the whole network, and returns their number. Sets
 /// `input_gradient`, which says whether the gradient of the network's batch is computed, to whether that of the value
 /// which enters the part is. The range must begin and end where the network may be cut (net/pipeline/cuts.hpp).
 [[gnu::cold]] constexpr std::size_t keep_range(std::span<NodeInfo> nodes, const LayerRange& range,

@@ -58,8 +58,7 @@ template <Network Net>
     }
 }
 
-/// The cost of the layers [begin, end), which begin and end between nodes, as Split counts it. `nodes` are those of a
-/// plan for training.
+/// The cost of a node of a plan for training, as Split counts it.
 [[nodiscard]] constexpr std::int64_t node_cost(std::span<const LayerInfo> layers, const NodeInfo& node) {
     if (node.view) return 0;
     std::int64_t elements = node.input.size() + node.output.size();

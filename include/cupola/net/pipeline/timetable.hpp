@@ -6,7 +6,7 @@
 //
 //   static_assert(timetable<OneForwardOneBackward, 4, 8>.length == 3 * (8 + 3));   with parts of equal cost
 //
-// A timetable of your own has these static constexpr members (`OneForwardOneBackward` is the shortest example):
+// A timetable of your own has these static constexpr members (`GPipe` is the shortest example):
 //
 //   std::string_view name                                         for messages
 //   std::size_t devices(parts)                                    how many there are
@@ -16,7 +16,7 @@
 //   PipelineAction action(device, i, parts, batches)              its entry i
 //
 // and, if backward is divided so that the gradients of the parameters come later (zero-bubble), `bool splits_backward`.
-// A batch is in flight in a part from the begin of its forward pass there to the end of its backward pass.
+// A batch is in flight in a part from the beginning of its forward pass there to the end of its backward pass.
 //
 // The gradients of the parameters are added in the order of the batches, so that a pipeline has the bits of the network
 // on one device: a timetable must run backward in this order, from the first batch to the last.
@@ -115,7 +115,7 @@ struct TimetableRun {
     std::size_t device = 0;
     std::int64_t number = 0;
     PipelineAction action{};
-    /// From the begin of the first action to the end of the last, and the sum of the costs of all actions.
+    /// From the beginning of the first action to the end of the last, and the sum of the costs of all actions.
     std::int64_t length = 0, busy = 0;
 
     /// The fraction of the devices' time in which they do nothing.

@@ -13,13 +13,13 @@
 //
 // A step has one batch per replica, whose samples and random numbers are those of (seed, step, number of the batch).
 // With Order::free() a batch goes to the next replica that is free, so fast devices compute more of them, and at most
-// `ahead` steps are in flight. The batches given to queue() must stay valid until the report of the step has been read;
-// a batch is copied when it is requested. Evaluations, states and checkpoints wait until no step is in flight.
+// `ahead` steps are in flight. The source of batches that queue() is given is called until the report of the step has
+// been read, and must live until then: declare it before the training. A batch is copied when it is requested.
+// Evaluations, states and checkpoints wait until no step is in flight.
 //
 // The centre is the model: see parallel/kinds/periodic.hpp. Its moving average moves with every R-th batch of R
-// replicas.
-// Learning rates are those of the batch's step. A report names, for each batch, the replica and its staleness: how many
-// exchanges of other replicas the centre had since this replica's last one.
+// replicas. Learning rates are those of the batch's step. A report names, for each batch, the replica and its
+// staleness: how many exchanges of other replicas the centre had since this replica's last one.
 //
 // A loss or a gradient that is not finite ends the run by a DivergedError that names replica and step. The centre may
 // have moved since, so the training is then in the state of the last check (TrainingOptions::check_every), which it

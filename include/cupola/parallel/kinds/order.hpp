@@ -8,9 +8,9 @@
 //   Order::round_robin()   batch k of a step is replica k's; exchanges in the order of steps and replicas
 //   Order::replay(log)     as a log says
 //
-// A log has two numbers of replicas per batch. Batch k of step s is number s * replicas + k: `claims` has the replica
-// that computed it. `turns` has the replicas in the order in which they completed batches and exchanged; each replica
-// completes its batches one after another, so it says which batch too.
+// A log has two numbers of replicas per batch. Batch k of step s has the place (s - first_step) * replicas + k in
+// `claims`, which has the replica that computed it. `turns` has the replicas in the order in which they completed
+// batches and exchanged; each replica completes its batches one after another, so it says which batch too.
 #pragma once
 
 #include <algorithm>
