@@ -213,7 +213,8 @@ using MessageElement = typename impl::MessageElementOf<A>::Type;
 ///   Averaging, averaging                      the policy that averages the rows of the replicas
 ///   CentreRule rule(int replicas) const       when, and by how much the mean moves the centre. Throws InvalidArgument
 ///   Outer, outer                              optional: the optimiser that moves the centre
-///   static constexpr bool has_force = true    for a rule whose update pulls the replicas to the centre
+///   static constexpr bool has_force = true    for a rule whose update pulls the replicas to the centre; without it,
+///                                             a rule with in_update throws InvalidArgument
 template <class A>
 concept AgreesOnCentre = requires(const A& policy, int replicas) {
     typename A::Averaging;

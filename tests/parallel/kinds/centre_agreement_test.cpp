@@ -36,6 +36,19 @@ struct SlowWeights {
     [[nodiscard]] CentreRule rule(int) const { return {.every = every, .factor = 0.5}; }
 };
 
+/// A rule whose update pulls the replicas, in a policy that says so or not.
+template <bool says>
+struct Pulling {
+    static constexpr std::string_view name = "Pulling";
+    static constexpr bool has_force = says;
+    using Averaging = ConcatMean;
+    ConcatMean averaging{};
+
+    [[nodiscard]] CentreRule rule(int replicas) const {
+        return {.every = 2, .factor = 0.2 * replicas, .in_update = true, .moving_rate = 0.2};
+    }
+};
+
 /// Three replicas with batches of unequal sizes and a schedule, which has made `to - from` steps.
 template <class Averaging>
 struct Case {
@@ -245,6 +258,16 @@ TEST_CASE("a rule of a user's own needs its numbers alone") {
         CHECK(static_cast<double>(to.parameters[j]) == doctest::Approx(half).epsilon(1e-5));
         CHECK(to.replicas[1].parameters[j] == to.parameters[j]);
     }
+}
+
+TEST_CASE("a rule of a user's own whose update pulls the replicas needs a policy that says so") {
+    const std::string lacks = "Pulling has a rule with in_update and lacks `static constexpr bool has_force = true`";
+    CHECK_THROWS_WITH_AS(Case(Pulling<false>{}, 1, 0.0), lacks.c_str(), InvalidArgument);
+    using Choice = OneOf<ElasticAveraging<ConcatMean>, Pulling<false>, Pulling<true>>;
+    CHECK_THROWS_WITH_AS(Case(Choice(Pulling<false>{}), 1, 0.0), lacks.c_str(), InvalidArgument);
+    const auto expected = centre_after(ElasticAveraging<ConcatMean>{.every = 2, .rate = 0.2}, 1, 5);
+    CHECK(centre_after(Pulling<true>{}, 1, 5) == expected);
+    CHECK(centre_after(Choice(Pulling<true>{}), 2, 5) == expected);
 }
 
 TEST_CASE("a run's header describes the rule, and warns of a moving rate that is not stable") {

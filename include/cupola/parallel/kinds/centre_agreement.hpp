@@ -228,9 +228,12 @@ struct AgreementOf<A, D, T> {
         if constexpr (requires { policy.outer.state_arenas(); })
             outer =
                 std::make_unique<OuterOptimizerOf<std::remove_cvref_t<decltype(policy.outer)>, Kernels>>(policy.outer);
-        return std::make_unique<CentreAgreement<D, T>>(A::name, policy.rule(replicas.placement().replicas()),
-                                                       std::move(outer), Inner::make(policy.averaging, replicas),
-                                                       replicas);
+        const CentreRule rule = policy.rule(replicas.placement().replicas());
+        // Without it the update has no force, and leaves no differences in the rows.
+        require(has_elastic_force<A> || !rule.in_update, A::name,
+                " has a rule with in_update and lacks `static constexpr bool has_force = true`");
+        return std::make_unique<CentreAgreement<D, T>>(A::name, rule, std::move(outer),
+                                                       Inner::make(policy.averaging, replicas), replicas);
     }
 };
 
