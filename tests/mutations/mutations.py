@@ -443,7 +443,7 @@ MUTATIONS = [
         "read_step", "if («!skipped») statistics_.update(step, functions_);", "true",
         ["parallel/dynamic_loss_scale: a training under a dynamic scale*"]),
     Mutation("loss_scale_left_out", "the divisor of the sums leaves out the loss's scale",
-        "begin", "static_cast<float>(shape.samples_here) * «loss_scale_»", "1.0F",
+        "begin", "const float scale = shape.scaled ? «loss_scale_» : 1.0F;", "1.0F",
         ["emulated/training: replicas and GPUs: the sum of NCCL*"]),
     Mutation("report_waits_for_the_mark", "the wait for a step's report waits for the queue's mark",
         "wait", "wait_for(«finished ? queue.finished_event(step) : queue.mark_event()», step);", "queue.mark_event()",

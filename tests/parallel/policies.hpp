@@ -59,7 +59,7 @@ public:
         summed_[at(device)].resize(elements_ + 1);
     }
     void begin(int device, typename D::Queue&, cupola::HostContext&, const cupola::StepShape& shape) {
-        samples_[at(device)] = static_cast<float>(shape.samples_here) * loss_scale_;
+        samples_[at(device)] = static_cast<float>(shape.samples_here) * (shape.scaled ? loss_scale_ : 1.0F);
         weights_[at(device)] = shape.weight_here;
     }
     void give(int device, typename D::Queue& queue, cupola::HostContext& context, std::size_t,

@@ -47,6 +47,9 @@ struct StepShape {
     /// If not null, the weight that replaces the number of samples, times CollectiveSetup::loss_scale: a float in
     /// device memory, which is written before the last bucket is complete.
     const float* weight_here = nullptr;
+    /// Whether the rows are multiplied by CollectiveSetup::loss_scale, as gradients are; then the weight is too. False
+    /// for other rows, the differences of replicas to their centre, whose divisor is the number of samples alone.
+    bool scaled = true;
 };
 
 /// The gradient rows of one device, and the weight of each.
@@ -71,8 +74,8 @@ struct CollectiveSetup {
     std::span<const int> first_replicas{}, ordinals{};
     /// The number of elements of the gradient.
     std::int64_t elements = 0;
-    /// The constant factor by which the gradients are multiplied; the divisor contains it too. 1 if the loss scale is
-    /// dynamic: the training then divides by it.
+    /// The constant factor by which the gradients are multiplied; the divisor contains it too, unless the rows are
+    /// not StepShape::scaled. 1 if the loss scale is dynamic: the training then divides by it.
     float loss_scale = 1;
 };
 

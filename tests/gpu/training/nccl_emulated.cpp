@@ -68,7 +68,9 @@ NcclTraining<A, Loss> nccl_training(int devices, const NcclAllReduce& policy) {
     options.device.deterministic = true;
     options.optimizer = {.learning_rate = 0.2, .momentum = 0.5};
     if constexpr (std::is_same_v<Loss, WeightedCrossEntropy<3>>) options.loss.data.class_weights = {1, 2, 0.5F};
-    if constexpr (std::is_same_v<A, NcclAllReduce>)
+    if constexpr (AgreesOnCentre<A>)
+        options.averaging.every = 2;
+    else if constexpr (std::is_same_v<A, NcclAllReduce>)
         options.averaging = policy;
     else if constexpr (!std::is_same_v<A, ConcatMean>)
         options.averaging = {.policy = policy};
@@ -158,6 +160,27 @@ TEST_CASE("replicas agree on a centre by the sums of NCCL as by the loops of the
         });
         CHECK(rules::error_of<Cuda>(rules::golden_settings(rules::Rule::local_sgd, 4, 3),
                                     Periodic<Compressed<NcclAllReduce>>{.every = 3}, devices) < 2e-2);
+    }
+}
+
+TEST_CASE("a loss scale of 64 does not change how far the mean of the replicas moves a centre") {
+    NcclBatches batches;
+    batches.unequal = false;
+    const auto check = [&](auto concat, auto nccl) {
+        for (int step = 0; step < 5; ++step) {
+            concat.step(batches);
+            nccl.step(batches);
+        }
+        const std::vector<float> expected = concat.parameters(), centre = nccl.parameters();
+        float apart = 0;
+        for (std::size_t i = 0; i < centre.size(); ++i) apart = std::max(apart, std::abs(centre[i] - expected[i]));
+        CHECK(apart < 1e-5F);
+    };
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        check(nccl_training<Periodic<ConcatMean>>(1, {}), nccl_training<Periodic<NcclAllReduce>>(devices, {}));
+        check(nccl_training<ElasticAveraging<ConcatMean>>(1, {}),
+              nccl_training<ElasticAveraging<NcclAllReduce>>(devices, {}));
     }
 }
 

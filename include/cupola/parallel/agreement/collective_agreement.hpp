@@ -158,7 +158,8 @@ public:
             RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
             rows.collect(replicas_, replicas_.placement().first_replica(device),
                          replicas_.placement().first_replica(device + 1), weights);
-            queue_sums(step, rows, {.step = step.step, .samples_here = rows.samples(), .weight_here = nullptr});
+            queue_sums(step, rows,
+                       {.step = step.step, .samples_here = rows.samples(), .weight_here = nullptr, .scaled = false});
             state.queue->queue([this, device] {
                 const Sums& sums = sums_[static_cast<std::size_t>(device)];
                 const std::span<float> average = replicas_.gradients().average_span(device);

@@ -11,6 +11,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/span_of.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>

@@ -58,9 +58,9 @@ public:
     /// The update of the previous step reads its sums until the first bucket of this step is complete.
     void begin(int device, CudaQueue&, CudaContext&, const StepShape& shape) {
         auto& member = sums_.member(device);
-        weights_[static_cast<std::size_t>(device)] = {.to = member.weight(),
-                                                      .from = shape.weight_here,
-                                                      .value = static_cast<float>(shape.samples_here) * loss_scale_};
+        const float scale = shape.scaled ? loss_scale_ : 1.0F;
+        weights_[static_cast<std::size_t>(device)] = {
+            .to = member.weight(), .from = shape.weight_here, .value = static_cast<float>(shape.samples_here) * scale};
         member.begin(shape.step);
     }
 
