@@ -389,6 +389,22 @@ TEST_CASE("a bucket is summed while the step's stream computes the next one, exc
     }
 }
 
+TEST_CASE("steps that meet alone are waited for, and leave the first sums in one group") {
+    Process process(2);
+    for (std::int64_t step = 0; step < 5; ++step) {
+        process.run_all([&](std::size_t device) {
+            RankDevice& mine = *process.devices[device];
+            *mine.weight(step) = weight(mine.rank, step);
+            const float* const sum = process.member(device).meet(step, mine.stream, mine.weight(step));
+            CHECK(*sum == weight(0, step) + weight(1, step));
+        });
+    }
+    const int before = emulator::nccl_call_counts().all_reduces;
+    CHECK(run_steps(process, 2, 4, {{20, 41}, {0, 20}}) == 2 * 4);
+    // Three of one group and one of two, of each device.
+    CHECK(emulator::nccl_call_counts().all_reduces - before == 2 * (3 + 2));
+}
+
 TEST_CASE("the update's stream waits for every bucket") {
     Process process(2);
     CHECK(run_steps(process, 2, 3, splits[1]) == 6);

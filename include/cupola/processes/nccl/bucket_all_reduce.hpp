@@ -213,7 +213,7 @@ public:
         begun_ = false;
         if (steps_ < first_steps) {
             wait(step_);
-            ++steps_;
+            if (given_ > 0) ++steps_;  // a step that meets alone has loaded no kernel of the sums
         }
         return {values(), memory_};
     }
@@ -280,7 +280,8 @@ private:
     friend class NcclBucketAllReduce;
 
     /// Loading kernels and instantiating graphs may wait for all work of a device, so a sum that waits for another
-    /// device must not run at the same time: the first steps have one group, after all buckets, which is waited for.
+    /// device must not run at the same time: the first steps that sum the gradient have one group, after all buckets,
+    /// which is waited for, and so is each number that they or the steps between them meet with.
     static constexpr int first_steps = 3;
 
     struct Slot {
