@@ -341,6 +341,8 @@ TEST_CASE("A checkpoint of another version, or with wrong metadata, is rejected"
           x + " has the step '-1', which is not a valid step");
     CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "1e3"}}) ==
           x + " has the step '1e3', which is not a valid step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "1099511627777"}}) ==
+          x + " has the step '1099511627777', which is not a valid step");
     CHECK(refused({{"cupola.version", "1"}, {"cupola.step", ""}}) == x + " has the step '', which is not a valid step");
     Metadata metadata = own;
     metadata[2].second = "a b a";
@@ -365,6 +367,9 @@ TEST_CASE("A checkpoint of another version, or with wrong metadata, is rejected"
         CHECK(refused(metadata) ==
               text(x, " has the number of replicas '", wrong, "', which is not a valid number of replicas"));
     }
+    metadata.back() = {"cupola.samples_since", "3 1099511627777"};
+    CHECK(refused(metadata) ==
+          x + " has the number of samples '1099511627777', which is not a valid number of samples");
 }
 
 TEST_CASE("A checkpoint that is truncated anywhere, or has a wrong byte anywhere, is rejected with an error") {

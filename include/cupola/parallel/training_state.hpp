@@ -76,6 +76,14 @@ struct TrainingState {
     std::vector<StateTensor> tensors{};
 };
 
+namespace impl {
+
+/// The largest step of a state, and the largest number of samples since an agreement: what a training counts from them
+/// on, and the step times its replicas, has a place in 64 bits.
+inline constexpr std::int64_t largest_count = std::int64_t{1} << 40;
+
+}  // namespace impl
+
 /// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
 [[nodiscard, gnu::cold]] std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers);
 

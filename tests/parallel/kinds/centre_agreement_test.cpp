@@ -373,6 +373,12 @@ TEST_CASE(
     resumed.go(9);
     CHECK(resumed.training.state().replicas == run.training.state().replicas);
 
+    // A rule with a long text is read whole.
+    TrainingState other = state;
+    other.rule = std::string(150, 'r');
+    write_checkpoint(folder.path("long"), rules::Net::layers, {.state = other});
+    CHECK(read_checkpoint(folder.path("long"), rules::Net::layers).state.rule == other.rule);
+
     // The parameters alone are those of the centre, and begin anew in all replicas.
     Case loaded(Periodic<ConcatMean>{}, 1, 0.0);
     static_cast<void>(load_parameters(loaded.training, path, {.patterns = {"*"}}));
@@ -437,6 +443,12 @@ TEST_CASE("bad input of agreements on a centre is one message") {
         "the state is that of replicas that agree by Periodic every 4 steps, and those of this training "
         "agree by ElasticAveraging every 4 steps; load_parameters reads the centre alone from its "
         "checkpoint",
+        InvalidArgument);
+    TrainingState many = local.training.state();
+    many.samples_since[1] = std::int64_t{1} << 62;
+    CHECK_THROWS_WITH_AS(
+        local.training.restore(many),
+        "a replica of the state has 4611686018427387904 samples since the last agreement, not 0 to 1099511627776",
         InvalidArgument);
     TrainingState fewer = local.training.state();
     fewer.replicas.pop_back();

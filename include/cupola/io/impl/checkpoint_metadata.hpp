@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -267,7 +266,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
                                " of Cupola's checkpoints; this program reads version ", checkpoint_version);
             checkpoint.resumable = true;
         } else if (key == step_key) {
-            checkpoint.state.step = parse_number(file, value, "step", 0, std::numeric_limits<std::int64_t>::max());
+            checkpoint.state.step = parse_number(file, value, "step", 0, largest_count);
             has_step = true;
         } else if (key == loss_scale_key) {
             checkpoint.state.loss_scale = parse_loss_scale(file, value);
@@ -286,14 +285,15 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
         } else if (key == samples_since_key) {
             for (std::string_view left = value; !left.empty();) {
                 const std::size_t space = std::min(left.find(' '), left.size());
-                checkpoint.state.samples_since.push_back(parse_number(file, left.substr(0, space), "number of samples",
-                                                                      0, std::numeric_limits<std::int64_t>::max()));
+                checkpoint.state.samples_since.push_back(
+                    parse_number(file, left.substr(0, space), "number of samples", 0, largest_count));
                 left.remove_prefix(std::min(space + 1, left.size()));
                 require<DataError>(checkpoint.state.samples_since.size() <= file.tensors().size(), file.path(),
                                    " has more numbers of samples than tensors");
             }
         } else if (key == rule_key) {
-            checkpoint.state.rule = shown(value);
+            // It is compared and printed: as shown() has it, but whole.
+            checkpoint.state.rule = shown(value, 4096);
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
         } else if (key == network_key) {

@@ -209,8 +209,8 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
 template <class D, class T>
 void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     require(state.step >= 0, "the step of a training must be 0 or later, not ", state.step);
-    constexpr std::int64_t last_step = std::int64_t{1} << 62;  // the number of the next step is computed from it
-    require(state.step <= last_step, "the step of a training must be at most ", last_step, ", not ", state.step);
+    require(state.step <= largest_count, "the step of a training must be at most ", largest_count, ", not ",
+            state.step);
     if (state.loss_scale) require_loss_scale(*state.loss_scale, state.step);
     if (!state.tensors.empty()) require_tensors_of(replicas_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), replicas_.network().buffer_elements);
@@ -339,7 +339,8 @@ void StateTransfer<D, T>::require_fitting_centre(const TrainingState& state) con
     require(state.samples_since.empty() || state.samples_since.size() == replicas, "a state of ", replicas,
             " replicas has ", state.samples_since.size(), " numbers of samples");
     for (const std::int64_t each : state.samples_since)
-        require(each >= 0, "a replica of the state has ", each, " samples since the last agreement");
+        require(each >= 0 && each <= largest_count, "a replica of the state has ", each,
+                " samples since the last agreement, not 0 to ", largest_count);
     const std::int64_t elements = replicas_.network().trained_elements;
     require_elements("parameter arena", state.parameters.size(), replicas_.network().parameter_elements);
     require(state.averages.empty() != averages_,
