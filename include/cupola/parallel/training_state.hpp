@@ -69,7 +69,8 @@ struct TrainingState {
     std::vector<ReplicaState> replicas{};
     std::vector<OptimizerState> centre_optimizer{};
     std::vector<std::int64_t> samples_since{};
-    /// "Periodic every 16 steps": the rule by which those replicas agree. Empty in a state that is assembled by hand.
+    /// "Periodic every 16 steps, the centre by sgd": the rule by which those replicas agree. Empty in a state that is
+    /// assembled by hand.
     std::string rule{};
     /// The contents of the arenas, in their order: the parameters, then the running statistics. `restore` compares them
     /// with its own network's. Empty in a state that is assembled by hand; only its arena sizes are compared.

@@ -365,7 +365,7 @@ TEST_CASE(
     CHECK(read.centre_optimizer == state.centre_optimizer);
     CHECK(read.samples_since == state.samples_since);
     CHECK(read.optimizer.empty());
-    CHECK(read.rule == "Periodic every 4 steps");
+    CHECK(read.rule == "Periodic every 4 steps, the centre by sgd, momentum 0.9, nesterov");
     Case resumed(averaging, 3, 0.875, 0.75);
     resumed.training.restore(read);
     resumed.step = 6;
@@ -428,9 +428,21 @@ TEST_CASE("bad input of agreements on a centre is one message") {
                          "the replicas of this training agree on a centre, and the state has none; load_parameters "
                          "reads the parameters alone from its checkpoint",
                          InvalidArgument);
-    CHECK_THROWS_WITH_AS(outer.training.restore(local.training.state()),
+    const auto refused = [](auto& there, TrainingState state) {
+        CHECK_THROWS_WITH_AS(
+            there.training.restore(state),
+            doctest::Contains("the state is that of replicas that agree by Periodic every 4 steps, and those of this "
+                              "training agree by Periodic every 4 steps, the centre by sgd"),
+            InvalidArgument);
+        state.rule.clear();
+        return state;
+    };
+    CHECK_THROWS_WITH_AS(outer.training.restore(refused(outer, local.training.state())),
                          "the centre's part of the state: this optimiser keeps momentum_buffer, and the state has none",
                          InvalidArgument);
+    // The states of one without momentum fit.
+    Case plain_outer(Periodic<ConcatMean, Sgd>{.every = 4, .outer = {.learning_rate = 0.5}}, 2, 0.875);
+    plain_outer.training.restore(refused(plain_outer, local.training.state()));
     Case longer(Periodic<ConcatMean>{.every = 5}, 2, 0.875);
     CHECK_THROWS_WITH_AS(
         longer.training.restore(local.training.state()),

@@ -48,6 +48,8 @@ public:
     [[nodiscard]] virtual std::string_view state_name(int arena) const = 0;
     [[nodiscard]] virtual float state_start(int arena) const = 0;
     [[nodiscard]] virtual double learning_rate_at(std::int64_t agreement) const = 0;
+    /// Without its learning rate; empty if it has none.
+    [[nodiscard]] virtual std::string description() const = 0;
     virtual void update(const Update<Kernels>& u) const = 0;
 };
 
@@ -61,6 +63,12 @@ public:
     [[nodiscard]] float state_start(int arena) const override { return state_start_of(optimizer_, arena); }
     [[nodiscard]] double learning_rate_at(std::int64_t agreement) const override {
         return optimizer_.learning_rate_at(agreement);
+    }
+    [[nodiscard]] std::string description() const override {
+        if constexpr (requires { optimizer_.description(); })
+            return optimizer_.description();
+        else
+            return {};
     }
     void update(const Update<Kernels>& u) const override { update_parameters(optimizer_, outer_update(u)); }
 
@@ -128,7 +136,10 @@ public:
     void after(Step& step) override;
 
     [[nodiscard]] std::string name_of_rule() const override {
-        return text(policy_, " every ", rule_.every, rule_.every == 1 ? " step" : " steps");
+        std::string result = text(policy_, " every ", rule_.every, rule_.every == 1 ? " step" : " steps");
+        if (outer_ == nullptr) return result;
+        const std::string outer = outer_->description();
+        return result + ", the centre by " + (outer.empty() ? "an optimiser" : outer);
     }
     [[nodiscard]] std::string_view centre_state_name(int arena) const override { return outer_->state_name(arena); }
     [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t step) const override {
