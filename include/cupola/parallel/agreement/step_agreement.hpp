@@ -88,8 +88,8 @@ public:
     virtual void after(Step&) {}
     /// The name of a replica's state beside its optimiser's, in checkpoints.
     [[nodiscard]] virtual std::string_view replica_state_name(int /*arena*/) const { return {}; }
-    /// "Periodic every 16 steps, the centre by sgd", where replicas agree on a centre: the only rule that continues from
-    /// their state.
+    /// "Periodic every 16 steps, the centre by sgd", where replicas agree on a centre: the only rule that continues
+    /// from their state.
     [[nodiscard]] virtual std::string name_of_rule() const { return {}; }
     /// The name of an arena of the optimiser that moves the centre.
     [[nodiscard]] virtual std::string_view centre_state_name(int /*arena*/) const { return {}; }
