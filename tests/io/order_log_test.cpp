@@ -57,7 +57,7 @@ TEST_CASE("a file that is not an order log, or has one that no run can have, is 
     log = some_log();
     log.first_step = -1;
     write_order_log(path, log);
-    fails(": an order log cannot begin at step -1");
+    fails(": an order log begins at step 0 to 1099511627776, not at step -1");
 
     const auto write = [&](const SafetensorsWriter::Metadata& metadata, const std::string& type) {
         const TensorHeader lists[] = {{"claims", type, {0}}, {"turns", type, {0}}};

@@ -417,6 +417,11 @@ TEST_CASE("logs that no run can have, and those of another training, are errors"
     log.turns = {0};
     check(log, "an order log of 2 replicas has 2 batches and 1 turns, not those of whole steps");
 
+    log = {.replicas = 1, .devices = 1, .first_step = (std::int64_t{1} << 40) + 1};
+    check(log, "an order log begins at step 0 to 1099511627776, not at step 1099511627777");
+    log.first_step = -1;
+    check(log, "an order log begins at step 0 to 1099511627776, not at step -1");
+
     const Elastic rule{.every = 2};
     const auto make = [&](const OrderLog& of, int devices, std::int64_t ahead) {
         return Trial<Elastic>({.rule = rule, .ahead = ahead, .order = Order::replay(of)}, 2, devices);
@@ -444,6 +449,82 @@ TEST_CASE("logs that no run can have, and those of another training, are errors"
         "the order log that is to be continued is of another training: it has 2 replicas on 2 devices, "
         "seed 0 and the rule Elastic every 2 batches, moving rate 0.9 / replicas",
         InvalidArgument);
+}
+
+TEST_CASE("a step that depends on one that is not queued ends the run, after which batches and inspector may go") {
+    const Elastic rule{.every = 2};
+    const Asynchronous<Elastic> averaging{
+        .rule = rule, .ahead = 6, .order = Order::replay(uneven_log(rule.description()))};
+    const std::string message =
+        "the order log has batches of step 1 before the last of step 0: a replay has as many steps in flight as the run "
+        "that was recorded, and evaluates and saves where that did";
+    Trial<Elastic> run(averaging, 2, 2);
+    const TrainingState start = run.training.state();
+    int calls = 0;
+    CHECK_THROWS_WITH_AS(run.training.queue(run.source, [&](const auto&) { ++calls; }), message.c_str(),
+                         InvalidArgument);
+    CHECK(run.training.step() == 0);
+    {
+        const auto source = std::make_unique<Source>(run.source);
+        run.training.queue(*source);
+        CHECK_THROWS_WITH_AS(static_cast<void>(run.training.poll_report(0)), message.c_str(), InvalidArgument);
+        CHECK(run.training.step() == 0);
+        run.training.queue(*source);
+        CHECK_THROWS_WITH_AS(static_cast<void>(run.training.state()), message.c_str(), InvalidArgument);
+    }
+    check_equal(run.training.state(), start);
+    Trial<Elastic> whole(averaging, 2, 2);
+    for (Trial<Elastic>* const each : {&run, &whole})
+        for (int step = 0; step < 6; ++step) each->training.queue(each->source);
+    check_equal(run.training.state(), whole.training.state());
+    CHECK(calls == 0);
+}
+
+TEST_CASE("a log with batches in flight before the first step is neither replayed nor continued") {
+    const Elastic rule{.every = 2};
+    const OrderLog log{
+        .replicas = 2, .devices = 2, .rule = rule.description(), .claims = {0, 1, 0, 0}, .turns = {0, 0, 1, 0}};
+    Trial<Elastic> recorded({.rule = rule}, 2, 2);
+    recorded.go(1);
+    const TrainingState inside = recorded.training.state();
+    const char* const message =
+        "the order log has batches in flight before step 1: it is of another run, or that run had no checkpoint there";
+    Trial<Elastic> replayed({.rule = rule, .order = Order::replay(log)}, 2, 2);
+    replayed.training.restore(inside);
+    CHECK_THROWS_WITH_AS(replayed.go(2), message, InvalidArgument);
+    const auto kept = std::make_shared<OrderLog>(log);
+    Trial<Elastic> continued({.rule = rule, .log = kept}, 2, 2);
+    continued.training.restore(inside);
+    CHECK_THROWS_WITH_AS(continued.go(2), message, InvalidArgument);
+    CHECK(*kept == log);
+    CHECK(impl::is_complete_before(log, 0));
+    CHECK(impl::is_complete_before(log, 2));
+}
+
+TEST_CASE("a step of a replay in which replica 0 has not the first batch cannot be inspected") {
+    const Elastic rule{.every = 2};
+    const OrderLog log{
+        .replicas = 2, .devices = 2, .rule = rule.description(), .claims = {1, 0, 0, 1}, .turns = {1, 0, 0, 1}};
+    Trial<Elastic> run({.rule = rule, .order = Order::replay(log)}, 2, 2);
+    int calls = 0;
+    const auto inspect = [&](const auto&) { ++calls; };
+    CHECK_THROWS_WITH_AS(
+        run.training.queue(run.source, inspect),
+        "step 0 cannot be inspected: in the order log its batch 0 is replica 1's, and an inspector sees "
+        "replica 0",
+        InvalidArgument);
+    run.go(1);
+    run.training.queue(run.source, inspect);
+    CHECK(calls == 1);
+}
+
+TEST_CASE("the report of a step with a loss that is not finite is not given before the error") {
+    Trial<Elastic> run({.rule = {.every = 2}}, 1, 1);
+    run.source.bad_step = 0;
+    for (int trial = 0; trial < 100; ++trial) {
+        run.training.queue(run.source);
+        CHECK_THROWS_AS(static_cast<void>(run.training.poll_report(0)), DivergedError);
+    }
 }
 
 TEST_CASE("fit trains on batches that are prepared ahead, evaluates between steps, and is replayed") {

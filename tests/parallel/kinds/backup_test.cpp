@@ -134,6 +134,26 @@ TEST_CASE("on one device the replicas count in turns, also in a training that is
     CHECK(a.centre_optimizer == b.centre_optimizer);
 }
 
+TEST_CASE("an inspector is called where replica 0 counts, else the step is done with an error") {
+    const Source source;
+    Training training(options(Backup{.count = 2}, 1));
+    rules::start(training);
+    int calls = 0;
+    const auto inspect = [&](const auto&) { ++calls; };
+    training.queue(source, inspect);
+    CHECK(calls == 1);
+    // On one device replicas 2 and 0 count in step 1, and 1 and 2 in step 2.
+    training.queue(source, inspect);
+    CHECK(calls == 2);
+    CHECK_THROWS_WITH_AS(training.queue(source, inspect),
+                         "replica 0 was late in step 2, so its inspector was not called; the step is done",
+                         InvalidArgument);
+    CHECK(calls == 2);
+    CHECK(training.step() == 3);
+    training.queue(source);
+    CHECK(training.state().step == 4);
+}
+
 TEST_CASE("a gradient that counts and is not finite ends the run, which returns to the last check") {
     Source source;
     source.bad_step = 6;

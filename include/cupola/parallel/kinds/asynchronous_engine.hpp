@@ -306,8 +306,15 @@ private:
     void share_centre();
     void write_log();
     void require_log(std::int64_t step) const;
+    static void require_complete(const OrderLog& log, std::int64_t step) {
+        require(impl::is_complete_before(log, step), "the order log has batches in flight before step ", step,
+                ": it is of another run, or that run had no checkpoint there");
+    }
     /// Throws InvalidArgument unless the batches of a step do not depend on those of step `end` and later.
     void require_reachable(std::int64_t step, std::int64_t end) const;
+    /// Ends the job and rolls back if one of the steps from `step` up to `end` depends on one that is not queued. The
+    /// devices wait for it, with the batches and the inspector of the caller.
+    void end_unless_reachable(std::int64_t step, std::int64_t end);
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
@@ -459,6 +466,15 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
     const std::int64_t step = next_;
     functions_.require_learning_rate_at(step);
     require_log(step);
+    if (probe) {
+        require_reachable(step, step + 1);
+        shown_ = nullptr;
+        if (const OrderLog* const log = replayed()) {
+            const int first = log->claims[static_cast<std::size_t>((step - log->first_step) * replica_count())];
+            require(first == 0, "step ", step, " cannot be inspected: in the order log its batch 0 is replica ", first,
+                    "'s, and an inspector sees replica 0");
+        }
+    }
     if (saved_.changes != agreement_.changes) save();
     {
         const std::scoped_lock lock(mutex_);
@@ -498,6 +514,8 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
     synchronize();
     probe_ = {};
     inspection_.rethrow();
+    require(std::exchange(shown_, nullptr) != nullptr, "replica 0 was late in step ", step,
+            ", so its inspector was not called; the step is done");
 }
 
 template <class D, class T>
@@ -522,7 +540,7 @@ void AsynchronousEngine<D, T>::end_job() {
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::wait_for(std::int64_t step) {
-    require_reachable(step, next_);
+    end_unless_reachable(step, step + 1);
     std::unique_lock lock(mutex_);
     const Slot& slot = slot_of(step);
     for_reader_.wait(lock, [&] { return is_stopped_ || (slot.complete == replica_count() && slot.requests == 0); });
@@ -563,7 +581,7 @@ const StepReport& AsynchronousEngine<D, T>::last_report() {
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::synchronize() {
-    for (std::int64_t step = made_; step < next_; ++step) require_reachable(step, next_);
+    end_unless_reachable(made_, next_);
     end_job();
     if (is_stopped_) roll_back();
     while (made_ < next_) make_report();
@@ -736,7 +754,12 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     const bool is_finite_here = finish_gradient(device, batch, weight);
     if (counts_first() && is_late(batch)) return;
     if (!is_finite_here) {
-        publish(device, batch, {});
+        // The step does not become complete: its report would be read before the failure is known.
+        publish_results(device, batch);
+        {
+            const std::scoped_lock lock(mutex_);
+            count_samples(device, batch);
+        }
         return fail(not_finite(device, batch));
     }
     if (probe_ && device == 0 && batch.number == 0 && batch.replica == 0) {
@@ -1210,9 +1233,12 @@ void AsynchronousEngine<D, T>::share_centre() {
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::require_log(std::int64_t step) const {
-    if (const OrderLog* const log = replayed())
+    if (const OrderLog* const log = replayed()) {
         require(step >= log->first_step && step < log->end_step(), "the order log has the steps ", log->first_step,
                 " to ", log->end_step() - 1, ", and not step ", step);
+        // Later ones are those before which the training has waited.
+        if (step == first_step_) require_complete(*log, step);
+    }
     const OrderLog* const log = agreement_.run.log.get();
     if (log == nullptr || log->replicas == 0 || step != log_from_) return;
     require(log->replicas == replica_count() && log->devices == replicas_.placement().device_count() &&
@@ -1221,6 +1247,9 @@ void AsynchronousEngine<D, T>::require_log(std::int64_t step) const {
             log->devices, " devices, seed ", log->seed, " and the rule ", log->rule);
     require(step >= log->first_step && step <= log->end_step(), "the order log that is to be continued has the steps ",
             log->first_step, " to ", log->end_step() - 1, ", and the training continues at step ", step);
+    if (step != first_step_) return;
+    require_valid(*log);
+    require_complete(*log, step);
 }
 
 template <class D, class T>
@@ -1231,6 +1260,16 @@ void AsynchronousEngine<D, T>::require_reachable(std::int64_t step, std::int64_t
     require(needed < end, "the order log has batches of step ", needed, " before the last of step ", step,
             ": a replay has as many steps in flight as the run that was recorded, and evaluates and saves where that "
             "did");
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::end_unless_reachable(std::int64_t step, std::int64_t end) {
+    try {
+        for (; step < end; ++step) require_reachable(step, next_);
+    } catch (const InvalidArgument&) {
+        fail({.error = std::current_exception(), .batch = {}, .what = {}, .where = {}});
+        roll_back();
+    }
 }
 
 template <class D, class T>

@@ -89,7 +89,10 @@ namespace impl {
 inline void require_valid(const OrderLog& log) {
     require<DataError>(log.replicas >= 1 && log.replicas <= 65535 && log.devices >= 1 && log.devices <= log.replicas,
                        "an order log cannot be of ", log.replicas, " replicas on ", log.devices, " devices");
-    require<DataError>(log.first_step >= 0, "an order log cannot begin at step ", log.first_step);
+    // So that the number of a batch cannot overflow.
+    constexpr std::int64_t largest = std::int64_t{1} << 40;
+    require<DataError>(log.first_step >= 0 && log.first_step <= largest, "an order log begins at step 0 to ", largest,
+                       ", not at step ", log.first_step);
     const std::size_t batches = log.claims.size();
     require<DataError>(batches == log.turns.size() && batches % static_cast<std::size_t>(log.replicas) == 0,
                        "an order log of ", log.replicas, " replicas has ", batches, " batches and ", log.turns.size(),
@@ -114,5 +117,20 @@ inline void require_valid(const OrderLog& log) {
         busy[device(replica)] = -1;
     }
 }
+
+namespace impl {
+
+/// Whether a valid log has no batch in flight before a step: those before it are the ones that are completed first.
+[[nodiscard, gnu::cold]] inline bool is_complete_before(const OrderLog& log, std::int64_t step) {
+    const auto batches = static_cast<std::size_t>((step - log.first_step) * log.replicas);
+    std::vector<std::int64_t> in_flight(static_cast<std::size_t>(log.replicas));
+    for (std::size_t n = 0; n < batches; ++n) {
+        ++in_flight[log.claims[n]];
+        --in_flight[log.turns[n]];
+    }
+    return std::ranges::all_of(in_flight, [](std::int64_t each) { return each == 0; });
+}
+
+}  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI
