@@ -14,6 +14,10 @@
 #include <cupola/data/weighted_order.hpp>
 #include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/backup.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/predict.hpp>
 
 #include "comma_locale.hpp"
@@ -131,6 +135,29 @@ TEST_CASE("the header names the network, the replicas and the devices") {
     CHECK(contains(placed,
                    "\nplacement: averaging: ConcatMean, each device its slice of the gradient\n"
                    "placement: update: each device its copy of the parameters\noptimiser: "));
+}
+
+TEST_CASE("the header says what is updated where replicas do not average gradients") {
+    const auto placed = [](const auto& averaging) {
+        using OfAveraging = DataParallel<Net, CrossEntropy<2>, Sgd, std::remove_cvref_t<decltype(averaging)>, Host>;
+        const OfAveraging training(typename OfAveraging::Options{
+            .replicas = 2, .batch_size = 4, .optimizer = {.learning_rate = 0.1}, .averaging = averaging});
+        Fixture f;
+        TrainingRun({.log = {.file = f.output.get()}}).print_header(training, {}, true);
+        const std::string all = f.said();
+        const std::size_t from = all.find("placement: averaging: ");
+        return all.substr(from, all.find("\noptimiser: ") - from);
+    };
+    const std::string own = "\nplacement: update: each replica its own parameters",
+                      elastic = "placement: averaging: " + Asynchronous<Elastic>{}.description();
+    CHECK(placed(Asynchronous<Elastic>{}) == elastic + own);
+    CHECK(placed(OneOf<ConcatMean, Asynchronous<Elastic>>(Asynchronous<Elastic>{})) == elastic + own);
+    CHECK(placed(OneOf<ConcatMean, Asynchronous<Elastic>>()) ==
+          "placement: averaging: ConcatMean, each device its slice of the gradient\n"
+          "placement: update: each device its copy of the parameters");
+    CHECK(placed(Periodic<ConcatMean>{}).ends_with(own));
+    CHECK(placed(Backup{}) ==
+          "placement: averaging: Backup, the first 1 gradient of a step\nplacement: update: the centre");
 }
 
 TEST_CASE("a folder has checkpoints and the log, and a resumed run ends with the bits of one that was not stopped") {

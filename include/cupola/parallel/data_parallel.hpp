@@ -285,7 +285,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// From now on the first device adds the time of each part of its steps to `times`; null stops this. `profile` of
     /// train/profile.hpp makes a table of them.
-    void time_steps(StepTimes* times) { parts_.replicas_.at(0).worker.time(times); }
+    void time_steps(StepTimes* times) {
+        // Steps in flight of replicas that do not wait for each other have a thread at work.
+        if (parts_.replicas_.settings().landed_steps > 0) synchronize();
+        parts_.replicas_.at(0).worker.time(times);
+    }
 
     /// From now on `trace` is called with the names of the operations of each step in the order in which a device
     /// queues them, which is not necessarily that of their execution; `{}` stops this.

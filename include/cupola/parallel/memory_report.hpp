@@ -27,6 +27,8 @@ struct MemoryReport {
     std::size_t gradients = 0, average = 0, statistics = 0;
     /// Bytes of one batch per replica on all devices together, if the devices do not use host memory.
     std::size_t batches = 0;
+    /// Of replicas that do not wait for each other: the bytes of the state to which a failure returns.
+    std::size_t saved = 0;
     /// Throws OutOfMemory for a total that no computer has.
     [[nodiscard]] std::size_t total() const;
 };
@@ -41,7 +43,7 @@ inline std::size_t MemoryReport::total() const {
                                             {arenas, static_cast<std::int64_t>(plan.total())}),
                       each = parameters + centre + centre_state + optimizer_state + moving_average + buffers + plans;
     return checked_bytes("the devices need", {devices, static_cast<std::int64_t>(each)}) + gradients + average +
-           statistics + batches;
+           statistics + batches + saved;
 }
 
 inline std::string to_string(const MemoryReport& memory) {
@@ -67,6 +69,7 @@ inline std::string to_string(const MemoryReport& memory) {
     result += text(memory.replicas, memory.replicas == 1 ? " replica + " : " replicas + ");
     add_any(memory.statistics, " their statistics + ");
     add_any(memory.batches, " their batches + ");
+    add_any(memory.saved, " the state of the last check + ");
     add(memory.average, " average");
     return result;
 }
@@ -76,7 +79,8 @@ inline std::string largest_part(const MemoryReport& memory) {
     const std::size_t plan = devices * arenas * memory.plan.total(), gradients = memory.gradients + memory.average,
                       of_batch = memory.batches + memory.statistics,
                       copies = devices * (memory.parameters + memory.centre + memory.centre_state +
-                                          memory.optimizer_state + memory.moving_average + memory.buffers);
+                                          memory.optimizer_state + memory.moving_average + memory.buffers) +
+                               memory.saved;
     if (plan + of_batch >= gradients && plan + of_batch >= copies)
         return "the activations are the largest part: choose a smaller batch_size, with more "
                "gradient_accumulation_steps for steps of as many samples, or bfloat16";

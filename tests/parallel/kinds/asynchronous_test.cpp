@@ -53,6 +53,12 @@ struct Normed : Sequential<Input<6, 6, 2>, Named<"conv", Conv2d<3, 3>>, BatchNor
 
 struct Wide : Sequential<Input<256>, Linear<512>, ReLU, Linear<512>, ReLU, Linear<512>, Linear<3>> {};
 
+/// Its exchange takes the position, which it does not say.
+struct Forceless {
+    [[nodiscard]] std::unique_ptr<CentreExchange> exchange(int replicas) const { return Elastic{}.exchange(replicas); }
+    [[nodiscard]] std::string description() const { return "Forceless"; }
+};
+
 constexpr int last_step = 40;
 template <class Rule>
 using Training = rules::KindTraining<Asynchronous<Rule>, Host>;
@@ -327,6 +333,9 @@ TEST_CASE("a policy that is chosen when the program runs may be asynchronous") {
         training.step(source);
         return training.state();
     };
+    rules::KindTraining<Choice, Host> chosen({.batch_size = 3, .averaging = Asynchronous<Downpour>{}});
+    chosen.step(source);
+    CHECK_THROWS_WITH_AS(static_cast<void>(chosen.gradient(0)), "Asynchronous keeps no gradients", InvalidArgument);
     const Asynchronous<Elastic> elastic{.rule = {.every = 3}, .ahead = 2, .order = Order::round_robin()};
     const Asynchronous<Downpour> downpour{.rule = {.every = 2}, .ahead = 5, .order = Order::round_robin()};
     check_equal(run(Choice(elastic), 2), run(elastic, 2));
@@ -391,7 +400,40 @@ TEST_CASE("an exception of the batches ends the run in the same way") {
         return BatchView{none.data(), Shape{3}, none.data(), Shape{1}, 0};
     };
     CHECK_THROWS_WITH_AS(run.training.step(empty),
-                         "batch 0 of step 0 has no samples, and a batch of Asynchronous needs some", InvalidArgument);
+                         doctest::Contains(" of step 0 has no samples, and a batch of Asynchronous needs some"),
+                         InvalidArgument);
+}
+
+TEST_CASE("the memory report has the state to which a failure returns") {
+    const Trial<Elastic> elastic({}, 3, 2);
+    const MemoryReport& memory = elastic.training.memory();
+    // Parameters and velocity of each replica, the centre and its moving average.
+    CHECK(memory.saved == (3 * 2 + 2) * memory.centre);
+    MemoryReport without = memory;
+    without.saved = 0;
+    CHECK(memory.total() == without.total() + memory.saved);
+    CHECK(to_string(memory).find(" the state of the last check + ") != std::string::npos);
+    const Trial<Downpour> downpour({}, 3, 2);
+    CHECK(downpour.training.memory().saved == (3 * 3 + 2) * memory.centre);
+    // Those of its replica, the centre and its velocity.
+    const rules::KindTraining<Backup, Host> backup(typename rules::KindTraining<Backup, Host>::Options{});
+    CHECK(backup.memory().saved == 3 * memory.centre);
+    const rules::KindTraining<ConcatMean, Host> synchronous(typename rules::KindTraining<ConcatMean, Host>::Options{});
+    CHECK(synchronous.memory().saved == 0);
+}
+
+TEST_CASE("the times of steps in flight have one writer") {
+    const auto log = std::make_shared<OrderLog>();
+    Trial<Elastic> run({.rule = {.every = 2}, .log = log}, 1, 1);
+    StepTimes times(8, 4);
+    run.training.queue(run.source);
+    run.training.time_steps(&times);
+    // No step is in flight.
+    CHECK(log->end_step() == 1);
+    run.go(4);
+    run.training.time_steps(nullptr);
+    run.go(6);
+    CHECK(run.training.state().step == 6);
 }
 
 TEST_CASE("parameters that are set begin a new period of every replica") {
@@ -614,6 +656,10 @@ TEST_CASE("numbers that are out of range, states of another rule, and several pr
           "Downpour must exchange every 1 or more batches, not every -1");
     fails(Asynchronous<Elastic>{.rule = {.rate = 0}}, "the moving rate must be more than 0, not 0");
     fails(Asynchronous<Elastic>{.ahead = 0}, "Asynchronous must have 1 to 4096 steps in flight, not 0");
+
+    fails(Asynchronous<Forceless>{},
+          "Asynchronous has a rule whose exchange takes the position before the update, and the rule does not say so: "
+          "give it `static constexpr bool has_force = true`");
 
     Trial<Elastic> four({.rule = {.every = 4}}, 2, 1), two({.rule = {.every = 2}}, 2, 1);
     four.go(3);

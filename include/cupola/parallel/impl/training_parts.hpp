@@ -74,7 +74,8 @@ class TrainingParts {
 
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
-        : processes_(joined(options)),
+        : policy_(policy_name(options.averaging)),
+          processes_(joined(options)),
           run_policy_(run_policy_of(processes_.get())),
           regularized_(regularized_in_groups(Loss::regularized(Net::layers), span_of(options.groups), Net::layers)),
           required_(Loss::required_columns(Net::layers)),
@@ -83,7 +84,7 @@ public:
                     settings_of(options, functions_, regularized_.size(), required_.span(), processes_.get()),
                     options.device),
           agreement_(Agreement::make(options.averaging, replicas_)),
-          engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_name(options.averaging)),
+          engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()),
           transfer_(
@@ -125,7 +126,7 @@ private:
         const std::int64_t last = engine_.step() - 1;
         require(last < 0 || agreement_->rows_after(last) != RowsAfter::differences, "the replicas have agreed in step ",
                 last, ", behind which the rows of the gradients are their differences to the centre");
-        require(last < 0 || agreement_->rows_after(last) != RowsAfter::other, Averaging::name, " keeps no gradients");
+        require(last < 0 || agreement_->rows_after(last) != RowsAfter::other, policy_, " keeps no gradients");
         const int device = replicas_.placement().device_of(replica);
         const float* const row = replicas_.gradients().row(replica);
         std::vector<float> result = replicas_.copied(Net::trained_elements, device, [&](auto&) { return row; });
@@ -230,6 +231,8 @@ private:
         return nullptr;
     }
 
+    /// The name of the policy, also of one that is chosen when the program runs.
+    std::string_view policy_;
     std::shared_ptr<Processes> processes_;
     std::unique_ptr<RunPolicy> run_policy_;
     FixedArray<RegularizedParameter> regularized_;

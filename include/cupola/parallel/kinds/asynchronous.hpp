@@ -120,7 +120,8 @@ struct Downpour {
     [[nodiscard]] std::string description() const { return text(name, ' ', impl::every_batches(every)); }
 };
 
-/// A rule of your own has these members, has_force only if its exchange takes the position before the update.
+/// A rule of your own has these members, and `static constexpr bool has_force = true` if and only if its exchange takes
+/// the position before the update. exchange() is also called with the largest int, to ask for its properties.
 template <class R>
 concept ExchangeRule = requires(const R& rule, int replicas) {
     { rule.exchange(replicas) } -> std::same_as<std::unique_ptr<CentreExchange>>;

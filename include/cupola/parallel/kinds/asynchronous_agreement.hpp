@@ -67,8 +67,12 @@ struct AgreementOf<A, D, T> {
         require_one_process(A::name);
         require(!replicas.settings().may_skip(), A::name,
                 " cannot skip steps: use a constant loss scale, without skip_steps_without_labels");
-        return std::make_unique<AsynchronousAgreement<D, T>>(replicas, policy.run(),
-                                                             policy.exchange(replicas.placement().replicas()));
+        std::unique_ptr<CentreExchange> exchange = policy.exchange(replicas.placement().replicas());
+        require(
+            has_elastic_force<A> || !exchange->takes_position(), A::name,
+            " has a rule whose exchange takes the position before the update, and the rule does not say so: give it "
+            "`static constexpr bool has_force = true`");
+        return std::make_unique<AsynchronousAgreement<D, T>>(replicas, policy.run(), std::move(exchange));
     }
 };
 

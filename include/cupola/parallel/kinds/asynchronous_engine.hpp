@@ -153,6 +153,7 @@ public:
     template <class Visit>
     void for_each_recording(int, Visit&&) const {}
     void trace(StepTrace trace) {
+        synchronize();
         for (Worker& each : workers_) each.passes->trace(trace);
     }
 
@@ -411,6 +412,11 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
         each.replicas = FixedArray<int>(requested_.size());
     }
     std::ranges::fill(replicas.gradients().average_span(0), 0.0F);
+    std::size_t saved = 0;
+    for_each_saved([&](std::span<float> each) { saved += each.size(); });
+    saved_.arenas = FixedArray<float>(saved);
+    saved_.running = FixedArray<float>(static_cast<std::size_t>(replicas.network().buffer_elements));
+    saved_.since = FixedArray<std::int64_t>(requested_.size());
     const std::size_t bytes = batch_bytes(columns_, functions.batch_size);
     for (int device = 0; device < replicas.placement().device_count(); ++device) {
         Worker& own = workers_[static_cast<std::size_t>(device)];
@@ -561,7 +567,7 @@ void AsynchronousEngine<D, T>::make_report() {
         report.replica = slot.replicas[static_cast<std::size_t>(k)];
         report.staleness = slot.turns[static_cast<std::size_t>(k)].staleness;
     }
-    statistics_.update(step, functions_);
+    statistics_.update(step, functions_, !is_running_);
     ++made_;
 }
 
@@ -758,6 +764,7 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
         publish_results(device, batch);
         {
             const std::scoped_lock lock(mutex_);
+            if (counts_first() && batch.step != open_.step) return;
             count_samples(device, batch);
         }
         return fail(not_finite(device, batch));
@@ -1136,13 +1143,10 @@ void AsynchronousEngine<D, T>::for_each_saved(Copy&& copy) {
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::save() {
-    std::size_t size = 0;
-    for_each_saved([&](std::span<float> each) { size += each.size(); });
-    if (saved_.arenas.size() != size) saved_.arenas = FixedArray<float>(size);
     float* to = saved_.arenas.data();
     for_each_saved([&](std::span<float> each) { to = std::copy(each.begin(), each.end(), to); });
-    saved_.running = FixedArray<float>(statistics_.values());
-    saved_.since = FixedArray<std::int64_t>(std::span<const std::int64_t>(agreement_.since));
+    std::ranges::copy(statistics_.values(), saved_.running.begin());
+    std::ranges::copy(agreement_.since, saved_.since.begin());
     saved_.step = next_;
     saved_.changes = agreement_.changes;
 }

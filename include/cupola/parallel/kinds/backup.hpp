@@ -44,6 +44,7 @@ private:
 struct Backup {
     static constexpr std::string_view name = "Backup";
     static constexpr bool asynchronous = true;
+    static constexpr bool updates_centre = true;
 
     /// The gradients that a step needs, 1 to the number of replicas.
     int count = 1;

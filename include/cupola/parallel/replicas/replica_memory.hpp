@@ -51,6 +51,12 @@ template <class D, class T>
         memory.batches = checked_bytes("the replicas' batches need",
                                        {settings.batch_size, batches, static_cast<std::int64_t>(sample)});
     }
+    if (settings.landed_steps > 0) {
+        const auto replicas = static_cast<std::size_t>(memory.replicas);
+        const auto values = static_cast<std::size_t>(network.parameter_elements) * sizeof(float);
+        memory.saved = replicas * (values + static_cast<std::size_t>(settings.state_arenas) * arena) + memory.centre +
+                       memory.centre_state + (settings.moving_average ? arena : 0) + memory.buffers;
+    }
     memory.average +=
         static_cast<std::size_t>(settings.sums) * sizeof(float) * static_cast<std::size_t>(settings.devices);
     memory.plan.activations = planned_activation_bytes(network.layers, network.fusion, settings.batch_size, sizeof(T));

@@ -32,8 +32,9 @@ public:
     [[gnu::cold]] void restart(std::span<const float> values);
 
     /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the
-    /// policy throws, nothing is changed: unless its update() is noexcept, it updates a copy.
-    void update(std::int64_t step, const StepFunctions<D>& functions);
+    /// policy throws, nothing is changed: unless its update() is noexcept, it updates a copy. It is timed unless the
+    /// first device is in a later step, to whose times its thread adds.
+    void update(std::int64_t step, const StepFunctions<D>& functions, bool is_timed = true);
 
     /// Copies the statistics to every device if they have changed.
     void share();
@@ -72,10 +73,10 @@ void SharedStatistics<D, T>::restart(std::span<const float> values) {
 }
 
 template <class D, class T>
-void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& functions) {
+void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& functions, bool is_timed) {
     const bool in_place = functions.updates_statistics_in_place;
     if (values_.empty()) return;
-    const Stopwatch watch(replicas_.at(0).worker.times(), StepPart::statistics);
+    const Stopwatch watch(is_timed ? replicas_.at(0).worker.times() : nullptr, StepPart::statistics);
     const FlushedDenormals scope;
     if (!in_place) std::copy(values_.begin(), values_.end(), next_.begin());
     float* const running = in_place ? values_.data() : next_.data();

@@ -17,6 +17,7 @@
 #include <cupola/net/summary.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/memory_report.hpp>
 #include <cupola/train/impl/run_lines.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -81,6 +82,18 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
 }
 
+/// What a step updates, and where, of a policy with a centre or without one.
+template <class A>
+[[nodiscard]] std::string_view updated_of(const A& averaging, bool centre) {
+    if constexpr (requires { averaging.chosen_name(); }) {
+        return averaging.visit([&](const auto& chosen) { return updated_of(chosen, centre); });
+    } else if constexpr (requires { A::updates_centre; }) {
+        return "the centre";
+    } else {
+        return centre ? "each replica its own parameters" : "each device its copy of the parameters";
+    }
+}
+
 /// Prints the plans that the devices have chosen since the last call.
 template <class D, class Options>
 void print_device_lines(const StandardOutput& output, const Options& options) {
@@ -106,11 +119,15 @@ void print_header(const StandardOutput& output,
     if (placement) {
         std::string place(D::name);
         std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
-        constexpr bool by_slices = !AveragesBuckets<CarrierOf<Averaging>, D>;
-        output.print_message(
-            placement_lines(Net::layers, options.replicas, options.devices, place,
-                            text(averaging_of(options), by_slices ? ", each device its slice of the gradient"
-                                                                  : ", the whole gradient on each device")));
+        const MemoryReport& memory = training.memory();
+        // Replicas that do not wait for each other average no gradients.
+        const char* const where_averaged = memory.saved > 0 ? ""
+                                           : AveragesBuckets<CarrierOf<Averaging>, D>
+                                               ? ", the whole gradient on each device"
+                                               : ", each device its slice of the gradient";
+        output.print_message(placement_lines(Net::layers, options.replicas, options.devices, place,
+                                             text(averaging_of(options), where_averaged),
+                                             updated_of(options.averaging, memory.centre > 0)));
     }
     if constexpr (requires { options.averaging.warning(options.replicas); }) {
         const std::string warning = options.averaging.warning(options.replicas);

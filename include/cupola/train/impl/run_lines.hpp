@@ -22,7 +22,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// update.
 [[nodiscard, gnu::cold]] inline std::string placement_lines(std::span<const LayerInfo> layers, int replicas,
                                                             int devices, std::string_view place,
-                                                            std::string_view averaging) {
+                                                            std::string_view averaging, std::string_view updated) {
     std::string lines;
     for (const LayerInfo& layer : layers) {
         std::string where;
@@ -35,8 +35,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
         if (!layer.traits.runs_on.empty()) where = text(layer.traits.runs_on, ", by name");
         lines += text("placement: ", layer.name, layer.name.empty() ? "" : " ", layer.type, ": ", where, '\n');
     }
-    return text(lines, "placement: averaging: ", averaging,
-                "\nplacement: update: each device its copy of the parameters");
+    return text(lines, "placement: averaging: ", averaging, "\nplacement: update: ", updated);
 }
 
 /// "after 530 steps": the number in the names of checkpoints and in the lines of records. The last of these steps is
