@@ -34,7 +34,7 @@
 #include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/train/training_run.hpp>
 
-#include "labelled_samples.hpp"
+#include "../labelled_samples.hpp"
 
 using namespace cupola;
 

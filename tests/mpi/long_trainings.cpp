@@ -18,7 +18,7 @@
 #include <cupola/host.hpp>
 #include <cupola/mpi.hpp>
 
-#include "labelled_samples.hpp"
+#include "../labelled_samples.hpp"
 #include "processes/process_trainings.hpp"
 
 namespace {

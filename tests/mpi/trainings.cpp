@@ -37,7 +37,7 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/parallel/compressed.hpp>
 
-#include "labelled_samples.hpp"
+#include "../labelled_samples.hpp"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers/on_device.hpp>
 
+#include "../labelled_samples.hpp"
 #include "delayed_device.hpp"
-#include "labelled_samples.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"

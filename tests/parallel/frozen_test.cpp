@@ -14,10 +14,10 @@
 #include <cupola/io/load_parameters.hpp>
 #include <cupola/predict.hpp>
 
+#include "../labelled_samples.hpp"
 #include "delayed_device.hpp"
 #include "instructions.hpp"
 #include "io/file_support.hpp"
-#include "labelled_samples.hpp"
 #include "optim/each_optimizer.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"

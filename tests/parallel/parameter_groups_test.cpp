@@ -10,7 +10,7 @@
 #include <cupola/host.hpp>
 #include <cupola/optimizers.hpp>
 
-#include "labelled_samples.hpp"
+#include "../labelled_samples.hpp"
 #include "policies.hpp"
 
 using namespace cupola;
