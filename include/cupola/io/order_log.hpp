@@ -97,4 +97,14 @@ template <class Number>
     return log;
 }
 
+/// Throws DataError, which names the file that a log was read from, unless that is of a training with the replicas,
+/// devices, seed and rule of `training`.
+[[gnu::cold]] inline void require_order_log_of(const std::string& path, const OrderLog& log, const OrderLog& training) {
+    require<DataError>(log.replicas == training.replicas && log.devices == training.devices &&
+                           log.seed == training.seed && log.rule == training.rule,
+                       path, " is the order log of another training: it has ", log.replicas, " replicas on ",
+                       log.devices, " devices, seed ", log.seed, " and the rule ", log.rule, ", and this training has ",
+                       training.replicas, " on ", training.devices, ", seed ", training.seed, " and ", training.rule);
+}
+
 }}  // namespace cupola::CUPOLA_ABI
