@@ -66,9 +66,9 @@ constexpr std::size_t parts = part_count<Cut>;
 // expect: the timetable 1F1B of 2 parts and 8 batches deadlocks: action 1 of device 0, forward of part 0 for batch 1, never begins; the part has 1 slots
 #include <cupola/net/pipeline/timetable.hpp>
 struct FewSlots : OneForwardOneBackward {
-    static constexpr std::int64_t slots(std::size_t part, std::size_t, std::int64_t) {
+    static constexpr std::int64_t slot_count(std::size_t part, std::size_t, std::int64_t) {
         /* wrong */ return part < 2 ? 1 : 0;
         /* right */ return part < 2 ? 2 : 0;
     }
 };
-constexpr auto slots = timetable<FewSlots, 2, 8>.slots;
+constexpr auto slots = timetable<FewSlots, 2, 8>.slot_count;

@@ -25,8 +25,8 @@ struct PipelineNarrow : InPrecision<MixedBFloat16, PipelineHalves> {};
 struct PipelineFrozen : Frozen<PipelineNamed, "conv1.*", "bn1.*", "layer1.*"> {};
 
 static_assert(pipeline<PipelineHalves>({.batches = 8}).bubble < 0.15);
-static_assert(pipeline<PipelineHalves>({.batches = 8}).slots == std::array<std::int64_t, 2>{2, 1});
-static_assert(pipeline<PipelineHalves, GPipe>({.batches = 8}).slots == std::array<std::int64_t, 2>{8, 8});
+static_assert(pipeline<PipelineHalves>({.batches = 8}).slot_count == std::array<std::int64_t, 2>{2, 1});
+static_assert(pipeline<PipelineHalves, GPipe>({.batches = 8}).slot_count == std::array<std::int64_t, 2>{8, 8});
 static_assert(pipeline<PipelineHalves>({.batches = 8}).copies == 16);
 /// Fewer batches than parts.
 static_assert(pipeline<PipelineHalves>({.batches = 1}).bubble > 0.49);
@@ -35,7 +35,7 @@ static_assert(pipeline<PipelineFrozen>({.batches = 8}).copies == 8);
 
 /// 1F1B with one slot per part.
 struct PipelineFewSlots : OneForwardOneBackward {
-    static constexpr std::int64_t slots(std::size_t, std::size_t, std::int64_t) { return 1; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t) { return 1; }
 };
 
 /// 400 layers in 8 parts, within the compiler's default limits.
@@ -63,8 +63,8 @@ TEST_CASE("the memory of a part is that of its plan") {
                 context, {.batch = 2, .layers = figures.layers[k], .keep_layers = keep_layers});
             CHECK(plan.bytes().activations == figures.activations[k]);
             CHECK(figures.entering[k] == (k == 0 ? 0 : 2 * sizeof(float) * plan.nodes().front().input.size()));
-            CHECK(figures.bytes[k] ==
-                  static_cast<std::size_t>(figures.slots[k]) * (figures.activations[k] + aligned(figures.entering[k])));
+            CHECK(figures.bytes[k] == static_cast<std::size_t>(figures.slot_count[k]) *
+                                          (figures.activations[k] + aligned(figures.entering[k])));
         }
     };
     check(static_cast<PipelineHalves*>(nullptr));

@@ -15,17 +15,17 @@ namespace {
 /// Of P parts and m batches, each pass of a part as long as its forward.
 static_assert(timetable<OneForwardOneBackward, 4, 8>.length == 3 * (8 + 3));
 static_assert(timetable<GPipe, 4, 8>.length == 3 * (8 + 3));
-static_assert(timetable<OneForwardOneBackward, 4, 8>.slots == std::array<std::int64_t, 4>{4, 3, 2, 1});
-static_assert(timetable<GPipe, 4, 8>.slots == std::array<std::int64_t, 4>{8, 8, 8, 8});
+static_assert(timetable<OneForwardOneBackward, 4, 8>.slot_count == std::array<std::int64_t, 4>{4, 3, 2, 1});
+static_assert(timetable<GPipe, 4, 8>.slot_count == std::array<std::int64_t, 4>{8, 8, 8, 8});
 /// Fewer batches than parts.
-static_assert(timetable<OneForwardOneBackward, 4, 2>.slots == std::array<std::int64_t, 4>{2, 2, 2, 1});
+static_assert(timetable<OneForwardOneBackward, 4, 2>.slot_count == std::array<std::int64_t, 4>{2, 2, 2, 1});
 static_assert(timetable<OneForwardOneBackward, 4, 2>.length == 3 * (2 + 3));
 static_assert(timetable<GPipe, 3, 1>.length == 9 && timetable<OneForwardOneBackward, 1, 5>.bubble == 0);
 
 /// 1F1B with as many slots per part as `slots_` says.
 template <std::int64_t slots_>
 struct FewSlots : OneForwardOneBackward {
-    static constexpr std::int64_t slots(std::size_t, std::size_t, std::int64_t) { return slots_; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t) { return slots_; }
 };
 
 /// GPipe whose backward begins with the last batch.
@@ -58,7 +58,7 @@ struct TwoPartsPerDevice {
     static constexpr std::string_view name = "two parts per device";
     static constexpr std::size_t devices(std::size_t parts) { return parts / 2; }
     static constexpr std::size_t device_of(std::size_t part, std::size_t parts) { return part % devices(parts); }
-    static constexpr std::int64_t slots(std::size_t, std::size_t, std::int64_t batches) { return batches; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t batches) { return batches; }
     static constexpr std::int64_t actions(std::size_t, std::size_t, std::int64_t batches) { return 4 * batches; }
     static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t parts,
                                            std::int64_t batches) {
@@ -77,7 +77,7 @@ struct ZeroBubble {
     static constexpr bool splits_backward = true;
     static constexpr std::size_t devices(std::size_t parts) { return parts; }
     static constexpr std::size_t device_of(std::size_t part, std::size_t) { return part; }
-    static constexpr std::int64_t slots(std::size_t, std::size_t, std::int64_t batches) { return batches; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t batches) { return batches; }
     static constexpr std::int64_t actions(std::size_t, std::size_t, std::int64_t batches) { return 3 * batches; }
     static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t, std::int64_t batches) {
         const std::int64_t ahead = device == 0 ? 2 : 1;

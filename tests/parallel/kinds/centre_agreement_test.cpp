@@ -294,7 +294,8 @@ TEST_CASE("a run's header describes the rule, and warns of a moving rate that is
 TEST_CASE("a policy that is chosen when the program runs makes the training of the chosen one") {
     using Choice = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
     const auto check = [](const auto& chosen) {
-        Case direct(chosen, 2, 0.875, 0.75), named(Choice(chosen), 2, 0.875, 0.75);
+        Case direct(chosen, 2, 0.875, 0.75);
+        Case named(Choice(chosen), 2, 0.875, 0.75);
         CHECK(to_string(named.training.memory()) == to_string(direct.training.memory()));
         direct.go(6);
         named.go(6);

@@ -39,7 +39,7 @@ struct PipelineFigures {
     std::int64_t length = 0, busy = 0;
     /// Per part: its layers, the cost of its forward pass for one sample, and how many batches it keeps at a time.
     std::array<LayerRange, parts> layers{};
-    std::array<std::int64_t, parts> cost{}, slots{};
+    std::array<std::int64_t, parts> cost{}, slot_count{};
     /// Per part, in bytes: the activations and gradients of one batch, which are PlanBytes::activations of its plan;
     /// the value that enters it, as floats (0 for the first part); and both for all its slots.
     std::array<std::size_t, parts> activations{}, entering{}, bytes{};
@@ -119,7 +119,7 @@ template <CutNetwork Net, Timetable S = OneForwardOneBackward>
         throw InvalidArgument("a pipeline needs at least one batch, and one sample per batch");
     PipelineFigures<parts> figures;
     impl::fill_figures<Net>(figures, options);
-    const TimetableRun run = run_timetable<S>(figures.cost, options.batches, figures.slots);
+    const TimetableRun run = run_timetable<S>(figures.cost, options.batches, figures.slot_count);
     if (run.error != TimetableError::none) {
         const CompileTimeMessage message = timetable_diagnostic<S>(run, parts, options.batches);
         throw InvalidArgument(std::string(message.characters, message.size));
@@ -129,7 +129,7 @@ template <CutNetwork Net, Timetable S = OneForwardOneBackward>
     figures.bubble = run.bubble(S::devices(parts));
     for (std::size_t k = 0; k < parts; ++k)
         figures.bytes[k] =
-            static_cast<std::size_t>(figures.slots[k]) * (figures.activations[k] + aligned(figures.entering[k]));
+            static_cast<std::size_t>(figures.slot_count[k]) * (figures.activations[k] + aligned(figures.entering[k]));
     return figures;
 }
 

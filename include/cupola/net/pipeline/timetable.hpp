@@ -11,7 +11,7 @@
 //   std::string_view name                                         for messages
 //   std::size_t devices(parts)                                    how many there are
 //   std::size_t device_of(part, parts)                            the device of each part; a device may have several
-//   std::int64_t slots(part, parts, batches)                      how many batches a part may have in flight
+//   std::int64_t slot_count(part, parts, batches)                      how many batches a part may have in flight
 //   std::int64_t actions(device, parts, batches)                  the length of a device's list
 //   PipelineAction action(device, i, parts, batches)              its entry i
 //
@@ -53,7 +53,7 @@ concept Timetable = requires(std::size_t n, std::int64_t m) {
     { S::name } -> std::convertible_to<std::string_view>;
     { S::devices(n) } -> std::same_as<std::size_t>;
     { S::device_of(n, n) } -> std::same_as<std::size_t>;
-    { S::slots(n, n, m) } -> std::same_as<std::int64_t>;
+    { S::slot_count(n, n, m) } -> std::same_as<std::int64_t>;
     { S::actions(n, n, m) } -> std::same_as<std::int64_t>;
     { S::action(n, m, n, m) } -> std::same_as<PipelineAction>;
 };
@@ -63,7 +63,7 @@ struct GPipe {
     static constexpr std::string_view name = "GPipe";
     static constexpr std::size_t devices(std::size_t parts) { return parts; }
     static constexpr std::size_t device_of(std::size_t part, std::size_t) { return part; }
-    static constexpr std::int64_t slots(std::size_t, std::size_t, std::int64_t batches) { return batches; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t batches) { return batches; }
     static constexpr std::int64_t actions(std::size_t, std::size_t, std::int64_t batches) { return 2 * batches; }
     static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t, std::int64_t batches) {
         if (i < batches) return {PipelineWork::forward, device, i};
@@ -77,13 +77,13 @@ struct OneForwardOneBackward {
     static constexpr std::string_view name = "1F1B";
     static constexpr std::size_t devices(std::size_t parts) { return parts; }
     static constexpr std::size_t device_of(std::size_t part, std::size_t) { return part; }
-    static constexpr std::int64_t slots(std::size_t part, std::size_t parts, std::int64_t batches) {
+    static constexpr std::int64_t slot_count(std::size_t part, std::size_t parts, std::int64_t batches) {
         return std::min(batches, static_cast<std::int64_t>(parts - part));
     }
     static constexpr std::int64_t actions(std::size_t, std::size_t, std::int64_t batches) { return 2 * batches; }
     static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t parts,
                                            std::int64_t batches) {
-        const std::int64_t first = slots(device, parts, batches), alternating = 2 * (batches - first);
+        const std::int64_t first = slot_count(device, parts, batches), alternating = 2 * (batches - first);
         if (i < first) return {PipelineWork::forward, device, i};
         const std::int64_t next = i - first;
         if (next >= alternating) return {PipelineWork::backward, device, batches - first + next - alternating};
@@ -206,7 +206,7 @@ private:
         if (action.work == PipelineWork::forward) {
             if (forward_[place] != never) return fail(TimetableError::repeated, d);
             if (k > 0) ready = forward_[at(k - 1, action.batch)];
-            if (ready == never || in_flight_[k] >= S::slots(k, parts(), batches_)) return false;
+            if (ready == never || in_flight_[k] >= S::slot_count(k, parts(), batches_)) return false;
             most_in_flight_[k] = std::max(most_in_flight_[k], ++in_flight_[k]);
         } else if (action.work == PipelineWork::backward) {
             if (backward_[place] != never) return fail(TimetableError::repeated, d);
@@ -281,7 +281,7 @@ template <Timetable S>
     pass();
     switch (run.error) {
         case TimetableError::deadlock:
-            message << ", never begins; the part has " << S::slots(part, parts, batches) << " slots";
+            message << ", never begins; the part has " << S::slot_count(part, parts, batches) << " slots";
             break;
         case TimetableError::repeated: message << ", was done before"; break;
         case TimetableError::out_of_order: message << ", comes before that of an earlier batch"; break;
@@ -297,7 +297,7 @@ struct TimetableFigures {
     std::int64_t length = 0;
     double bubble = 0;
     /// The slots that each part needs.
-    std::array<std::int64_t, parts> slots{};
+    std::array<std::int64_t, parts> slot_count{};
     CompileTimeMessage diagnostic{};
 };
 
@@ -308,7 +308,7 @@ template <Timetable S, std::size_t parts, std::int64_t batches>
     TimetableFigures<parts> figures;
     std::array<std::int64_t, parts> costs{};
     for (std::int64_t& cost : costs) cost = 1;
-    const TimetableRun run = run_timetable<S>(costs, batches, figures.slots);
+    const TimetableRun run = run_timetable<S>(costs, batches, figures.slot_count);
     figures.length = run.length;
     figures.bubble = run.bubble(S::devices(parts));
     figures.diagnostic = timetable_diagnostic<S>(run, parts, batches);
