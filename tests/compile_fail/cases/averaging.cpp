@@ -106,7 +106,7 @@ struct DeviceSum {
 // case: asynchronous_on_a_gpu
 // expect: Asynchronous exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
 // case: downpour_on_a_gpu
-// expect: Asynchronous exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
+// expect: Asynchronous exchanges in the host's memory, and Card has its own: use Host, or Periodic or ElasticAveraging
 // case: hogwild_on_a_gpu
 // expect: Hogwild exchanges in the host's memory, and Gpu has its own: use Host, or Periodic or ElasticAveraging
 // case: backup_on_a_gpu
@@ -120,11 +120,14 @@ struct Gpu : Host {
     static constexpr std::string_view name = "Gpu";
     static constexpr bool host_memory = false;
 };
+struct Card : Gpu {
+    static constexpr std::string_view name = "Card";
+};
 
 /* wrong asynchronous_on_a_gpu */ using Averaging = Asynchronous<Elastic>;
 /* wrong asynchronous_on_a_gpu */ using Place = Gpu;
 /* wrong downpour_on_a_gpu */ using Averaging = Asynchronous<Downpour>;
-/* wrong downpour_on_a_gpu */ using Place = Gpu;
+/* wrong downpour_on_a_gpu */ using Place = Card;
 /* wrong hogwild_on_a_gpu */ using Averaging = Hogwild;
 /* wrong hogwild_on_a_gpu */ using Place = Gpu;
 /* wrong backup_on_a_gpu */ using Averaging = Backup;
