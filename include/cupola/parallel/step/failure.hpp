@@ -21,6 +21,7 @@
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/batches.hpp>
+#include <cupola/parallel/step/check.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_reports.hpp>
 #include <cupola/tensor/batch.hpp>

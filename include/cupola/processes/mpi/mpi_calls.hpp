@@ -24,6 +24,8 @@
 #endif
 #if !__has_include(<mpi.h>)
 #error "cupola/mpi.hpp needs Open MPI: configure Cupola with -DCUPOLA_MPI=ON, and link to cupola::mpi"
+// Ends the compilation here: g++ passes over the include of a file that __has_include has not found.
+#include <mpi.h.is.missing>
 #endif
 #include <mpi.h>
 
