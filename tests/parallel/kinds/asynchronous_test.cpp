@@ -565,12 +565,13 @@ TEST_CASE("a step of a replay in which replica 0 has not the first batch cannot 
 TEST_CASE("the report of a step with a loss that is not finite is not given before the error") {
     // To find the first output that is not finite takes a while.
     using OfWide = DataParallel<Wide, WeightedCrossEntropy<3>, Sgd, Asynchronous<Downpour>, Host>;
-    OfWide training({.batch_size = 32, .optimizer = {.learning_rate = 0.1}});
     const std::vector<float> inputs(32 * 256, 1e38F);
     const std::vector<std::int32_t> labels(32, 1);
-    training.queue([&](std::int64_t, int, HostContext&) {
+    const auto batches = [&](std::int64_t, int, HostContext&) {
         return BatchView{inputs.data(), labels.data(), 32, Wide::input_shape};
-    });
+    };
+    OfWide training({.batch_size = 32, .optimizer = {.learning_rate = 0.1}});
+    training.queue(batches);
     CHECK_THROWS_AS(static_cast<void>(training.poll_report(0)), DivergedError);
 }
 
