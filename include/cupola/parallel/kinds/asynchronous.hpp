@@ -37,8 +37,8 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
-#include <cupola/parallel/kinds/asynchronous_agreement.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
+#include <cupola/parallel/kinds/impl/asynchronous_training.hpp>
 #include <cupola/parallel/kinds/moving_rate.hpp>
 #include <cupola/parallel/kinds/order.hpp>
 

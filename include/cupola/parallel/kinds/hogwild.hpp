@@ -21,8 +21,8 @@
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/kinds/asynchronous_agreement.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
+#include <cupola/parallel/kinds/impl/asynchronous_training.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -19,8 +19,8 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
-#include <cupola/parallel/kinds/asynchronous_engine.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
+#include <cupola/parallel/kinds/impl/asynchronous_engine.hpp>
 #include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 

@@ -12,7 +12,7 @@
 // updates it; those that are late drop theirs.
 //
 // Between two calls the threads are inside a job that ends when no step is in flight: then all other members of a
-// training work as they do with a StepEngine. Included by asynchronous_agreement.hpp.
+// training work as they do with a StepEngine. Included by asynchronous_training.hpp.
 #pragma once
 
 #include <algorithm>
