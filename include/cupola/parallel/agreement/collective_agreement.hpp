@@ -118,9 +118,7 @@ public:
         if (!replicas_.arrive_and_wait(device)) return false;
         // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
         state.attempt([&] {
-            RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-            rows.collect(replicas_, replicas_.placement().first_replica(device),
-                         replicas_.placement().first_replica(device + 1), step.samples, step.step);
+            const RowsOfSum& rows = collect(step);
             StepShape shape{.step = step.step, .samples_here = rows.samples(), .weight_here = nullptr};
             if (replicas_.settings().weighted) {
                 if (!step.marked) {
@@ -155,9 +153,7 @@ public:
         auto& state = step.state;
         if (!replicas_.arrive_and_wait(device)) return false;
         state.attempt([&] {
-            RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
-            rows.collect(replicas_, replicas_.placement().first_replica(device),
-                         replicas_.placement().first_replica(device + 1), weights);
+            const RowsOfSum& rows = collect(step, weights);
             queue_sums(step, rows,
                        {.step = step.step, .samples_here = rows.samples(), .weight_here = nullptr, .scaled = false});
             state.queue->queue([this, device] {
@@ -188,6 +184,13 @@ public:
     }
 
 private:
+    /// The rows of the device's replicas; see RowsOfSum::collect.
+    const RowsOfSum& collect(const Step& step, std::span<const std::int64_t> weights = {}) {
+        RowsOfSum& rows = rows_[static_cast<std::size_t>(step.device)];
+        rows.collect(replicas_, replicas_.placement().first_replica(step.device),
+                     replicas_.placement().first_replica(step.device + 1), step.samples, step.step, 0, weights);
+        return rows;
+    }
     /// Gives all buckets.
     void queue_sums(Step& step, const RowsOfSum& rows, const StepShape& shape) {
         const int device = step.device;

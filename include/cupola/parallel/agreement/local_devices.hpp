@@ -93,8 +93,7 @@ void LocalDevices<D, T>::prepare_rows(const RowsPolicy<typename D::Kernels>& pol
     const int device = step.device;
     for (int r = replicas_.placement().first_replica(device); r < replicas_.placement().first_replica(device + 1);
          ++r) {
-        if ((weights.empty() ? step.samples.of_replica(step.step, r) : weights[static_cast<std::size_t>(r)]) == 0)
-            continue;
+        if (step.samples.of_replica(step.step, r, weights) == 0) continue;
         const std::span<float> row(replicas_.gradients().row(r), replicas_.elements());
         step.state.queue->queue([this, &policy, device, row] { policy.prepare(replicas_.context(device), row); });
     }

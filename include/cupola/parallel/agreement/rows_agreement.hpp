@@ -234,8 +234,7 @@ void RowsAgreement<D, T>::average(Step& step, std::int64_t begin, std::int64_t e
         rows_[static_cast<std::size_t>(step.device * D::max_steps_in_flight + step.step % D::max_steps_in_flight)];
     rows.clear();
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        rows.add(replicas_.gradients().row(r) + begin,
-                 weights.empty() ? step.samples.of_replica(step.step, r) : weights[static_cast<std::size_t>(r)]);
+        rows.add(replicas_.gradients().row(r) + begin, step.samples.of_replica(step.step, r, weights));
     const std::span<float> mean(replicas_.gradients().average(step.device) + begin,
                                 static_cast<std::size_t>(end - begin));
     const GradientRows given{

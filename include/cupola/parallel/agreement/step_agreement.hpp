@@ -43,8 +43,8 @@ struct UpdateGradient {
     const float* divisor = nullptr;
 };
 
-/// What the replicas' rows are after a step: gradients as the passes write them, or divided by the loss scale and the
-/// weight of the samples, or no gradients.
+/// What the replicas' rows are after a step: gradients as the passes write them; or divided by the loss scale and the
+/// weight of the samples; or differences to the centre; or nothing that lasts.
 enum class RowsAfter { gradients, means, differences, other };
 
 /// Members with a DeviceStep or a `device` are called on that device's thread, a few times per step.

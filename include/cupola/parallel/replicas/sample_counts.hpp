@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <cupola/core/fixed_array.hpp>
 
@@ -34,6 +35,10 @@ public:
         std::int64_t samples = 0;
         for (int part = 0; part < parts_; ++part) samples += of(step, part, replica);
         return samples;
+    }
+    /// weights[replica], unless the weights are empty: rows that are no gradients may count by other numbers.
+    [[nodiscard]] std::int64_t of_replica(std::int64_t step, int replica, std::span<const std::int64_t> weights) const {
+        return weights.empty() ? of_replica(step, replica) : weights[static_cast<std::size_t>(replica)];
     }
     [[nodiscard]] std::int64_t of_step(std::int64_t step) const {
         std::int64_t samples = 0;

@@ -55,40 +55,25 @@ public:
     explicit RowsOfSum(int replicas)
         : rows_(static_cast<std::size_t>(replicas)), weights_(static_cast<std::size_t>(replicas)) {}
 
-    /// The rows of the replicas [first, last) that have samples in the step, from column `begin` on. `replicas` is a
-    /// Replicas.
+    /// The rows of the replicas [first, last) that have samples in the step, from column `begin` on. `weights`, unless
+    /// they are empty, replace the numbers of samples. `replicas` is a Replicas.
     template <class Replicas>
     void collect(const Replicas& replicas, int first, int last, const SampleCounts& samples, std::int64_t step,
-                 std::int64_t begin = 0) {
+                 std::int64_t begin = 0, std::span<const std::int64_t> weights = {}) {
         count_ = 0;
         samples_ = 0;
         // Each of several batches was weighted as a part of full batches. Where the passes take no buckets, they
         // complete the rows.
         const bool incomplete =
-            replicas.settings().takes_buckets && replicas.settings().gradient_accumulation_steps > 1;
+            weights.empty() && replicas.settings().takes_buckets && replicas.settings().gradient_accumulation_steps > 1;
         const std::int64_t full = replicas.settings().batch_size * replicas.settings().gradient_accumulation_steps;
         for (int r = first; r < last; ++r) {
-            const std::int64_t here = samples.of_replica(step, r);
+            const std::int64_t here = samples.of_replica(step, r, weights);
             if (here == 0) continue;
             rows_[count_] = replicas.gradients().row(r) + begin;
             weights_[count_] = static_cast<float>(incomplete ? full : here);
             ++count_;
             samples_ += here;
-        }
-    }
-    /// The rows of the same replicas with a weight that is not 0, from column `begin` on.
-    template <class Replicas>
-    void collect(const Replicas& replicas, int first, int last, std::span<const std::int64_t> weights,
-                 std::int64_t begin = 0) {
-        count_ = 0;
-        samples_ = 0;
-        for (int r = first; r < last; ++r) {
-            const std::int64_t weight = weights[static_cast<std::size_t>(r)];
-            if (weight == 0) continue;
-            rows_[count_] = replicas.gradients().row(r) + begin;
-            weights_[count_] = static_cast<float>(weight);
-            ++count_;
-            samples_ += weight;
         }
     }
     [[nodiscard]] WeightedGradients gradients() const {

@@ -196,8 +196,7 @@ void ProcessCompressedSumsAgreement<D, T, Element>::add_rows(Step& step, std::sp
     rows.clear();
     for (int r = replicas_.placement().first_replica(0);
          r < replicas_.placement().first_replica(replicas_.placement().device_count()); ++r)
-        rows.add(replicas_.gradients().row(r) + begin,
-                 of_rows.empty() ? step.samples.of_replica(step.step, r) : of_rows[static_cast<std::size_t>(r)]);
+        rows.add(replicas_.gradients().row(r) + begin, step.samples.of_replica(step.step, r, of_rows));
     const std::int64_t total = of_rows.empty() ? step.samples.of_step(step.step)
                                                : std::accumulate(of_rows.begin(), of_rows.end(), std::int64_t{0});
     FixedArray<float>& weights = weights_[static_cast<std::size_t>(device)];

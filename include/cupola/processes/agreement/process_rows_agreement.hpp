@@ -198,8 +198,7 @@ void ProcessRowsAgreement<D, T, Element>::average(Step& step, std::span<const st
     rows.clear();
     if (messages_.any()) messages_.unpack_rows(replicas_, step.device, {begin, end});
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        rows.add(row_from(r, begin),
-                 weights.empty() ? step.samples.of_replica(step.step, r) : weights[static_cast<std::size_t>(r)]);
+        rows.add(row_from(r, begin), step.samples.of_replica(step.step, r, weights));
     const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
     policy_->average(
         step.state.context(),

@@ -183,10 +183,7 @@ void ProcessSumsAgreement<D, T>::add_rows(int device, std::size_t bucket) {
     RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
     const int first = replicas_.placement().first_replica(0),
               last = replicas_.placement().first_replica(replicas_.placement().device_count());
-    if (weights_.empty())
-        rows.collect(replicas_, first, last, *samples_, step_, buckets_[bucket].begin);
-    else
-        rows.collect(replicas_, first, last, weights_, buckets_[bucket].begin);
+    rows.collect(replicas_, first, last, *samples_, step_, buckets_[bucket].begin, weights_);
     ops::TrainingStep<typename D::Kernels>::weighted_sum(replicas_.context(device), rows.gradients().rows,
                                                          rows.gradients().weights, sum_of(bucket));
 }
