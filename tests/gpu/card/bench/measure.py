@@ -386,7 +386,8 @@ class Measured:
         }
 
     def each_row(self, rows, word, seconds, lines_of):
-        """What a program prints for each row with this word, and the lines of the report; raises Failed with both if one is missing."""
+        """What a program prints for each row with this word, and the lines of the report; raises Failed with both if one is missing. A row
+        has at most three quarters of the time, so that one that hangs leaves some to the others."""
         end = time.monotonic() + seconds
         said, lines, missing = {}, [], []
         for row in rows:
@@ -396,7 +397,7 @@ class Measured:
                 missing.append((f"{precision} {batch}", "no time was left for it"))
                 continue
             try:
-                said[row] = json_of(self.command(precision, batch, word), min(left, 30), self.log)
+                said[row] = json_of(self.command(precision, batch, word), min(left, 0.75 * seconds), self.log)
                 lines += [f"{precision}, batch {batch}", *lines_of(row, said[row]), ""]
             except Exception as error:  # the other rows can still be measured
                 missing.append((f"{precision} {batch}", str(error)))
