@@ -11,7 +11,7 @@
 //   std::string_view name                                         for messages
 //   std::size_t devices(parts)                                    how many there are
 //   std::size_t device_of(part, parts)                            the device of each part; a device may have several
-//   std::int64_t slot_count(part, parts, batches)                      how many batches a part may have in flight
+//   std::int64_t slot_count(part, parts, batches)                 how many batches a part may have in flight
 //   std::int64_t actions(device, parts, batches)                  the length of a device's list
 //   PipelineAction action(device, i, parts, batches)              its entry i
 //
