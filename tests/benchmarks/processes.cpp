@@ -39,6 +39,7 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/mpi.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/train/profile.hpp>
 
 #include "synthetic.hpp"
@@ -279,10 +280,14 @@ void serve_steps(const MpiEnvironment& mpi, std::int64_t batch, int threads) {
     std::map<std::int64_t, std::unique_ptr<Sums>> sums;
     for (const std::int64_t bytes : {0, 1 << 18, 1 << 20})
         sums[bytes] = std::make_unique<Sums>(options_of(MpiAllReduce{.bucket_bytes = bytes}, mpi.count()));
+    // Agrees with its 16th step.
+    DataParallel<Net, Cifar10Loss, Sgd, Periodic<MpiAllReduce>, Host> periodic(
+        options_of(Periodic<MpiAllReduce>{.every = 16}, mpi.count()));
     std::map<std::string, Work> works;
     works["alone"].run = [&] { alone.step(batches); };
     works["shared"].run = [&] { shared.step(batches); };
     works["messages"].run = [&] { messages.step(batches); };
+    works["periodic"].run = [&] { periodic.step(batches); };
     for (auto& [bytes, training] : sums)
         works[text("sums ", bytes)].run = [&training = *training, &batches] { training.step(batches); };
     for (int i = 0; i < 3; ++i) {

@@ -3,11 +3,13 @@
 // One training step after another of one of the networks that are measured, synthetic samples already in memory; it
 // talks to turns.py as peers/protocol.py does.
 //
-//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | diloco=N | elastic=N]
+//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | diloco=N | elastic=N |
+//     asynchronous=N]
 //
 // NETWORK is lrn (the tutorial's), plain (the same without its two LRN), resnet44 or mlp; PRECISION is float or
 // bfloat16. Each of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean, or
-// have parameters of their own and agree every N steps. `unfused` switches the fusion pass off, `winograd` takes
+// have parameters of their own and agree every N steps; `asynchronous` is elastic averaging in which no replica waits
+// for another, four steps ahead at most. A time is that between two reports. `unfused` switches the fusion pass off, `winograd` takes
 // Winograd's convolution where it is faster.
 #include <chrono>
 #include <cstdio>
@@ -22,6 +24,7 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/kinds/asynchronous.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
@@ -48,7 +51,8 @@ struct PlainNet : Sequential<Input<24, 24, 3>,
 struct Mlp : Sequential<Input<784>, Named<"hidden", Linear<128>>, ReLU, Named<"logits", Linear<10>>> {};
 // clang-format on
 
-using Averaging = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>>;
+using Averaging = OneOf<ConcatMean, Periodic<ConcatMean>, Periodic<ConcatMean, Sgd>, ElasticAveraging<ConcatMean>,
+                        Asynchronous<Elastic>>;
 
 /// "elastic=16"
 Averaging averaging_of(std::string_view word) {
@@ -59,6 +63,7 @@ Averaging averaging_of(std::string_view word) {
     if (name == "diloco")
         return Periodic<ConcatMean, Sgd>{.every = every,
                                          .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}};
+    if (name == "asynchronous") return Asynchronous<Elastic>{.rule = {.every = every}, .ahead = 4};
     require(name == "elastic", "there is no averaging ", name);
     return ElasticAveraging<ConcatMean>{.every = every};
 }
@@ -96,10 +101,15 @@ int serve(const Choice& choice, const Sgd& optimizer) {
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
         std::vector<double> seconds;
         double loss = 0;
+        auto last = std::chrono::steady_clock::now();
         for (int i = std::atoi(line); i > 0; --i) {
-            const auto start = std::chrono::steady_clock::now();
-            loss = training.step(batches).loss;
-            seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+            training.queue(batches);
+            while (const StepReport* report = training.poll_report(i > 1 ? training.steps_in_flight() - 1 : 0)) {
+                loss = report->loss;
+                const auto now = std::chrono::steady_clock::now();
+                seconds.push_back(std::chrono::duration<double>(now - last).count());
+                last = now;
+            }
         }
         std::printf("{\"seconds\": [");
         for (std::size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.7f", i == 0 ? "" : ", ", seconds[i]);
@@ -140,7 +150,7 @@ int run(const Choice& choice) {
 int main(int argc, char** argv) try {
     require(argc >= 5,
             "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | "
-            "diloco=N | elastic=N]");
+            "diloco=N | elastic=N | asynchronous=N]");
     Choice choice{
         .network = argv[1], .precision = argv[2], .batch = std::atoll(argv[3]), .threads = std::atoi(argv[4])};
     for (int i = 5; i < argc; ++i) {
