@@ -13,6 +13,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/atomic_file.hpp>
+#include <cupola/metrics.hpp>
 
 using namespace cupola;
 

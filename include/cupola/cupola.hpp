@@ -5,13 +5,14 @@
 //
 //   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
-//   <cupola/metrics.hpp>                  all metrics: also Auc and ConfusionMatrix
+//   <cupola/metrics.hpp>                  the metrics of evaluations
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
 //   <cupola/net/summary.hpp>              a network as a table
 //   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb, Lars, NesterovVelocity
 //   <cupola/optim/epochs.hpp>             learning rates with boundaries in epochs
 //   <cupola/optim/rate_scaling.hpp>       a learning rate for a larger global batch
 //   <cupola/parallel/compressed.hpp>      gradients that are averaged in bfloat16
+//   <cupola/parallel/nccl_all_reduce.hpp>  NcclAllReduce without NCCL; <cupola/nccl.hpp> has the rest of it too
 //   <cupola/train/stop_on_signal.hpp>     a program that is asked to end
 #pragma once
 
@@ -27,12 +28,6 @@
 #include <cupola/data/prefetch.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/losses.hpp>
-#include <cupola/metrics/accuracy.hpp>
-#include <cupola/metrics/at.hpp>
-#include <cupola/metrics/binary_accuracy.hpp>
-#include <cupola/metrics/mean_absolute_error.hpp>
-#include <cupola/metrics/r_squared.hpp>
-#include <cupola/metrics/top_k.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
@@ -48,7 +43,6 @@
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
-#include <cupola/parallel/nccl_all_reduce.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/tensor/tensor.hpp>
 #include <cupola/train/evaluate.hpp>

@@ -6,6 +6,7 @@
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
 #ifndef WITH_ERROR
 #include <cupola/processes/nccl_launch.hpp>
 #endif

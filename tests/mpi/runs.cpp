@@ -18,6 +18,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/crc32c.hpp>
+#include <cupola/metrics.hpp>
 #include <cupola/mpi.hpp>
 #include <cupola/train/training_run.hpp>
 

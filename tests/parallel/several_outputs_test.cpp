@@ -8,6 +8,7 @@
 #include "../test.hpp"
 
 #include <cupola/cupola.hpp>
+#include <cupola/metrics.hpp>
 
 #include "delayed_device.hpp"
 #include "largest_difference.hpp"

@@ -17,6 +17,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/loss/mean_squared_error.hpp>
+#include <cupola/metrics.hpp>
 #include <cupola/predict.hpp>
 #include <cupola/train/training_run.hpp>
 

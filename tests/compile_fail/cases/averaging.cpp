@@ -29,6 +29,7 @@ struct Mean {
 // case: nccl_on_host
 // expect: NcclAllReduce needs a device that NCCL supports, and Host is not one: use ConcatMean instead
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
 struct Middle {
     static constexpr std::string_view name = "middle";
     void middle(HostContext&, const GradientRows&, std::span<float>) const {}
@@ -152,6 +153,7 @@ static_assert(sizeof(Training) > 0);
 
 // case: nccl_without_its_header
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
 struct Gpu : Host {
     static constexpr std::string_view name = "Gpu";
     static constexpr bool has_nccl = true;

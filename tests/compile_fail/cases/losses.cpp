@@ -113,6 +113,7 @@ struct Hinge {
 
 // case: metric_of_other_targets
 // expect: metrics::MeanAbsoluteError compares the output with targets (float32) of its extents; the output is 3, and the loss reads int32 1
+#include <cupola/metrics.hpp>
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
