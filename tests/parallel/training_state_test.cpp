@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A training continues from its state, bit for bit; moving averages and accumulated batches are what they are defined as.
+// Covers: cupola/parallel/state_transfer.hpp
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../test.hpp"

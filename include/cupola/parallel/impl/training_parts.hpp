@@ -24,8 +24,8 @@
 #include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
-#include <cupola/parallel/replicas/state_transfer.hpp>
 #include <cupola/parallel/run_policy.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/step/engine.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
