@@ -87,7 +87,7 @@ struct OrderLogFile {
     }
 };
 
-inline AveragingHere averaging_of(const TrainOptions& options, int devices, const std::shared_ptr<OrderLog>& log) {
+inline AveragingHere averaging_of(const TrainOptions& options, const std::shared_ptr<OrderLog>& log) {
     if (!options.asynchronous()) return averaging_around<AveragingHere>(options, ConcatMean{});
     if (options.averaging == "hogwild") return Hogwild{.ahead = options.ahead};
     if (options.averaging == "backup") {
@@ -95,14 +95,7 @@ inline AveragingHere averaging_of(const TrainOptions& options, int devices, cons
         return Backup{.count = options.backup_count > 0 ? options.backup_count : all_but_one, .ahead = options.ahead};
     }
     const auto with = [&]<class Rule>(const Rule& rule) {
-        const OrderLog like{
-            .replicas = options.num_replicas, .devices = devices, .seed = options.seed, .rule = rule.description()};
-        const auto of_this = [&](OrderLog read) {
-            require_order_log_of(options.order_log, read, like);
-            return read;
-        };
-        if (log != nullptr && log->replicas > 0) static_cast<void>(of_this(*log));
-        const Order order = options.order == "replay"        ? Order::replay(of_this(read_order_log(options.order_log)))
+        const Order order = options.order == "replay"        ? Order::replay(read_order_log(options.order_log))
                             : options.order == "round-robin" ? Order::round_robin()
                                                              : Order::free();
         return Asynchronous<Rule>{.rule = rule, .ahead = options.ahead, .order = order, .log = log};

@@ -131,7 +131,7 @@ public:
             return run_around(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
         if constexpr (in_float) {
-            return run(averaging_of(*options_, devices_, log_));
+            return run(averaging_of(*options_, log_));
         } else {
             return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
         }

@@ -31,6 +31,7 @@ TEST_CASE("an order log is read as it was written") {
     const std::string path = folder.path("order.safetensors");
     write_order_log(path, some_log());
     CHECK(read_order_log(path) == some_log());
+    CHECK(read_order_log(path).file == path);
     CHECK(read_order_log(path).end_step() == 10);
     OrderLog empty = some_log();
     empty.claims.clear();
@@ -76,22 +77,4 @@ TEST_CASE("a file that is not an order log, or has one that no run can have, is 
                 {"cupola.seed", "0"},      {"cupola.first_step", "0"}, {"cupola.rule", "Hogwild"}};
     write(metadata, "U8");
     fails(" is not an order log: it has no list claims of type U16");
-}
-
-TEST_CASE("the order log of another training is a DataError that names its file") {
-    const OrderLog training{.replicas = 2, .devices = 2, .seed = 3, .rule = "Downpour every 1 batch"};
-    OrderLog log = training;
-    log.first_step = 5;
-    CHECK_NOTHROW(require_order_log_of("o", log, training));
-    log.seed = 4;
-    CHECK_THROWS_WITH_AS(require_order_log_of("o", log, training),
-                         "o is the order log of another training: it has 2 replicas on 2 devices, seed 4 and the rule "
-                         "Downpour every 1 batch, and this training has 2 on 2, seed 3 and Downpour every 1 batch",
-                         DataError);
-    for (const auto& change : {+[](OrderLog& of) { of.replicas = 3; }, +[](OrderLog& of) { of.devices = 1; },
-                               +[](OrderLog& of) { of.rule = ""; }}) {
-        OrderLog other = training;
-        change(other);
-        CHECK_THROWS_AS(require_order_log_of("o", other, training), DataError);
-    }
 }

@@ -140,7 +140,7 @@ TEST_CASE("a run that is resumed with other constants is rejected, and the messa
     Runs runs;
     runs.state("run", 20, 1, 0);
     runs.write(rows(0.001));
-    const std::string message = message_of<InvalidArgument>([&] { runs.state("run", 40, 1, 0); });
+    const std::string message = message_of<DataError>([&] { runs.state("run", 40, 1, 0); });
     CHECK(contains(message, "is of a run with other settings: standardization.input.means was 10"));
     CHECK(contains(message, " and is 1.0"));
     CHECK(contains(message, "standardization.input.deviations was "));

@@ -307,7 +307,7 @@ TEST_CASE("a checkpoint of other settings is rejected with both values, or resum
             " here would not give the same bits: isa was old and is new; Resume::anyway continues without that guarantee");
     f.training.seed = 7;
     CHECK(
-        f.refusal(on) ==
+        message_of<DataError>([&] { f.run(on); }) ==
         path +
             " is of a run with other settings: seed was 1 and is 7; order was shuffled, seed 1 and is shuffled, seed 7; .max_steps, .epochs and the options of logs, "
             "summaries and checkpoints may change, and Resume::anyway continues with the changed settings");
@@ -493,8 +493,9 @@ TEST_CASE("a checkpoint that cannot be resumed even so is rejected with its name
     Fixture f;
     f.run({.folder = f.path(), .max_steps = 2});
     f.training.moving_average.decay = 0.9;
-    CHECK(f.refusal({.folder = f.path(), .resume = Resume::anyway})
-              .starts_with(f.path("model-2.safetensors") + " cannot be resumed from: "));
+    CHECK(message_of<DataError>([&] {
+              f.run({.folder = f.path(), .resume = Resume::anyway});
+          }).starts_with(f.path("model-2.safetensors") + " cannot be resumed from: "));
 }
 
 TEST_CASE("the best checkpoint is kept and compared with, and never that of another run") {
@@ -513,7 +514,7 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
     other.resume = Resume::yes;
     other.max_steps = 3;
     CHECK(
-        f.refusal(other) ==
+        message_of<DataError>([&] { f.run(other); }) ==
         f.path("other/model-best.safetensors") +
             " is the best checkpoint of a run with other settings: seed was 1 and is 2; order was shuffled, seed 1 and is "
             "shuffled, seed 2; rename it, or "

@@ -152,6 +152,7 @@ struct ReadOptions {
     }
     if (const std::string found = non_finite_part(layers, checkpoint.state); !found.empty())
         throw DataError(text(file.path(), " cannot be used: its ", found));
+    checkpoint.state.file = file.path();
     return checkpoint;
 }
 

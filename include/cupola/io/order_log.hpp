@@ -76,7 +76,8 @@ template <class Number>
     file.commit();
 }
 
-/// Throws DataError for a file that cannot be read, that is not an order log, or that has one that no run can have.
+/// Throws DataError for a file that cannot be read, that is not an order log, or that has one that no run can have. A
+/// training that is given the log of another one throws a DataError that names the file.
 [[nodiscard, gnu::cold]] inline OrderLog read_order_log(const std::string& path) {
     const SafetensorsFile file(path);
     const std::string_view format = impl::order_log_text(file, "cupola.order_log");
@@ -88,23 +89,14 @@ template <class Number>
                  .rule = std::string(impl::order_log_text(file, "cupola.rule")),
                  .first_step = impl::order_log_number<std::int64_t>(file, "cupola.first_step"),
                  .claims = impl::order_log_list(file, "claims"),
-                 .turns = impl::order_log_list(file, "turns")};
+                 .turns = impl::order_log_list(file, "turns"),
+                 .file = path};
     try {
         require_valid(log);
     } catch (const DataError& error) {
         throw DataError(text(path, ": ", error.what()));
     }
     return log;
-}
-
-/// Throws DataError, which names the file that a log was read from, unless that is of a training with the replicas,
-/// devices, seed and rule of `training`.
-[[gnu::cold]] inline void require_order_log_of(const std::string& path, const OrderLog& log, const OrderLog& training) {
-    require<DataError>(log.replicas == training.replicas && log.devices == training.devices &&
-                           log.seed == training.seed && log.rule == training.rule,
-                       path, " is the order log of another training: it has ", log.replicas, " replicas on ",
-                       log.devices, " devices, seed ", log.seed, " and the rule ", log.rule, ", and this training has ",
-                       training.replicas, " on ", training.devices, ", seed ", training.seed, " and ", training.rule);
 }
 
 }}  // namespace cupola::CUPOLA_ABI

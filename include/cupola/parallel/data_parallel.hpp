@@ -247,12 +247,15 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// from a training in another precision, the initial one is used. Throws InvalidArgument, before anything is
     /// changed, if the state does not fit this network (the message names the first parameter with another name or
     /// other extents), this optimiser, the use of moving averages, or the number of replicas with their own parameters;
-    /// and if a value is not finite, or a running variance or a mean of squares of the optimiser is negative.
+    /// and if a value is not finite, or a running variance or a mean of squares of the optimiser is negative. For a
+    /// state that was read from a file the error is a DataError that names it.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
-        parts_.transfer_.require_fitting(state);
-        parts_.transfer_.require_finite(state);
-        parts_.agreement_->require_samples_since(state.samples_since);
+        impl::check_for_resuming(state, [&] {
+            parts_.transfer_.require_fitting(state);
+            parts_.transfer_.require_finite(state);
+            parts_.agreement_->require_samples_since(state.samples_since);
+        });
         parts_.engine_.drain();
         parts_.transfer_.restore(state);
         parts_.agreement_->set_samples_since(state.step, state.samples_since);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The state of a training between two steps: everything on which the next step depends except the options and the data.
-// `training.state()` copies it, `training.restore(state)` restores it, and io/checkpoint.hpp stores it in a file.
+// `training.state()` copies it, `training.restore(state)` restores it, and io/checkpoint.hpp stores it in a file. A state
+// that does not fit the training is an InvalidArgument, and a DataError if it was read from a file.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/finite.hpp>
 #include <cupola/net/table.hpp>
@@ -75,6 +77,8 @@ struct TrainingState {
     /// The contents of the arenas, in their order: the parameters, then the running statistics. `restore` compares them
     /// with its own network's. Empty in a state that is assembled by hand; only its arena sizes are compared.
     std::vector<StateTensor> tensors{};
+    /// The file that it was read from, which errors of `restore` name; empty for the state of a training.
+    std::string file{};
 };
 
 namespace impl {
@@ -108,6 +112,10 @@ namespace impl {
 
 /// Throws InvalidArgument unless a loss scale may have this state before `step`.
 [[gnu::cold]] void require_loss_scale(const LossScaleState& state, std::int64_t step);
+
+/// Makes the checks by which a training refuses a state. An InvalidArgument about one that was read from a file becomes
+/// a DataError that names the file.
+[[gnu::cold]] void check_for_resuming(const TrainingState& state, FunctionRef<void()> checks);
 
 /// Throws InvalidArgument unless the states have the names of the optimiser's. Two optimisers may keep the same number
 /// of states with different meanings; the names distinguish them.

@@ -54,6 +54,15 @@ CUPOLA_DECL void require_loss_scale(const LossScaleState& state, std::int64_t st
             state.skipped_steps, " skipped steps");
 }
 
+CUPOLA_DECL void check_for_resuming(const TrainingState& state, FunctionRef<void()> checks) {
+    if (state.file.empty()) return checks();
+    try {
+        checks();
+    } catch (const InvalidArgument& error) {
+        throw DataError(text(state.file, " cannot be resumed from: ", error.what()));
+    }
+}
+
 CUPOLA_DECL void require_states(std::span<const std::string> names, std::span<const OptimizerState> states) {
     const auto add = [](std::string& list, std::string_view name) { list += text(list.empty() ? "" : ", ", name); };
     std::string kept, given;

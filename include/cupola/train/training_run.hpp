@@ -295,11 +295,7 @@ private:
                 {"checkpoint to resume from", found.checkpoint ? impl::digest_text(*found.checkpoint) : "none"}};
         });
         if (!found.checkpoint) return;
-        try {
-            training.restore(found.checkpoint->state);
-        } catch (const InvalidArgument& cause) {  // `anyway`, with another optimiser, or with averages added or removed
-            throw InvalidArgument(text(found.path, " cannot be resumed from: ", cause.what()));
-        }
+        training.restore(found.checkpoint->state);
         restore_losses(found.checkpoint->info, losses_);
         progress_ = impl::read_progress(found.checkpoint->info);
         output_.print_message(text("resumed from ", found.path, ": step ", training.step(), " comes next"));

@@ -487,12 +487,83 @@ TEST_CASE("logs that no run can have, and those of another training, are errors"
     CHECK_THROWS_WITH_AS(too_long.go(7), "the order log has the steps 0 to 5, and not step 6", InvalidArgument);
 
     const auto other = std::make_shared<OrderLog>(uneven_log(rule.description()));
-    Trial<Elastic> continued({.rule = rule, .log = other}, 2, 1);
     CHECK_THROWS_WITH_AS(
-        continued.go(1),
-        "the order log that is to be continued is of another training: it has 2 replicas on 2 devices, "
-        "seed 0 and the rule Elastic every 2 batches, moving rate 0.9 / replicas",
+        (Trial<Elastic>({.rule = rule, .log = other}, 2, 1)),
+        "the order log that is to be continued is of another training: it has 2 replicas on 2 devices, seed 0 and the "
+        "rule Elastic every 2 batches, moving rate 0.9 / replicas, and this training has 2 on 1, seed 0 and Elastic "
+        "every 2 batches, moving rate 0.9 / replicas",
         InvalidArgument);
+    // One that is given to two trainings is that of the first.
+    const auto shared = std::make_shared<OrderLog>();
+    Trial<Elastic> first({.rule = rule, .log = shared}, 2, 2), second({.rule = rule, .log = shared}, 2, 1);
+    first.go(1);
+    CHECK(shared->replicas == 0);
+    static_cast<void>(first.training.parameters());
+    CHECK_THROWS_WITH_AS(second.go(1), doctest::Contains("is to be continued is of another training: "),
+                         InvalidArgument);
+}
+
+TEST_CASE("an order log from a file that does not fit the training is a DataError that names the file") {
+    const Elastic rule{.every = 2};
+    OrderLog log = uneven_log(rule.description());
+    log.file = "run1/order";
+    const auto replay = [&](const OrderLog& of, int replicas = 2, int devices = 2) {
+        return Trial<Elastic>({.rule = rule, .ahead = 6, .order = Order::replay(of)}, replicas, devices);
+    };
+    const auto is_of_another = [](const std::string& has, const std::string& has_here) {
+        return "run1/order: the order log is of another training: it has " + has + ", and this training has " +
+               has_here;
+    };
+    const std::string by = "Elastic every 2 batches, moving rate 0.9 / replicas";
+    CHECK_THROWS_WITH_AS(
+        replay(log, 3, 2),
+        is_of_another("2 replicas on 2 devices, seed 0 and the rule " + by, "3 on 2, seed 0 and " + by).c_str(),
+        DataError);
+    CHECK_THROWS_WITH_AS(
+        replay(log, 2, 1),
+        is_of_another("2 replicas on 2 devices, seed 0 and the rule " + by, "2 on 1, seed 0 and " + by).c_str(),
+        DataError);
+    OrderLog other = log;
+    other.seed = 5;
+    CHECK_THROWS_WITH_AS(
+        replay(other),
+        is_of_another("2 replicas on 2 devices, seed 5 and the rule " + by, "2 on 2, seed 0 and " + by).c_str(),
+        DataError);
+    other = log;
+    other.rule = "Downpour every 2 batches";
+    CHECK_THROWS_WITH_AS(replay(other),
+                         is_of_another("2 replicas on 2 devices, seed 0 and the rule Downpour every 2 batches",
+                                       "2 on 2, seed 0 and " + by)
+                             .c_str(),
+                         DataError);
+    auto too_long = replay(log);
+    CHECK_THROWS_WITH_AS(too_long.go(7), "run1/order: the order log has the steps 0 to 5, and not step 6", DataError);
+
+    // One that is to be continued.
+    const auto continues = [&](const OrderLog& of) {
+        return Trial<Elastic>({.rule = rule, .log = std::make_shared<OrderLog>(of)}, 2, 2);
+    };
+    CHECK_THROWS_WITH_AS(
+        continues(other),
+        doctest::Contains("run1/order: the order log that is to be continued is of another training: "), DataError);
+    other = log;
+    other.first_step = 4;
+    auto begins_later = continues(other);
+    CHECK_THROWS_WITH_AS(begins_later.go(1),
+                         "run1/order: the order log that is to be continued has the steps 4 to 9, and the training "
+                         "continues at step 0",
+                         DataError);
+    OrderLog inside{
+        .replicas = 2, .devices = 2, .rule = rule.description(), .claims = {0, 1, 0, 0}, .turns = {0, 0, 1, 0}};
+    inside.file = "run1/order";
+    Trial<Elastic> recorded({.rule = rule}, 2, 2);
+    recorded.go(1);
+    auto in_flight = continues(inside);
+    in_flight.training.restore(recorded.training.state());
+    CHECK_THROWS_WITH_AS(in_flight.go(2),
+                         "run1/order: the order log has batches in flight before step 1: it is of another run, or that "
+                         "run had no checkpoint there",
+                         DataError);
 }
 
 TEST_CASE("a step that depends on one that is not queued ends the run, after which batches and inspector may go") {
@@ -675,6 +746,11 @@ TEST_CASE("numbers that are out of range, states of another rule, and several pr
                          "the state is of another rule: a replica has 3 batches since its last exchange, and exchanges "
                          "every 2",
                          InvalidArgument);
+    by_hand.file = "run1/model-3.safetensors";
+    CHECK_THROWS_WITH_AS(two.training.restore(by_hand),
+                         "run1/model-3.safetensors cannot be resumed from: the state is of another rule: a replica has "
+                         "3 batches since its last exchange, and exchanges every 2",
+                         DataError);
     Trial<Downpour> downpour({.rule = {.every = 4}}, 2, 1);
     CHECK_THROWS_WITH_AS(downpour.training.restore(four.training.state()),
                          doctest::Contains("and those of this training agree by Downpour every 4 batches"),

@@ -367,6 +367,7 @@ TEST_CASE(
     CHECK(read.samples_since == state.samples_since);
     CHECK(read.optimizer.empty());
     CHECK(read.rule == "Periodic every 4 steps, the centre by sgd, momentum 0.9, nesterov");
+    CHECK(read.file == path);
     Case resumed(averaging, 3, 0.875, 0.75);
     resumed.training.restore(read);
     resumed.step = 6;
@@ -468,6 +469,27 @@ TEST_CASE("bad input of agreements on a centre is one message") {
     CHECK_THROWS_WITH_AS(local.training.restore(fewer),
                          "this training has 3 replicas with parameters of their own, and the state has those of 2",
                          InvalidArgument);
+    // From a file they are errors of the data, which name it.
+    fewer.file = "run1/model-3.safetensors";
+    CHECK_THROWS_WITH_AS(local.training.restore(fewer),
+                         "run1/model-3.safetensors cannot be resumed from: this training has 3 replicas with "
+                         "parameters of their own, and the state has those of 2",
+                         DataError);
+    TrainingState of_file = local.training.state();
+    CHECK(of_file.file.empty());
+    of_file.file = "run1/model-3.safetensors";
+    CHECK_THROWS_WITH_AS(longer.training.restore(of_file),
+                         "run1/model-3.safetensors cannot be resumed from: the state is that of replicas that agree by "
+                         "Periodic every 4 steps, and those of this training agree by Periodic every 5 steps; "
+                         "load_parameters reads the centre alone from its checkpoint",
+                         DataError);
+    of_file.tensors[0].name = "other.weight";
+    CHECK_THROWS_WITH_AS(local.training.restore(of_file),
+                         doctest::Contains("run1/model-3.safetensors cannot be resumed from: the state belongs to "
+                                           "another network: "),
+                         DataError);
+    of_file.file.clear();
+    CHECK_THROWS_AS(local.training.restore(of_file), InvalidArgument);
     local.go(3);
     CHECK_NOTHROW(static_cast<void>(local.training.gradient(1)));
     local.go(4);

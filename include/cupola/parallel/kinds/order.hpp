@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,12 +34,17 @@ struct OrderLog {
     /// The step of the first batch; later ones follow.
     std::int64_t first_step = 0;
     std::vector<std::uint16_t> claims{}, turns{};
+    /// The file that it was read from, which errors name; empty for the log of a run. It is not compared.
+    std::string file{};
 
     /// The step behind the last of whole steps.
     [[nodiscard]] std::int64_t end_step() const {
         return replicas == 0 ? first_step : first_step + static_cast<std::int64_t>(turns.size()) / replicas;
     }
-    bool operator==(const OrderLog&) const = default;
+    bool operator==(const OrderLog& other) const {
+        return replicas == other.replicas && devices == other.devices && seed == other.seed && rule == other.rule &&
+               first_step == other.first_step && claims == other.claims && turns == other.turns;
+    }
 };
 
 /// Throws DataError unless a log is one that a run can have: each replica completes a batch only after it has begun it,
@@ -129,6 +135,25 @@ namespace impl {
         --in_flight[log.turns[n]];
     }
     return std::ranges::all_of(in_flight, [](std::int64_t each) { return each == 0; });
+}
+
+/// Throws InvalidArgument, or DataError for a log that was read from a file, unless the log fits the training that is
+/// given it. The message is about "the order log".
+template <class... Parts>
+void require_fitting(const OrderLog& log, bool fits, const Parts&... parts) {
+    if (fits) return;
+    const std::string message = text("the order log", parts...);
+    if (log.file.empty()) throw InvalidArgument(message);
+    throw DataError(text(log.file, ": ", message));
+}
+
+/// The same for the replicas, devices, seed and rule of a training: those of `own`.
+[[gnu::cold]] inline void require_log_of(const OrderLog& own, const OrderLog& log, std::string_view use = {}) {
+    require_fitting(
+        log, log.replicas == own.replicas && log.devices == own.devices && log.seed == own.seed && log.rule == own.rule,
+        use, " is of another training: it has ", log.replicas, " replicas on ", log.devices, " devices, seed ",
+        log.seed, " and the rule ", log.rule, ", and this training has ", own.replicas, " on ", own.devices, ", seed ",
+        own.seed, " and ", own.rule);
 }
 
 }  // namespace impl

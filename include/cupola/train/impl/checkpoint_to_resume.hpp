@@ -115,8 +115,8 @@ private:
                            options_.names.folder);
     }
 
-    /// Throws InvalidArgument with the differences if the checkpoint at `path` belongs to a run with other settings;
-    /// with Resume::anyway it prints them and returns.
+    /// Throws DataError with the differences if the checkpoint at `path` belongs to a run with other settings, and
+    /// InvalidArgument if that run was on another machine; with Resume::anyway it prints them and returns.
     [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before,
                                         const CheckpointInfo& now) const {
         const auto [run, bits, not_compared] = differences_of_runs(before, now);
@@ -131,9 +131,8 @@ private:
         }
         const RunOptionNames& names = options_.names;
         if (!run.empty()) {
-            throw InvalidArgument(text(path, " is of a run with other settings: ", run, "; ", names.may_change,
-                                       " may change, and ", names.resume_anyway,
-                                       " continues with the changed settings"));
+            throw DataError(text(path, " is of a run with other settings: ", run, "; ", names.may_change,
+                                 " may change, and ", names.resume_anyway, " continues with the changed settings"));
         }
         throw InvalidArgument(text("continuing from ", path, " here would not give the same bits: ", bits, "; ",
                                    names.resume_anyway, " continues without that guarantee"));
@@ -146,8 +145,9 @@ private:
                           run =
                               differences_of_runs(with_network(folder_->best_info(), folder_->best_network()), now).run;
         if (run.empty()) return;
-        require(options_.resume == Resume::anyway, path, " is the best checkpoint of a run with other settings: ", run,
-                "; rename it, or ", options_.names.resume_anyway, " compares with it and replaces it by a better one");
+        require<DataError>(options_.resume == Resume::anyway, path,
+                           " is the best checkpoint of a run with other settings: ", run, "; rename it, or ",
+                           options_.names.resume_anyway, " compares with it and replaces it by a better one");
         output_.print_message(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
     }
 

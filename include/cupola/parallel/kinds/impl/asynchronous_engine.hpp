@@ -251,8 +251,16 @@ private:
     void write_log();
     void require_log(std::int64_t step) const;
     static void require_complete(const OrderLog& log, std::int64_t step) {
-        require(impl::is_complete_before(log, step), "the order log has batches in flight before step ", step,
-                ": it is of another run, or that run had no checkpoint there");
+        require_fitting(log, is_complete_before(log, step), " has batches in flight before step ", step,
+                        ": it is of another run, or that run had no checkpoint there");
+    }
+    /// The log of this training, from the first step on that no log has yet, without batches.
+    [[nodiscard, gnu::cold]] OrderLog own_log() const {
+        return {.replicas = replica_count(),
+                .devices = replicas_.placement().device_count(),
+                .seed = functions_.seed,
+                .rule = agreement_.run.rule,
+                .first_step = log_from_};
     }
     /// Throws InvalidArgument unless the batches of a step do not depend on those of step `end` and later.
     void require_reachable(std::int64_t step, std::int64_t end) const;
@@ -318,6 +326,8 @@ private:
     std::vector<std::uint16_t> claims_log_, turns_log_;
 
     static constexpr std::int64_t piece_elements = 16384;
+    /// In an error that is about the log which a run continues.
+    static constexpr std::string_view to_be_continued = " that is to be continued";
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

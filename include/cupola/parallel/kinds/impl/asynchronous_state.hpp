@@ -133,19 +133,16 @@ void AsynchronousEngine<D, T>::share_centre() {
 template <class D, class T>
 void AsynchronousEngine<D, T>::require_log(std::int64_t step) const {
     if (const OrderLog* const log = replayed()) {
-        require(step >= log->first_step && step < log->end_step(), "the order log has the steps ", log->first_step,
-                " to ", log->end_step() - 1, ", and not step ", step);
+        require_fitting(*log, step >= log->first_step && step < log->end_step(), " has the steps ", log->first_step,
+                        " to ", log->end_step() - 1, ", and not step ", step);
         // Later ones are those before which the training has waited.
         if (step == first_step_) require_complete(*log, step);
     }
     const OrderLog* const log = agreement_.run.log.get();
     if (log == nullptr || log->replicas == 0 || step != log_from_) return;
-    require(log->replicas == replica_count() && log->devices == replicas_.placement().device_count() &&
-                log->seed == functions_.seed && log->rule == agreement_.run.rule,
-            "the order log that is to be continued is of another training: it has ", log->replicas, " replicas on ",
-            log->devices, " devices, seed ", log->seed, " and the rule ", log->rule);
-    require(step >= log->first_step && step <= log->end_step(), "the order log that is to be continued has the steps ",
-            log->first_step, " to ", log->end_step() - 1, ", and the training continues at step ", step);
+    require_log_of(own_log(), *log, to_be_continued);
+    require_fitting(*log, step >= log->first_step && step <= log->end_step(), to_be_continued, " has the steps ",
+                    log->first_step, " to ", log->end_step() - 1, ", and the training continues at step ", step);
     if (step != first_step_) return;
     require_valid(*log);
     require_complete(*log, step);
@@ -175,12 +172,7 @@ template <class D, class T>
 void AsynchronousEngine<D, T>::write_log() {
     if (log_from_ == next_) return;
     if (OrderLog* const log = agreement_.run.log.get()) {
-        if (log->replicas == 0)
-            *log = {.replicas = replica_count(),
-                    .devices = replicas_.placement().device_count(),
-                    .seed = functions_.seed,
-                    .rule = agreement_.run.rule,
-                    .first_step = log_from_};
+        if (log->replicas == 0) *log = own_log();
         const auto kept = static_cast<std::size_t>((log_from_ - log->first_step) * replica_count());
         log->claims.resize(kept);
         log->turns.resize(kept);

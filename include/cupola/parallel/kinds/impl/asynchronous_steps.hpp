@@ -80,13 +80,11 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
         own.passes = std::make_unique<Passes>(functions, replicas, agreement_.peers(), *own.counts);
         own.batch = HostArena(bytes, "a batch of an asynchronous replica");
     }
+    if (const OrderLog* const kept = agreement_.run.log.get(); kept != nullptr && kept->replicas > 0)
+        require_log_of(own_log(), *kept, to_be_continued);
     const OrderLog* const log = replayed();
     if (log == nullptr) return;
-    require(log->replicas == replica_count() && log->devices == replicas.placement().device_count() &&
-                log->seed == functions.seed && log->rule == agreement_.run.rule,
-            "the order log is of another training: it has ", log->replicas, " replicas on ", log->devices,
-            " devices, seed ", log->seed, " and the rule ", log->rule, ", and this training has ", replica_count(),
-            " on ", replicas.placement().device_count(), ", seed ", functions.seed, " and ", agreement_.run.rule);
+    require_log_of(own_log(), *log);
     needs_.resize(static_cast<std::size_t>(log->end_step() - log->first_step));
     std::vector<std::vector<std::int64_t>> batches(requested_.size());
     for (std::size_t n = log->claims.size(); n-- > 0;)
