@@ -106,13 +106,18 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it
     /// is called on the thread of that device. The memory must not change until the step's report has been read or, if
     /// the device copies batches, until a batch of steps_in_flight() - 1 steps later is requested. With an asynchronous
-    /// policy `batches` itself is called until the report of the step has been read. Throws
-    /// InvalidArgument, before anything is queued, for a batch that lacks a column of required_columns() or has a size
-    /// without a plan, for a step without samples, and for a learning rate that is negative or not finite. Also throws
-    /// the error of an earlier step and exceptions of a schedule. A report that was not read in time is dropped.
+    /// policy `batches` itself is called until the report of the step has been read, and a temporary is an error of the
+    /// compiler. Throws InvalidArgument, before anything is queued, for a batch that lacks a column of
+    /// required_columns() or has a size without a plan, for a step without samples, and for a learning rate that is
+    /// negative or not finite. Also throws the error of an earlier step and exceptions of a schedule. A report that was
+    /// not read in time is dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     void queue(Batches&& batches) {
+        static_assert(
+            std::is_lvalue_reference_v<Batches> || !Parts::keeps_batches,
+            "asynchronous replicas call the source of batches until the report of the step has been read, and "
+            "this one is a temporary: keep it in a variable, or use step()");
         queue_step(batches, {});
     }
     /// The same; also calls `inspector` with an Inspection between the averaging and the update, on the first device's

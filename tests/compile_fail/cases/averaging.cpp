@@ -151,6 +151,20 @@ using Training = DataParallel<Normed, CrossEntropy<3>, Sgd, Asynchronous<Downpou
 
 static_assert(sizeof(Training) > 0);
 
+// case: asynchronous_with_temporary_batches
+// expect: asynchronous replicas call the source of batches until the report of the step has been read, and this one is a temporary: keep it in a variable, or use step()
+#include <cupola/parallel/kinds/hogwild.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
+using Training = DataParallel<Net, CrossEntropy<3>, Sgd, OneOf<ConcatMean, Hogwild>, Host>;
+
+void train(Training& training, const BatchView& batch) {
+    const auto batches = [&](std::int64_t, int, HostContext&) { return batch; };
+    training.step([&](std::int64_t, int, HostContext&) { return batch; });
+    /* wrong */ training.queue([&](std::int64_t, int, HostContext&) { return batch; });
+    /* right */ training.queue(batches);
+    training.queue([&](std::int64_t, int, HostContext&) { return batch; }, [](const Training::InspectionType&) {});
+}
+
 // case: nccl_without_its_header
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
