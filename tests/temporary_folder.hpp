@@ -32,7 +32,7 @@ public:
     [[nodiscard]] std::string path(const std::string& below = "") const {
         return below.empty() ? path_ : path_ + '/' + below;
     }
-    /// Of what is in it.
+    /// The names of what is in it.
     [[nodiscard]] std::set<std::string> names() const {
         std::set<std::string> result;
         for (const auto& entry : std::filesystem::directory_iterator(path_)) result.insert(entry.path().filename());

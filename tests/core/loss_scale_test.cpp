@@ -51,7 +51,7 @@ TEST_CASE("values that make no loss scale are refused") {
     for (const double backoff : {1.0, 2.0, 0.0, -0.5, nan}) CHECK(refused({.backoff = backoff}, "backoff"));
     for (const int interval : {0, -2000}) CHECK(refused({.interval = interval}, "1 or more steps"));
     for (const double minimum : {0.0, -1.0, 65537.0, nan}) CHECK(refused({.minimum = minimum}, "minimum"));
-    // Of a constant scale the other values are not used.
+    // The other values of a constant scale are not used.
     CHECK(LossScale{.dynamic = false, .growth = 0, .interval = 0}.problem() == nullptr);
 }
 

@@ -502,7 +502,7 @@ struct Deferring
     : InPrecision<MixedBFloat16, Sequential<Input<6, 6, 8>, Named<"first", Conv2d<8, 3>>, ReLU, MaxPool2d<2, 2>,
                                             Tied<"same", Conv2d<8, 3>>, ReLU, Tied<"same", Conv2d<8, 3>>, Flatten,
                                             Named<"hidden", Linear<40>>, ReLU, Linear<5>>> {};
-/// Of two that share their parameters the upper one has sums for its bias from the layer above, which are deferred, and the lower one adds
+/// The upper one of two that share their parameters has sums for its bias from the layer above, which are deferred, and the lower one adds
 /// its own to them.
 struct DeferringTied : InPrecision<MixedBFloat16, Sequential<Input<1, 1, 24>, Flatten, Tied<"same", Linear<24>>, ReLU,
                                                              Tied<"same", Linear<24>>, ReLU, Linear<5>>> {};

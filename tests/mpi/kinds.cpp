@@ -43,7 +43,7 @@ public:
         initialize(values_, normal(1.0), 1, 1, 3, 0);
         for (std::size_t i = 0; i < samples; ++i) labels_[i] = static_cast<std::int32_t>(7 * i % classes);
     }
-    /// Of unequal sizes; some are empty.
+    /// Their sizes are not equal; some are empty.
     BatchView operator()(std::int64_t place, int replica, HostContext&) const {
         constexpr std::int64_t sizes[] = {batch_size, 2, 0, batch_size, 2};
         const std::int64_t size = sizes[static_cast<std::size_t>(3 * place + replica) % 5];

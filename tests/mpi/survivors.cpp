@@ -58,7 +58,7 @@ std::vector<Fault> faults;
 int number_at_start = 0;
 std::int64_t step_to_be_written = -1;
 bool hears_late = false;
-/// Of all processes at the start, in the system.
+/// The ids of all processes at the start, in the system.
 std::vector<std::int64_t> ids;
 
 [[nodiscard]] Fault fault_of(std::string_view words) {

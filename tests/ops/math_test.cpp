@@ -17,27 +17,27 @@ namespace {
 constexpr float inf = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 struct Exp {
-    static constexpr double most_ulps = 1.1;
+    static constexpr double max_ulps = 1.1;
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::exp(x); }
     static double reference(double x) { return std::exp(x); }
 };
 struct Log {
-    static constexpr double most_ulps = 0.9;
+    static constexpr double max_ulps = 0.9;
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::log(x); }
     static double reference(double x) { return std::log(x); }
 };
 struct Log1p {
-    static constexpr double most_ulps = 1.5;
+    static constexpr double max_ulps = 1.5;
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::log1p(x); }
     static double reference(double x) { return std::log1p(x); }
 };
 struct Tanh {
-    static constexpr double most_ulps = 1.5;
+    static constexpr double max_ulps = 1.5;
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::tanh(x); }
     static double reference(double x) { return std::tanh(x); }
 };
 struct Erf {
-    static constexpr double most_ulps = 1.3;
+    static constexpr double max_ulps = 1.3;
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::erf(x); }
     static double reference(double x) { return std::erf(x); }
 };
@@ -69,7 +69,7 @@ TEST_CASE_TEMPLATE("on the calling thread every result is within the error that 
         at = x;
     }
     INFO("the largest error is at ", at);
-    CHECK(worst < F::most_ulps);
+    CHECK(worst < F::max_ulps);
     CHECK(worst > 0.4);  // what rounding alone is
 }
 

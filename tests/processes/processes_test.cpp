@@ -264,7 +264,7 @@ TEST_CASE("a bit that is flipped in the memory of one process is found in the ne
           all(4, "in step 1 the parameters of process 2 differ from those of the other 3"));
     CHECK(errors_after(4, 0, 1, statistic) ==
           all(4, "in step 1 the running statistics of process 0 differ from those of the other 3"));
-    // Of two neither is the majority.
+    // Neither of two is the majority.
     const std::vector<std::string> of_two = errors_after(2, 1, 1, parameter);
     CHECK(of_two[0] == of_two[1]);
     CHECK(of_two[0].starts_with("in step 1 the parameters of processes 0 (hash "));

@@ -43,7 +43,7 @@
 #define CUPOLA_VERSION_PATCH 0
 
 // The instruction sets between which these headers choose, in ascending order. Every processor with AVX2 and FMA also
-// has the rest of x86-64-v3. Of the extensions beyond x86-64-v4, compilers use only BF16 in this code, not VNNI, VBMI,
+// has the rest of x86-64-v3. Compilers use only BF16 of the extensions beyond x86-64-v4 in this code, not VNNI, VBMI,
 // FP16 or AMX; AMX is detected at run time.
 #define CUPOLA_ISA_BASELINE 1
 #define CUPOLA_ISA_AVX2 2

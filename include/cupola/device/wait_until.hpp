@@ -13,13 +13,13 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// The number of polls and the seconds of polling before the first sleep: a sleep of 20 us took 100 us, and most waits
 /// end within 200 us.
-inline constexpr int turns_before_sleep = 1000, most_turns_before_sleep = 20'000;
+inline constexpr int turns_before_sleep = 1000, max_turns_before_sleep = 20'000;
 inline constexpr double seconds_before_sleep = 500e-6;
 
 /// Whether a wait sleeps after poll number `turn`, `waited` seconds after its begin. A poll may take 50 ns or 2 us, so
 /// neither number alone is enough; a longer wait must leave the core to other threads.
 [[nodiscard]] constexpr bool sleeps_after(int turn, double waited) {
-    return turn >= turns_before_sleep && (waited >= seconds_before_sleep || turn >= most_turns_before_sleep);
+    return turn >= turns_before_sleep && (waited >= seconds_before_sleep || turn >= max_turns_before_sleep);
 }
 
 /// The clock of wait_until().
@@ -37,7 +37,7 @@ struct WaitClock {
 template <class Clock, class Happened, class... Parts>
 void wait_until_with(Clock&& clock, Happened&& happened, double seconds, const Parts&... message) {
     const double start = clock.now();
-    for (int turn = 0; !happened(); turn += turn < most_turns_before_sleep ? 1 : 0) {
+    for (int turn = 0; !happened(); turn += turn < max_turns_before_sleep ? 1 : 0) {
         if (turn < turns_before_sleep) continue;
         const double waited = clock.now() - start;
         if (!sleeps_after(turn, waited)) {

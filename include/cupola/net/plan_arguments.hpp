@@ -29,8 +29,8 @@ struct PlanOptions {
     /// that enters the part. Arrays of parameters, gradients and buffers are those of the whole network. A plan that
     /// does not begin with the first layer decides itself about the gradient of its batch, as the whole would.
     LayerRange layers{};
-    /// Of a plan for a part: checks the range, keeps its nodes of those of the whole network, and returns their number
-    /// (`keep_layers` of net/pipeline/node_range.hpp).
+    /// A plan for a part calls it: it checks the range, keeps those nodes of the whole network that are in it, and
+    /// returns their number (`keep_layers` of net/pipeline/node_range.hpp).
     std::size_t (*keep_layers)(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                const LayerRange& range, bool& input_gradient) = nullptr;
     bool operator==(const PlanOptions&) const = default;

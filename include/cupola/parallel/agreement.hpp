@@ -155,14 +155,14 @@ concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typena
 
 /// Another optional member, without which replicas cannot agree on a centre by a collective:
 ///
-///   const float* meet(device, queue, context, step, const float* number)
+///   const float* all_reduce_number(device, queue, context, step, const float* number)
 ///       in place of begin(), give() and finish() in a step that sums no gradients: returns where later work of the
 ///       queue finds the sum of `*number` of all ranks, with the blocks. The other three may follow in the same step,
 ///       for a sum of other rows
 template <class C, class D>
-concept MeetsOnDevice =
+concept AllReducesNumber =
     requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context, const float* number) {
-        { collective.meet(0, queue, context, std::int64_t{0}, number) } -> std::same_as<const float*>;
+        { collective.all_reduce_number(0, queue, context, std::int64_t{0}, number) } -> std::same_as<const float*>;
     };
 
 /// A policy that divides the replicas of a training between processes:
@@ -312,9 +312,9 @@ template <class A, class D>
     } else {
         message = agreement_diagnostic<Averaging, D>();
         if constexpr (AveragesBuckets<Averaging, D> && !AveragesRows<Averaging, typename D::Kernels>) {
-            if constexpr (!MeetsOnDevice<typename Averaging::template Collective<D>, D>)
+            if constexpr (!AllReducesNumber<typename Averaging::template Collective<D>, D>)
                 message << A::name << " cannot be around " << Averaging::name
-                        << ", whose collective has no meet() (parallel/agreement.hpp)";
+                        << ", whose collective has no all_reduce_number() (parallel/agreement.hpp)";
         }
     }
     return message;

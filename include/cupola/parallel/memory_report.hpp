@@ -18,7 +18,7 @@ struct MemoryReport {
     int devices = 1, replicas = 1;
     /// Bytes on each device; `frozen` is the part of `parameters` that is not trained (net/frozen.hpp).
     std::size_t parameters = 0, frozen = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
-    /// Of replicas with parameters of their own: the centre, and the state of the optimiser that moves it.
+    /// Where replicas have parameters of their own: the centre, and the state of the optimiser that moves it.
     std::size_t centre = 0, centre_state = 0;
     PlanBytes plan;
     /// Arenas of activations on each device: one, or one per replica if statistics are synchronised.
@@ -27,7 +27,7 @@ struct MemoryReport {
     std::size_t gradients = 0, average = 0, statistics = 0;
     /// Bytes of one batch per replica on all devices together, if the devices do not use host memory.
     std::size_t batches = 0;
-    /// Of replicas that do not wait for each other: the bytes of the state to which a failure returns.
+    /// Where replicas do not wait for each other: the bytes of the state to which a failure returns.
     std::size_t saved = 0;
     /// Throws OutOfMemory for a total that no computer has.
     [[nodiscard]] std::size_t total() const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The state of a training between two steps: everything on which the next step depends except the options and the data.
-// `training.state()` copies it, `training.restore(state)` restores it, and io/checkpoint.hpp stores it in a file. A state
-// that does not fit the training is an InvalidArgument, and a DataError if it was read from a file.
+// `training.state()` copies it, `training.restore(state)` restores it, and io/checkpoint.hpp stores it in a file. A
+// state that does not fit the training is an InvalidArgument, and a DataError if it was read from a file.
 #pragma once
 
 #include <algorithm>

@@ -110,7 +110,7 @@ public:
     [[nodiscard]] double seconds() const { return seconds_; }
 
 private:
-    /// Of the exchanges of a replica since the last summary.
+    /// The staleness of the exchanges of a replica since the last summary.
     struct Staleness {
         std::int64_t exchanges = 0, sum = 0, largest = 0;
     };

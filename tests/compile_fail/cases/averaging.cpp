@@ -77,9 +77,12 @@ struct Slope {
 // expect: OneOf cannot choose DeviceSum, which is no function of the gradient rows, and agrees on no centre
 // case: two_carriers_in_one_of
 // expect: OneOf cannot choose between policies by ConcatMean and by Compressed<ConcatMean, bfloat16>: give it those of one
+// case: centre_by_a_collective_without_numbers
+// expect: Periodic cannot be around DeviceSum, whose collective has no all_reduce_number() (parallel/agreement.hpp)
 #include <cupola/parallel/agreement/collective_agreement.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 struct DeviceSum {
     static constexpr std::string_view name = "DeviceSum";
     template <class D>
@@ -100,6 +103,7 @@ struct DeviceSum {
 
 /* wrong collective_in_one_of */ using Averaging = OneOf<ConcatMean, DeviceSum>;
 /* wrong two_carriers_in_one_of */ using Averaging = OneOf<ConcatMean, Compressed<ConcatMean>>;
+/* wrong centre_by_a_collective_without_numbers */ using Averaging = Periodic<DeviceSum>;
 /* right */ using Averaging = OneOf<ConcatMean>;
 
 // fit: Net, CrossEntropy<3>, Sgd, Averaging

@@ -129,7 +129,7 @@ struct RecordedWork {
     /// The additions and multiplications of a library's call.
     std::int64_t operations = 0;
     bool is_library = false;
-    /// Of a kernel's grid.
+    /// The blocks of a kernel's grid.
     std::int64_t blocks = 0;
     /// When it began by the clock of its device, and what it took; 0 for work whose time is the CPU's.
     double begun = 0, seconds = 0;

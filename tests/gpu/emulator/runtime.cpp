@@ -118,7 +118,7 @@ struct Stream {
     int number = 0;
     std::deque<Work> list;
     std::uint64_t queued = 0, done = 0;
-    /// Of the program or of a library; not a copy, a fill, a graph or a wait.
+    /// A kernel of the program or of a library; not a copy, a fill, a graph or a wait.
     bool last_is_kernel = false;
     std::uint64_t priority = 0;
     std::shared_ptr<Capture> capture;

@@ -201,7 +201,7 @@ TEST_CASE("devices that share a GPU need its memory together, and are refused wh
     CHECK(contains(message(), "2 replicas on 2 devices do not fit: 80.0 kB are available; memory: "));
     emulator::set_memory(2'000'000);
     CHECK_NOTHROW(Training(options));
-    // Of three devices, the GPU that two share is the smaller one.
+    // With three devices, the GPU that two share is the smaller one.
     options.replicas = options.devices = 3;
     options.device.devices_per_gpu = 2;
     emulator::set_memory(80'000);

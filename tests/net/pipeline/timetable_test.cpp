@@ -12,7 +12,7 @@ using namespace cupola;
 
 namespace {
 
-/// Of P parts and m batches, each pass of a part as long as its forward.
+/// Timetables of P parts and m batches, each pass of a part as long as its forward.
 static_assert(timetable<OneForwardOneBackward, 4, 8>.length == 3 * (8 + 3));
 static_assert(timetable<GPipe, 4, 8>.length == 3 * (8 + 3));
 static_assert(timetable<OneForwardOneBackward, 4, 8>.slot_count == std::array<std::int64_t, 4>{4, 3, 2, 1});

@@ -137,7 +137,7 @@ public:
     }
 
     Point centre, outer{};
-    /// Of each replica: its position, its velocity, and what DOWNPOUR has not pushed yet.
+    /// For each replica: its position, its velocity, and what DOWNPOUR has not pushed yet.
     std::vector<Point> x, v, pending;
     std::vector<int> batches;
 

@@ -389,13 +389,13 @@ TEST_CASE("a bucket is summed while the step's stream computes the next one, exc
     }
 }
 
-TEST_CASE("steps that meet alone are waited for, and leave the first sums in one group") {
+TEST_CASE("steps that all-reduce a number alone are waited for, and leave the first sums in one group") {
     Process process(2);
     for (std::int64_t step = 0; step < 5; ++step) {
         process.run_all([&](std::size_t device) {
             RankDevice& mine = *process.devices[device];
             *mine.weight(step) = weight(mine.rank, step);
-            const float* const sum = process.member(device).meet(step, mine.stream, mine.weight(step));
+            const float* const sum = process.member(device).all_reduce_number(step, mine.stream, mine.weight(step));
             CHECK(*sum == weight(0, step) + weight(1, step));
         });
     }

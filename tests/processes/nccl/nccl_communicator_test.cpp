@@ -284,7 +284,7 @@ TEST_CASE("a wait that ends within 200 us never sleeps, however fast it polls, a
         training.communicators.wait(1, event, work);
         CHECK(training.script.sleeps == 0);
         CHECK((training.script.yields > 0) == (usual > impl::turns_before_sleep));
-        // Of 100 ms and more at most 5 % are polled.
+        // At most 5 % of 100 ms and more are polled.
         training.script.pending[event] = static_cast<int>(2e-3 / poll) + 2000;
         const double begin = training.script.time;
         training.communicators.wait(1, event, work);

@@ -106,7 +106,7 @@ private:
 /// finish().
 class ClassNumbers {
 public:
-    static constexpr std::size_t most = 100'000;
+    static constexpr std::size_t max_classes = 100'000;
 
     /// `known` is null, or the classes in the order of their numbers.
     explicit ClassNumbers(const std::vector<std::string>* known) : known_(known) {
@@ -127,7 +127,7 @@ public:
         const auto found = numbers_.find(name);
         if (found != numbers_.end()) return found->second;
         if (known_ == nullptr) {
-            if (numbers_.size() == most) return -1;
+            if (numbers_.size() == max_classes) return -1;
             return numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size())).first->second;
         }
         const std::optional<std::int64_t> value = values_.empty() ? std::nullopt : whole_number(name);
@@ -243,7 +243,8 @@ public:
         if (field.empty()) fail(column, "there is no value");
         const std::int32_t number = classes.of(field);
         if (number >= 0) return number;
-        if (classes.known() == nullptr) fail(column, text("there are more than ", ClassNumbers::most, " classes"));
+        if (classes.known() == nullptr)
+            fail(column, text("there are more than ", ClassNumbers::max_classes, " classes"));
         fail(column, text("the class ", in_quotes(field), " is not one of ", classes_of, ", which are ",
                           quoted_list(*classes.known())));
     }

@@ -39,7 +39,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 class CsvRecords {
 public:
     static constexpr std::size_t first_buffer = std::size_t{1} << 16, longest_record = std::size_t{1} << 24,
-                                 most_fields = std::size_t{1} << 16;
+                                 max_fields = std::size_t{1} << 16;
 
     CsvRecords(const std::string& path, char separator)
         : path_(path), separator_(separator), file_(path), unread_(file_.size()) {
@@ -131,7 +131,7 @@ private:
                 }
                 field.size = i - field.begin;
             }
-            if (fields_.size() == most_fields) fail(next_line_, text(" has more than ", most_fields, " fields"));
+            if (fields_.size() == max_fields) fail(next_line_, text(" has more than ", max_fields, " fields"));
             if (i == end_ && !last) return false;
             const bool ends = i == end_ || data[i] == '\n';
             if (!field.in_quotes) trim(field, ends);

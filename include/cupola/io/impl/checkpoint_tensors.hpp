@@ -33,7 +33,7 @@ struct StoredArena {
     std::span<const StoredTensor> tensors;
     std::int64_t elements = 0;
     Kind kind = Kind::parameters;
-    /// Of TrainingState::replicas where replicas agree on a centre, else 0 for the state itself.
+    /// The index in TrainingState::replicas where replicas agree on a centre, else 0 for the state itself.
     std::size_t replica = 0;
     bool has_centre = false;
     /// For an arena of the optimiser's state, its number.

@@ -140,10 +140,10 @@ template <Timetable S>
 class TimetableClock {
 public:
     constexpr TimetableClock(std::span<const std::int64_t> costs, std::int64_t batches,
-                             std::span<std::int64_t> most_in_flight)
+                             std::span<std::int64_t> max_in_flight)
         : costs_(costs),
           batches_(batches),
-          most_in_flight_(most_in_flight),
+          max_in_flight_(max_in_flight),
           forward_(costs.size() * static_cast<std::size_t>(batches)),
           backward_(forward_.size()),
           in_flight_(costs.size()),
@@ -207,7 +207,7 @@ private:
             if (forward_[place] != never) return fail(TimetableError::repeated, d);
             if (k > 0) ready = forward_[at(k - 1, action.batch)];
             if (ready == never || in_flight_[k] >= S::slot_count(k, parts(), batches_)) return false;
-            most_in_flight_[k] = std::max(most_in_flight_[k], ++in_flight_[k]);
+            max_in_flight_[k] = std::max(max_in_flight_[k], ++in_flight_[k]);
         } else if (action.work == PipelineWork::backward) {
             if (backward_[place] != never) return fail(TimetableError::repeated, d);
             if (!splits && action.batch != finished_[k]) return fail(TimetableError::out_of_order, d);
@@ -234,7 +234,7 @@ private:
 
     std::span<const std::int64_t> costs_;
     std::int64_t batches_;
-    std::span<std::int64_t> most_in_flight_;
+    std::span<std::int64_t> max_in_flight_;
     /// The end of the pass of each part and batch.
     FixedArray<std::int64_t> forward_, backward_;
     /// Per part: the batches in flight, and those that are finished.
@@ -247,13 +247,13 @@ private:
 }  // namespace impl
 
 /// Runs the timetable for as many parts as `costs` has: the cost of a forward pass of each; backward costs twice as
-/// much, or once and once where it is split. Copies cost nothing. Writes to `most_in_flight`, as long as `costs` and 0
+/// much, or once and once where it is split. Copies cost nothing. Writes to `max_in_flight`, as long as `costs` and 0
 /// before, how many slots of each part were in use at the same time. A pass begins when its input is there and its part
 /// has a slot.
 template <Timetable S>
 [[nodiscard]] constexpr TimetableRun run_timetable(std::span<const std::int64_t> costs, std::int64_t batches,
-                                                   std::span<std::int64_t> most_in_flight) {
-    return impl::TimetableClock<S>(costs, batches, most_in_flight).run();
+                                                   std::span<std::int64_t> max_in_flight) {
+    return impl::TimetableClock<S>(costs, batches, max_in_flight).run();
 }
 
 /// The error of a timetable as a message; empty if there is none.

@@ -230,7 +230,7 @@ private:
     }
     /// `bias_gradient`: where the gradient is summed for the bias, or null.
     void backward_in_chain(const BackwardArgs<Cuda, T>& args, bool mask, float* bias_gradient) {
-        constexpr int most_parts = 3;
+        constexpr int max_parts = 3;
         const impl::ChainPart<T> mask_and_sum{.step = impl::ChainStep::bias_gradient,
                                               .accumulate = args.accumulate,
                                               .rows = samples(),
@@ -242,7 +242,7 @@ private:
         if (mask) impl::linear_chain<T>(args.context, 1).add(mask_and_sum);
         const T *const gradient = args.output_gradient, *const weight = weights(args);
         const bool gradient_packs = impl::takes_packs(gradient, shape_.out_features);
-        auto& chain = impl::linear_chain<T>(args.context, most_parts);
+        auto& chain = impl::linear_chain<T>(args.context, max_parts);
         if (args.input_gradient != nullptr) {
             const ChannelSums& sums = args.input_gradient_sums;
             chain.add({.step = impl::ChainStep::input_gradient,

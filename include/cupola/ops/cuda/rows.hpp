@@ -110,7 +110,7 @@ template <int lanes, class Formula>
 void launch_row_reports(const CudaContext& context, std::int64_t rows, std::int64_t width, std::int64_t positions,
                         const Formula& formula, LossReport* report) {
     const auto blocks_of = [&](std::int64_t groups) { return std::max<std::int64_t>((rows + groups - 1) / groups, 1); };
-    // Of more rows, the same on each GPU, because their sum depends on it.
+    // For more rows the number is the same on each GPU, because their sum depends on it.
     std::int64_t warps = width <= 64 ? 32 : 8;
     if (rows <= max_row_results) {
         // A row takes long in double: few of them are on as many multiprocessors as there are.

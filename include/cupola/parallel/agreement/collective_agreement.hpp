@@ -132,17 +132,18 @@ public:
         return replicas_.arrive_and_wait(device);
     }
 
-    [[nodiscard]] bool meets_on_device() const override { return true; }
-    bool meet(Step& step, std::int32_t /*finite_here*/) override {
+    [[nodiscard]] bool exchanges_health_on_device() const override { return true; }
+    bool exchange_health(Step& step, std::int32_t /*finite_here*/) override {
         const int device = step.device;
         auto& state = step.state;
         if (!replicas_.arrive_and_wait(device)) return false;
-        if constexpr (MeetsOnDevice<Collective, D>) {
+        if constexpr (AllReducesNumber<Collective, D>) {
             state.attempt([&] {
                 float* const number = numbers_of(device);
                 const auto* const healthy = reinterpret_cast<const float*>(&state.status()->healthy);
                 state.queue->queue([&] { for_each_element(state.context(), 1, HealthFormula{}, number, healthy); });
-                const float* const sum = collective_->meet(device, *state.queue, state.context(), step.step, number);
+                const float* const sum =
+                    collective_->all_reduce_number(device, *state.queue, state.context(), step.step, number);
                 state.queue->queue([&] { require_finite(device, std::span(number, 1), sum, std::span(number, 1)); });
             });
         }
@@ -221,7 +222,7 @@ private:
         auto& state = replicas_.at(device);
         ops::TrainingStep<Kernels>::mean(state.context(), values, divisor, to, &state.status()->healthy, {}, nullptr);
     }
-    /// The number with which a device meets the others.
+    /// The number that a device adds to those of the other ranks.
     [[nodiscard]] float* numbers_of(int device) {
         auto& arena = numbers_[static_cast<std::size_t>(device)];
         if (arena.size() == 0) arena = typename Kernels::Arena(sizeof(float), "a number of the collective");

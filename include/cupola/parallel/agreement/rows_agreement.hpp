@@ -40,7 +40,7 @@ public:
     /// Averages after the rows of the device's replicas are queued. Returns false if another device has failed, so that
     /// this one leaves the step too.
     bool agree(Step& step) override;
-    bool meet(Step& step, std::int32_t finite_here) override;
+    bool exchange_health(Step& step, std::int32_t finite_here) override;
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
     /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
     void reduce(int device, std::int64_t step) override;
@@ -149,7 +149,7 @@ bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_
 }
 
 template <class D, class T>
-bool RowsAgreement<D, T>::meet(Step& step, std::int32_t finite_here) {
+bool RowsAgreement<D, T>::exchange_health(Step& step, std::int32_t finite_here) {
     if (replicas_.placement().device_count() == 1) return step.state.error == nullptr;
     *local_.finite(step.device) = finite_here;
     if (!replicas_.arrive_and_wait(step.device)) return false;

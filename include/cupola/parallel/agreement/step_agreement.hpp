@@ -121,12 +121,13 @@ class RowAveraging : public StepAgreement<D, T> {
 public:
     using typename StepAgreement<D, T>::Step;
 
-    /// Whether meet() takes whether all is finite from the device's status instead, so that no device waits for it.
-    [[nodiscard]] virtual bool meets_on_device() const { return false; }
+    /// Whether exchange_health() takes whether all is finite from the device's status instead, so that no device waits
+    /// for it.
+    [[nodiscard]] virtual bool exchanges_health_on_device() const { return false; }
     /// In place of agree(): the devices, and processes, exchange what they tell each other in a step, but no gradients.
     /// With several of them the update is left out unless `finite_here` is not 0 on any of them. False if every device
     /// leaves the step.
-    virtual bool meet(Step& step, std::int32_t finite_here) = 0;
+    virtual bool exchange_health(Step& step, std::int32_t finite_here) = 0;
     /// Behind the update: the mean of the replicas' rows with these weights becomes the device's average. If it is not
     /// finite, the status becomes that of a step without effect. `one` is a 1 in the device's memory. False if every
     /// device leaves the step.

@@ -36,9 +36,9 @@ CUPOLA_DECL void require_valid_options(const CommonOptions& o, std::span<const L
             o.replicas == 1 ? " replica must have 1 device" : text(" replicas must have 1 to ", o.replicas, " devices"),
             ", not ", o.devices);
     require(o.batch_size >= 1, "a batch must have at least 1 sample, not ", o.batch_size);
-    constexpr std::int64_t most_samples = std::int64_t{1} << 36;
+    constexpr std::int64_t max_samples = std::int64_t{1} << 36;
     for (const std::int64_t size : {o.batch_size, o.evaluation_batch_size})
-        require(size <= most_samples, "a batch can have at most ", most_samples, " samples, not ", size);
+        require(size <= max_samples, "a batch can have at most ", max_samples, " samples, not ", size);
     for (const std::int64_t size : o.other_batch_sizes) {
         require(size >= 1 && size <= o.batch_size, "the other batch sizes must be 1 to batch_size, ", o.batch_size,
                 ", not ", size);

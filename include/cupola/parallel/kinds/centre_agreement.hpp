@@ -208,11 +208,11 @@ private:
     std::unique_ptr<const Outer> outer_;
     std::unique_ptr<RowAveraging<D, T>> rows_;
     LocalDevices<D, T> local_;
-    /// Of each device: see since(); and a 1 in its memory.
+    /// For each device: see since(); and a 1 in its memory.
     mutable FixedArray<FixedArray<std::int64_t>> since_;
     FixedArray<typename Kernels::Arena> ones_;
     std::vector<std::int64_t> equal_weights_;
-    /// Of each step in flight and replica of this process; bytes, which several threads may write.
+    /// For each step in flight and replica of this process, whether it moves; bytes, which several threads may write.
     std::vector<char> moves_;
     std::span<const Segment> segments_;
     std::vector<Segment> outer_segments_;
@@ -305,18 +305,18 @@ bool CentreAgreement<D, T>::agree(Step& step) {
                     D::name, ' ', policy_, " updates each replica with its own samples");
         // Alone, a device that repeats the update does so together with the means: see reduce().
         if (is_alone() && !replicas_.settings().weighted) return;
-        const bool on_host = D::host_memory && !rows_->meets_on_device();
+        const bool on_host = D::host_memory && !rows_->exchanges_health_on_device();
         queue_means(step, on_host ? &finite : &state.status()->healthy);
-        if ((is_alone() && !D::host_memory) || rows_->meets_on_device()) return;
+        if ((is_alone() && !D::host_memory) || rows_->exchanges_health_on_device()) return;
         local_.wait_for_queue(step);
         if (D::host_memory) return;
         std::vector<std::int32_t> copy;
         finite = state.queue->on_host(state.context(), &state.status()->healthy, 1, copy)[0];
     });
     if (D::host_memory && is_alone() && finite == 0) state.queue->write(&state.status()->healthy, std::int32_t{0});
-    if (!rows_->meet(step, finite)) return false;
+    if (!rows_->exchange_health(step, finite)) return false;
     // Where the samples of all replicas are known now, all devices leave the step.
-    if (rows_->meets_on_device()) return state.error == nullptr;
+    if (rows_->exchanges_health_on_device()) return state.error == nullptr;
     state.attempt(
         [&] { require(step.samples.of_step(step.step) > 0, "step ", step.step, " has no samples on any replica"); });
     return state.error == nullptr;

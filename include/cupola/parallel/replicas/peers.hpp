@@ -52,7 +52,7 @@ public:
     virtual void exchange_sums(std::int64_t /*step*/, const std::exception_ptr& /*error*/, double* /*sums*/,
                                std::size_t /*size*/, std::span<const double*> /*contributions*/) {}
 
-    // Of a step that is complete.
+    // These are for a step that is complete.
 
     /// Adds the numbers of samples of the other processes' batches, unless the step has exchanged them while it was
     /// queued.

@@ -3,8 +3,8 @@
 // The memory of the replicas' gradients and of their average. Devices whose memory the host shares have one row per
 // replica and one average, of which each device computes a slice; or one per device, where a collective sums over the
 // devices. Any other device has the rows of its own replicas and its own average. A single replica's row is the average
-// too, in place. There is no average where each replica updates its own parameters with its own row. Of the replicas of
-// other processes there are rows only where the processes have memory in common; the average is there then, too.
+// too, in place. There is no average where each replica updates its own parameters with its own row. Replicas of other
+// processes have rows here only where the processes have memory in common; the average is there then, too.
 #pragma once
 
 #include <cstddef>

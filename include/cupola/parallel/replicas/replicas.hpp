@@ -40,7 +40,7 @@ struct DeviceState {
 
     DeviceWorker<Kernels, T> worker;
     std::unique_ptr<typename D::Queue> queue;
-    /// Of the queue's status block and of its copies.
+    /// The layout of the queue's status block and of its copies.
     StatusLayout layout;
     /// The exception of this device in the step that is being queued.
     std::exception_ptr error;

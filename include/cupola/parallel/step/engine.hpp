@@ -173,7 +173,7 @@ private:
     StepProbe<D, T> inspection_;
     StepUpdate<D, T> update_;
     StepTrace trace_{};
-    /// Of the step that is being queued.
+    /// Those of the step that is being queued.
     BatchSource batches_{};
     Probe probe_{};
 };

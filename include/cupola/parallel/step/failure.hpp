@@ -139,7 +139,7 @@ void StepFailure<D, T>::find(std::int64_t step, float scale) {
     throw_loss(step, replicas, under);
     for (std::size_t r = 0; r < replicas.size(); ++r) {
         const int replica = static_cast<int>(r);
-        // Of another process's replica a collective does not know the element, but what was found.
+        // A collective does not know the element of a replica in another process, but what was found.
         const bool is_found = replicas[r].not_finite_element >= 0 || (!found_.empty() && !found_[r].empty());
         if (replicas[r].samples == 0 || !is_found) continue;
         std::string where = where_not_finite(replica, replicas[r]);

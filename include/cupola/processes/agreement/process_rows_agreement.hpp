@@ -57,8 +57,8 @@ public:
     void begin(std::int64_t, const SampleCounts&, std::span<const float> running) override { records_.begin(running); }
     /// Each device reduces its part of the average before the vote.
     bool agree(Step& step) override;
-    bool meet(Step& step, std::int32_t finite_here) override {
-        return records_.exchange(step) && vote_.meet(step, "the vote on the step", finite_here);
+    bool exchange_health(Step& step, std::int32_t finite_here) override {
+        return records_.exchange(step) && vote_.vote(step, "the vote on the step", finite_here);
     }
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
@@ -146,7 +146,7 @@ bool ProcessRowsAgreement<D, T, Element>::average_rows(Step& step, std::span<con
         if (policy_->prepares) local_.prepare_rows(*policy_, step, weights);
         local_.wait_for_queue(step);
     });
-    if (!vote_.meet(step, "the rows of the replicas", 1)) return false;
+    if (!vote_.vote(step, "the rows of the replicas", 1)) return false;
     return average_slices(
         step, "the slices of the rows", "the slices of the mean", "the vote on the mean",
         [&] {

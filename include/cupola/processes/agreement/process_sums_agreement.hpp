@@ -55,8 +55,8 @@ public:
     void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running) override;
     /// Each device reduces its part of the average before the vote.
     bool agree(Step& step) override;
-    bool meet(Step& step, std::int32_t finite_here) override {
-        return records_.exchange(step) && vote_.meet(step, "the vote on the step", finite_here);
+    bool exchange_health(Step& step, std::int32_t finite_here) override {
+        return records_.exchange(step) && vote_.vote(step, "the vote on the step", finite_here);
     }
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
@@ -207,7 +207,7 @@ template <class D, class T>
 bool ProcessSumsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/) {
     step.state.attempt([&] { local_.wait_for_queue(step); });
     if (step.device == 0) weights_ = weights;
-    if (!vote_.meet(step, "the rows of the replicas", 1)) return false;
+    if (!vote_.vote(step, "the rows of the replicas", 1)) return false;
     step.state.attempt_always([&] { give_rest(step.device); });
     if (!average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;
     step.state.attempt([&] {

@@ -56,7 +56,7 @@ public:
     bool vote(Step& step) { return vote(step, "the vote on the step"); }
     /// In place of them: `finite` is whether everything on the device is finite. If it is not on any process, the step
     /// does not count. Returns false if a process has failed.
-    bool meet(Step& step, std::string_view operation, std::int32_t finite);
+    bool vote(Step& step, std::string_view operation, std::int32_t finite);
     /// The vote on rows that are not gradients.
     bool vote(Step& step, std::string_view operation);
 
@@ -127,7 +127,7 @@ void StepVote<D, T>::reduce_columns(Step& step, ReplicaPlacement::ColumnRange co
 }
 
 template <class D, class T>
-bool StepVote<D, T>::meet(Step& step, std::string_view operation, std::int32_t finite) {
+bool StepVote<D, T>::vote(Step& step, std::string_view operation, std::int32_t finite) {
     const auto index = static_cast<std::size_t>(step.device);
     finite_[index] = finite;
     // Where the rows of the device's replicas are not finite is in its status.

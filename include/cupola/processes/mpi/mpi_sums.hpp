@@ -49,8 +49,8 @@ public:
         {
             const std::scoped_lock lock(mutex_);
             if (complete()) watchdog_.begin_sums(name);
-            for (std::size_t begin = 0; begin < values.size(); begin += most)
-                begun_.push_back(values.subspan(begin, std::min(most, values.size() - begin)));
+            for (std::size_t begin = 0; begin < values.size(); begin += max_elements)
+                begun_.push_back(values.subspan(begin, std::min(max_elements, values.size() - begin)));
         }
         changed_.notify_one();
     }
@@ -85,7 +85,7 @@ public:
 
 private:
     /// MPI takes the number of elements as an int.
-    static constexpr std::size_t most = INT_MAX;
+    static constexpr std::size_t max_elements = INT_MAX;
     /// The sleep between two polls of the thread. A shorter one takes more time from the computation than it saves in
     /// communication: at 1 Gbit/s a step took 1.03 of its limit with 20 us and 0.97 to 0.98 with 0.3 to 1 ms. The
     /// system's socket buffers are sufficient for the meantime.

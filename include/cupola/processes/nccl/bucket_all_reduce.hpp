@@ -12,8 +12,8 @@
 //   finish(stream)                   later work of the stream sees the sums
 //   poll(step) or wait(step)         whether they are complete, with a deadline; the error names the missing ranks
 //
-// meet(step, stream, number) in place of the first three sums one number of each rank alone; a sum of the gradient may
-// follow in the same step.
+// all_reduce_number(step, stream, number) in place of the first three sums one number of each rank alone; a sum of the
+// gradient may follow in the same step.
 //
 // Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each of the
 // others ends where the one before begins, and the last begins at element 0. Every rank gives the same buckets: with
@@ -184,7 +184,7 @@ public:
 
     /// In place of begin(), give() and finish(): returns where later work of `stream` finds the sum of `*number` of all
     /// ranks, which earlier work of it has written; the blocks come with it.
-    const float* meet(std::int64_t step, cudaStream_t stream, const float* number) {
+    const float* all_reduce_number(std::int64_t step, cudaStream_t stream, const float* number) {
         begin(step);
         impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
         impl::check_cuda(cudaStreamWaitEvent(stream_.get(), ready_.get(), 0), "cudaStreamWaitEvent");
@@ -213,7 +213,7 @@ public:
         begun_ = false;
         if (steps_ < first_steps) {
             wait(step_);
-            if (given_ > 0) ++steps_;  // a step that meets alone has loaded no kernel of the sums
+            if (given_ > 0) ++steps_;  // a step of a number alone has loaded no kernel of the sums
         }
         return {values(), memory_};
     }
@@ -281,7 +281,7 @@ private:
 
     /// Loading kernels and instantiating graphs may wait for all work of a device, so a sum that waits for another
     /// device must not run at the same time: the first steps that sum the gradient have one group, after all buckets,
-    /// which is waited for, and so is each number that they or the steps between them meet with.
+    /// which is waited for, and so is each all_reduce_number() of theirs and of the steps between them.
     static constexpr int first_steps = 3;
 
     struct Slot {

@@ -84,9 +84,9 @@ public:
         return sums_.member(device).finish(context.stream());
     }
 
-    [[nodiscard]] const float* meet(int device, CudaQueue&, CudaContext& context, std::int64_t step,
-                                    const float* number) {
-        return sums_.member(device).meet(step, context.stream(), number);
+    [[nodiscard]] const float* all_reduce_number(int device, CudaQueue&, CudaContext& context, std::int64_t step,
+                                                 const float* number) {
+        return sums_.member(device).all_reduce_number(step, context.stream(), number);
     }
 
     void gather(int device, CudaQueue&, CudaContext&, const ExchangeName& name, std::span<const std::byte> mine,

@@ -201,8 +201,7 @@ public:
     /// than abort_seconds.
     [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
         double start = calls_.now();
-        for (int polls = 0; calls_.query(event) == cudaErrorNotReady;
-             polls += polls < most_turns_before_sleep ? 1 : 0) {
+        for (int polls = 0; calls_.query(event) == cudaErrorNotReady; polls += polls < max_turns_before_sleep ? 1 : 0) {
             // The abort, in another thread, has its own deadline.
             if (failed() && !aborted()) start = calls_.now();
             const double waited = calls_.now() - start;
@@ -248,7 +247,7 @@ private:
             member_.watch.update(now);
             all_.check_agreement_requested(member_, work_, now);
             if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
-            polls_ += polls_ <= most_turns_before_sleep ? 1 : 0;
+            polls_ += polls_ <= max_turns_before_sleep ? 1 : 0;
             all_.back_off(polls_ - 1, now - start_);
         }
 

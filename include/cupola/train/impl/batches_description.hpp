@@ -67,9 +67,9 @@ template <class Data>
     if constexpr (requires { std::string(data.description()); }) {
         return std::string(data.description());
     } else if constexpr (HasSamplesInMemory<Data>) {
-        constexpr std::int64_t most_bytes = std::int64_t{1} << 32;
+        constexpr std::int64_t max_bytes = std::int64_t{1} << 32;
         const std::int64_t bytes = std::max<std::int64_t>(1, Shape(data.sample_shape()).size()) * 4;
-        return fingerprint_of_part(data, 1 + data.size() / (most_bytes / bytes + 1));
+        return fingerprint_of_part(data, 1 + data.size() / (max_bytes / bytes + 1));
     } else {
         const std::string name(data.name());
         return text(list_text({&name, 1}), ", ", data.size(), " samples of ", to_string(Shape(data.sample_shape())));

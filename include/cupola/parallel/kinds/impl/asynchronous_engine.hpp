@@ -132,7 +132,7 @@ private:
         BatchSource batches{};
         /// The batches that are complete, and those that are being requested.
         int complete = 0, requests = 0;
-        /// Of each batch.
+        /// For each batch, the turn in which it is complete, and its replica.
         FixedArray<Turn> turns;
         FixedArray<int> replicas;
     };
