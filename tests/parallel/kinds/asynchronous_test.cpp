@@ -646,6 +646,47 @@ TEST_CASE("the report of a step with a loss that is not finite is not given befo
     CHECK_THROWS_AS(static_cast<void>(training.poll_report(0)), DivergedError);
 }
 
+namespace {
+
+struct Small : Sequential<Input<3>, Linear<8>, ReLU, Linear<1>> {};
+struct Small16 : InPrecision<MixedBFloat16, Small> {};
+
+/// The centre after as many steps as the source has.
+template <class Network, class Averaging>
+std::vector<float> centre_of(const Averaging& averaging, int devices) {
+    constexpr int steps = 12;
+    const Source source(3, steps);
+    DataParallel<Network, MeanSquaredError, NesterovVelocity, Averaging, Host> training(
+        {.replicas = 3,
+         .devices = devices,
+         .batch_size = 3,
+         .seed = 1,
+         .optimizer = {.learning_rate = 0.03125, .momentum = 0.5},
+         .averaging = averaging});
+    for (int step = 0; step < steps; ++step) training.queue(source);
+    return training.parameters();
+}
+
+}  // namespace
+
+TEST_CASE("networks in bfloat16 train asynchronously: parameters, centre and exchanges are floats") {
+    const auto check = [](const auto& averaging) {
+        const std::vector<float> narrow = centre_of<Small16>(averaging, 1), wide = centre_of<Small>(averaging, 1);
+        CHECK(centre_of<Small16>(averaging, 3) == narrow);
+        CHECK(narrow != wide);
+        REQUIRE(narrow.size() == wide.size());
+        for (std::size_t i = 0; i < wide.size(); ++i) CHECK(std::abs(narrow[i] - wide[i]) < 0.02F);
+    };
+    check(Asynchronous<Elastic>{.rule = {.every = 2}, .order = Order::round_robin()});
+    check(Asynchronous<Downpour>{.rule = {.every = 2}, .order = Order::round_robin()});
+    CHECK(centre_of<Small16>(Backup{.count = 3}, 2) == centre_of<Small16>(ConcatMean{}, 2));
+
+    const Asynchronous<Downpour> free{.rule = {.every = 2}, .log = std::make_shared<OrderLog>()};
+    const std::vector<float> recorded = centre_of<Small16>(free, 3);
+    CHECK(centre_of<Small16>(Asynchronous<Downpour>{.rule = {.every = 2}, .order = Order::replay(*free.log)}, 3) ==
+          recorded);
+}
+
 TEST_CASE("fit trains on batches that are prepared ahead, evaluates between steps, and is replayed") {
     std::vector<float> inputs, targets;
     for (int i = 0; i < 60; ++i) {
