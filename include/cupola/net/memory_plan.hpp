@@ -3,10 +3,9 @@
 // The memory plan: the place of each activation and each gradient in the arena. Tensors that backward needs are kept
 // until then; the others share memory.
 //
-// The time unit is a node: forward of node i is at time i, the loss at time S (the number of nodes), backward of node i
-// at time 2 S - i. Each tensor lives from its first write to its last read; tensors that are never alive at the same
-// time may share bytes. Placement is greedy, the largest or the longest-lived first, each at the lowest offset where it
-// fits.
+// A time is the number of a pass in the list of the plan's passes (net/pass_list.hpp). Each tensor lives from its first
+// write to its last read; tensors that are never alive at the same time may share bytes. Placement is greedy, the
+// largest or the longest-lived first, each at the lowest offset where it fits.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/net/node_info.hpp>
+#include <cupola/net/pass_list.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -112,13 +112,6 @@ namespace impl {
     return other_total;
 }
 
-/// The tensor whose memory value `v` (0 the batch, k + 1 the output of node k) uses: its own, or the one that a chain
-/// of views refers to.
-[[nodiscard]] constexpr std::size_t storage_of(std::span<const NodeInfo> nodes, std::size_t v) {
-    while (v > 0 && nodes[v - 1].view) v = nodes[v - 1].reads;
-    return v;
-}
-
 /// The number of lifetimes in a plan of this many nodes: those of the values, of their gradients, and of the gradients
 /// that the readers aside of Forks share.
 [[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes) { return 3 * nodes + 2; }
@@ -158,31 +151,6 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return v > 0 && nodes[v - 1].is_output ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
 }
 
-/// The first node that backward reaches: the first with parameters that are trained, or 0 if the gradient of the batch
-/// is requested. The gradients of the values after it are computed.
-[[nodiscard]] constexpr std::size_t lowest_node(std::span<const NodeInfo> nodes, bool input_gradient) {
-    std::size_t lowest = 0;
-    while (!input_gradient && lowest < nodes.size() && !nodes[lowest].has_parameters) ++lowest;
-    return lowest;
-}
-
-/// Whether the gradient of value `v` is computed; `lowest` is the first node that backward reaches.
-[[nodiscard]] constexpr bool needs_gradient(std::span<const NodeInfo> nodes, std::size_t v, std::size_t lowest,
-                                            bool input_gradient) {
-    if (v > 0 && nodes[v - 1].is_column) return false;
-    return input_gradient || (v > lowest && !nodes[v - 1].untrained);
-}
-
-/// Whether backward runs node `i`: it has parameters that are trained, or the gradient of an input is computed.
-/// `lowest` is the first node that backward reaches.
-[[nodiscard]] constexpr bool has_backward(std::span<const NodeInfo> nodes, std::size_t i, std::size_t lowest,
-                                          bool input_gradient) {
-    const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
-    const NodeInfo& node = nodes[i];
-    return i >= lowest &&
-           (node.has_parameters || wanted(node.reads) || (node.also_reads != no_value && wanted(node.also_reads)));
-}
-
 /// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the readers aside of Forks
 /// (entry 2 S + 2 + node). Value 0 is the batch, which is not in the arena; its gradient is in the arena where
 /// `input_gradient` is set.
@@ -193,7 +161,6 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
                                                      std::size_t element_bytes = sizeof(float)) {
     const std::size_t count = nodes.size();
     for (Lifetime& lifetime : lifetimes) lifetime = {};
-    const auto backward_time = [&](std::size_t node) { return 2 * count - node; };
     const auto bytes_of = [&](std::size_t value) {
         const Shape& shape = value == 0 ? nodes[0].input : nodes[value - 1].output;
         return aligned(static_cast<std::size_t>(batch * shape.size()) * element_bytes);
@@ -201,46 +168,52 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     const auto use = [&](std::size_t entry, std::size_t value, std::size_t time) {
         Lifetime& lifetime = lifetimes[entry];
         if (lifetime.bytes == 0) lifetime = {bytes_of(value), time, time, 0};
-        lifetime.first = std::min(lifetime.first, time);
-        lifetime.last = std::max(lifetime.last, time);
+        lifetime.last = time;
     };
     const auto read = [&](std::size_t value, std::size_t time) {
         const std::size_t storage = storage_of(nodes, value);
         if (storage > 0) use(storage, storage, time);
     };
     const std::size_t lowest = lowest_node(nodes, input_gradient);
-    for (std::size_t i = 0; i < count; ++i) {
-        const bool backward = training && has_backward(nodes, i, lowest, input_gradient);
-        if (!nodes[i].view) use(i + 1, i + 1, i);
-        read(nodes[i].reads, i);
-        if (nodes[i].also_reads != no_value) read(nodes[i].also_reads, i);
-        if (backward && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
-        if (backward && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
-    }
-    // The caller reads the outputs after the last node, and then writes their gradients.
-    read(count, count);
-    for (std::size_t i = 0; i < count; ++i) {
-        if (nodes[i].is_output) read(i + 1, count);
-    }
-    if (!training) return place(lifetimes);
-
     const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
-    if (count > lowest || input_gradient) use(output_gradient_entry(nodes, count), count, count);
-    for (std::size_t i = 0; i < count; ++i) {
-        if (nodes[i].is_output) use(output_gradient_entry(nodes, i + 1), i + 1, count);
-    }
-    for (std::size_t i = count; i-- > lowest;) {
+    const auto forward = [&](std::size_t i, std::size_t time) {
+        if (!nodes[i].view) use(i + 1, i + 1, time);
+        read(nodes[i].reads, time);
+        if (nodes[i].also_reads != no_value) read(nodes[i].also_reads, time);
+    };
+    // The caller reads the outputs, and then writes their gradients.
+    const auto outputs = [&](std::size_t time) {
+        read(count, time);
+        if (training && (count > lowest || input_gradient)) use(output_gradient_entry(nodes, count), count, time);
+        for (std::size_t i = 0; i < count; ++i) {
+            if (!nodes[i].is_output) continue;
+            read(i + 1, time);
+            if (training) use(output_gradient_entry(nodes, i + 1), i + 1, time);
+        }
+    };
+    const auto backward = [&](std::size_t i, std::size_t time) {
         const NodeInfo& node = nodes[i];
-        const std::size_t time = backward_time(i);
-        if (!wanted(i + 1)) continue;
+        if (has_backward(nodes, i, lowest, input_gradient)) {
+            if (node.backward_reads_output) read(i + 1, time);
+            if (node.backward_reads_input) read(node.reads, time);
+        }
+        if (i < lowest || !wanted(i + 1)) return;
         use(gradient_entry(nodes, i + 1), i + 1, time);
         if (node.adds_two_gradients()) use(second_gradient_entry(nodes, i), i + 1, time);
         if (wanted(node.reads)) use(input_gradient_entry(nodes, i, false), node.reads, time);
-        if (node.also_reads != no_value && wanted(node.also_reads)) {
+        if (node.also_reads != no_value && wanted(node.also_reads))
             use(input_gradient_entry(nodes, i, true), node.also_reads, time);
+    };
+    const FixedArray<NodePass> passes = list_passes(count, training);
+    for (std::size_t time = 0; time < passes.size(); ++time) {
+        switch (passes[time].kind) {
+            case PassKind::forward: forward(passes[time].node, time); break;
+            case PassKind::outputs: outputs(time); break;
+            case PassKind::backward: backward(passes[time].node, time); break;
         }
     }
-    if (input_gradient) use(gradient_entry(nodes, 0), 0, 2 * count + 1);  // it is read after the pass
+    if (!training) return place(lifetimes);
+    if (input_gradient) use(gradient_entry(nodes, 0), 0, passes.size());  // it is read after the pass
     return place(lifetimes);
 }
 
