@@ -3,23 +3,15 @@
 #
 # format.sh accepts lines of 120 columns, and rejects longer ones, which clang-format leaves in comments and strings, and
 # another layout.
-set -euo pipefail
-script=$(dirname "${BASH_SOURCE[0]}")/format.sh
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+. "$(dirname "$0")/test_of_script.sh"
 mkdir "$tree/include" "$tree/examples" "$tree/tests"
 cp "$(dirname "${BASH_SOURCE[0]}")/../../.clang-format" "$tree"
 
 # expect accepted|refused FILE TEXT: checks a tree in which this file alone has this text.
 expect() {
     printf '%s\n' "$3" >"$tree/$2"
-    if "$script" "$tree" >"$tree/output" 2>&1; then result=accepted; else result=refused; fi
+    says "$1" "$2" "$2 with '$3'"
     rm "$tree/$2"
-    if [ "$result" != "$1" ] || { [ "$result" = refused ] && ! grep -q "$2" "$tree/output"; }; then
-        echo "$2 with '$3' was $result:"
-        cat "$tree/output"
-        exit 1
-    fi
 }
 
 columns_117=$(printf '%0117d' 0)

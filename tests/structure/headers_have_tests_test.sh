@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # headers_have_tests.sh accepts each way in which a header can have a test, and rejects a header without one.
-set -euo pipefail
-script=$(dirname "${BASH_SOURCE[0]}")/headers_have_tests.sh
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+. "$(dirname "$0")/test_of_script.sh"
 
 # expect accepted|refused HEADER TEST_FILE LINE: adds this header and this line in this file to a header that has a test.
 expect() {
@@ -13,12 +10,7 @@ expect() {
     mkdir -p "$tree/include/cupola/train" "$tree/tests/train" "$(dirname "$tree/include/cupola/$2")" "$(dirname "$tree/tests/$3")"
     touch "$tree/include/cupola/train/fit.hpp" "$tree/tests/train/fit_test.cpp" "$tree/include/cupola/$2"
     echo "$4" >>"$tree/tests/$3"
-    if "$script" "$tree" >"$tree/output" 2>&1; then result=accepted; else result=refused; fi
-    if [ "$result" != "$1" ] || { [ "$result" = refused ] && ! grep -q "${5:-$2}" "$tree/output"; }; then
-        echo "$2 beside $3 with '$4' was $result:"
-        cat "$tree/output"
-        exit 1
-    fi
+    says "$1" "${5:-$2}" "$2 beside $3 with '$4'"
 }
 
 expect accepted train/run.hpp train/run_test.cpp ''
