@@ -6,7 +6,6 @@
 // from the function without noise. FILE.svg shows the points, the function (dashed) and what the network has learnt.
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/metrics.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 using namespace cupola;
 
@@ -75,6 +75,6 @@ int main(int argc, char** argv) try {
     std::printf("after step %lld: R squared = %.3f, deviation = %.3f\n", static_cast<long long>(training.step()),
                 history.records[*history.best].metric("r_squared"), std::sqrt(squares / 301));
     plot(argv[1], points, x, learnt);
-} catch (const std::exception& error) {
+} catch (const Error& error) {
     return std::fprintf(stderr, "%s\n", error.what()), 1;
 }

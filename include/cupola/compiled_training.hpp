@@ -29,6 +29,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/host/concat_mean.hpp>
 #include <cupola/parallel/host/queue.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -86,31 +87,34 @@ struct FormulaUpdate<O, Host> {
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The only list of the templates for training on `Host` that are compiled once per element type of activations.
-#define CUPOLA_HOST_TRAINING(TEMPLATE, T)                                                                   \
-    TEMPLATE class impl::DeviceWorker<Host, T>;                                                             \
-    TEMPLATE class impl::Plans<Host, T>;                                                                    \
-    TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, T>&, Plan<Host, T>&,               \
-                                                std::span<const LayerInfo>, const float*, const BatchView&, \
-                                                const RngKey&);                                             \
-    TEMPLATE class impl::LocalDevices<Host, T>;                                                             \
-    TEMPLATE class impl::RowsAgreement<Host, T>;                                                            \
-    TEMPLATE class impl::Replicas<Host, T>;                                                                 \
-    TEMPLATE class impl::TakenBatches<Host, T>;                                                             \
-    TEMPLATE class impl::ReplicaLosses<Host, T>;                                                            \
-    TEMPLATE class impl::SynchronizedPasses<Host, T>;                                                       \
-    TEMPLATE class impl::ReplicaPasses<Host, T>;                                                            \
-    TEMPLATE class impl::SyncBatchNormGroup<Host, T>;                                                       \
-    TEMPLATE class impl::StepReports<Host, T>;                                                              \
-    TEMPLATE class impl::SharedStatistics<Host, T>;                                                         \
-    TEMPLATE class impl::StepProbe<Host, T>;                                                                \
-    TEMPLATE class impl::StepFailure<Host, T>;                                                              \
-    TEMPLATE class impl::StepReader<Host, T>;                                                               \
-    TEMPLATE class impl::StepUpdate<Host, T>;                                                               \
-    TEMPLATE class impl::StepEngine<Host, T>;                                                               \
-    TEMPLATE class impl::Evaluator<Host, T>;                                                                \
-    TEMPLATE class impl::StateTransfer<Host, T>;                                                            \
-    TEMPLATE struct ops::MeasurePeakRates<Host, T>;                                                         \
-    TEMPLATE void impl::queue_check(impl::Replicas<Host, T>&, int);                                         \
+#define CUPOLA_HOST_TRAINING(TEMPLATE, T)                                                                             \
+    TEMPLATE class impl::DeviceWorker<Host, T>;                                                                       \
+    TEMPLATE class impl::Plans<Host, T>;                                                                              \
+    TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, T>&, Plan<Host, T>&,                         \
+                                                std::span<const LayerInfo>, const float*, const BatchView&,           \
+                                                const RngKey&);                                                       \
+    TEMPLATE class impl::LocalDevices<Host, T>;                                                                       \
+    TEMPLATE class impl::RowsAgreement<Host, T>;                                                                      \
+    TEMPLATE class impl::Replicas<Host, T>;                                                                           \
+    TEMPLATE class impl::TakenBatches<Host, T>;                                                                       \
+    TEMPLATE class impl::ReplicaLosses<Host, T>;                                                                      \
+    TEMPLATE class impl::SynchronizedPasses<Host, T>;                                                                 \
+    TEMPLATE class impl::ReplicaPasses<Host, T>;                                                                      \
+    TEMPLATE class impl::SyncBatchNormGroup<Host, T>;                                                                 \
+    TEMPLATE class impl::StepReports<Host, T>;                                                                        \
+    TEMPLATE class impl::SharedStatistics<Host, T>;                                                                   \
+    TEMPLATE class impl::StepProbe<Host, T>;                                                                          \
+    TEMPLATE class impl::StepFailure<Host, T>;                                                                        \
+    TEMPLATE class impl::StepReader<Host, T>;                                                                         \
+    TEMPLATE class impl::StepUpdate<Host, T>;                                                                         \
+    TEMPLATE class impl::StepEngine<Host, T>;                                                                         \
+    TEMPLATE class impl::Evaluator<Host, T>;                                                                          \
+    TEMPLATE class impl::StateTransfer<Host, T>;                                                                      \
+    TEMPLATE std::vector<float> impl::start_replicas(impl::Replicas<Host, T>&, std::uint64_t,                         \
+                                                     std::span<const NamedInitializer>, int, FunctionRef<float(int)>, \
+                                                     FunctionRef<std::string_view(int)>);                             \
+    TEMPLATE struct ops::MeasurePeakRates<Host, T>;                                                                   \
+    TEMPLATE void impl::queue_check(impl::Replicas<Host, T>&, int);                                                   \
     TEMPLATE void impl::check_agreement(impl::Replicas<Host, T>&, impl::Peers&, std::int64_t, std::span<const float>);
 CUPOLA_HOST_TRAINING(CUPOLA_FLOAT_TEMPLATE, float)
 CUPOLA_HOST_TRAINING(CUPOLA_BFLOAT16_TEMPLATE, BFloat16)

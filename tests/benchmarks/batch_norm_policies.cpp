@@ -23,6 +23,7 @@
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 using namespace cupola;
 

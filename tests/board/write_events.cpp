@@ -24,6 +24,7 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/summary.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/summary_writer.hpp>
 
 using namespace cupola;

@@ -10,6 +10,7 @@
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/host.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "golden/golden.hpp"
 #include "tutorial.hpp"

@@ -32,6 +32,7 @@
 #include <cupola/mpi.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../labelled_samples.hpp"

@@ -26,6 +26,7 @@
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 namespace {
 

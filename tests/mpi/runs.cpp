@@ -20,6 +20,7 @@
 #include <cupola/io/crc32c.hpp>
 #include <cupola/metrics.hpp>
 #include <cupola/mpi.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/training_run.hpp>
 
 namespace {

@@ -41,6 +41,7 @@
 #include <unistd.h>
 
 #include <cupola/mpi.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../processes/process_trainings.hpp"

@@ -36,6 +36,7 @@
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../labelled_samples.hpp"
 

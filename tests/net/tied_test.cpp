@@ -7,6 +7,7 @@
 #include <cupola/optim/adam.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../devices.hpp"
 #include "../labelled_samples.hpp"

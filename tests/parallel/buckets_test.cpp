@@ -8,6 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "policies.hpp"
 

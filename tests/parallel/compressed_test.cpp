@@ -15,6 +15,7 @@
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"

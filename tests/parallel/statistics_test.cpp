@@ -11,6 +11,7 @@
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../data/labelled.hpp"
 #include "throws_with.hpp"

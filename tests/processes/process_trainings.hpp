@@ -13,6 +13,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../loss/squares.hpp"
 

@@ -24,6 +24,7 @@
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/fit.hpp>
 #include <cupola/train/log_every.hpp>
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"

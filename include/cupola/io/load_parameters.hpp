@@ -26,6 +26,7 @@
 #include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_state.hpp>
 

@@ -45,7 +45,6 @@
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
-#include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/tensor/tensor.hpp>
@@ -235,18 +234,22 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     void set_parameters(std::span<const float> values) {
         const impl::Activity::Scope scope(parts_.activity_, "set_parameters()");
         synchronize();
-        parts_.transfer_.set_parameters(values);
+        impl::set_parameters(parts_.replicas_, values);
         parts_.agreement_->set_samples_since(step(), {});
     }
 
-    /// The state on which the next step depends, except for the options and the data. Replicas of other processes that
-    /// have parameters of their own are gathered: then all processes call it, after the same step.
-    [[nodiscard]] TrainingState state() {
-        const impl::Activity::Scope scope(parts_.activity_, "state()");
-        synchronize();
-        const std::int64_t next = parts_.engine_.step();
-        return parts_.transfer_.copy(next, parts_.engine_.statistics().values(), parts_.engine_.loss_scale(),
-                                     parts_.agreement_->samples_since(next), parts_.agreement_->peers());
+    /// The state on which the next step depends, except for the options and the data, a TrainingState. Replicas of other
+    /// processes that have parameters of their own are gathered: then all processes call it, after the same step. This
+    /// and restore() need #include <cupola/parallel/state_transfer.hpp>.
+    template <class Transfer = impl::TransferOfState<D, Net>>
+    [[nodiscard]] auto state() {
+        if constexpr (impl::is_transfer_included<Transfer>()) {
+            const impl::Activity::Scope scope(parts_.activity_, "state()");
+            synchronize();
+            return parts_.template state<Transfer>();
+        } else {
+            return nullptr;  // so that the compiler reports less
+        }
     }
     /// Restores a state, and discards the queued steps and their errors. If the state has no loss scale, because it is
     /// from a training in another precision, the initial one is used. Throws InvalidArgument, before anything is
@@ -254,17 +257,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// other extents), this optimiser, the use of moving averages, or the number of replicas with their own parameters;
     /// and if a value is not finite, or a running variance or a mean of squares of the optimiser is negative. For a
     /// state that was read from a file the error is a DataError that names it.
+    template <class Transfer = impl::TransferOfState<D, Net>>
     void restore(const TrainingState& state) {
-        const impl::Activity::Scope scope(parts_.activity_, "restore()");
-        impl::check_for_resuming(state, [&] {
-            parts_.transfer_.require_fitting(state);
-            parts_.transfer_.require_finite(state);
-            parts_.agreement_->require_samples_since(state.samples_since);
-        });
-        parts_.engine_.drain();
-        parts_.transfer_.restore(state);
-        parts_.agreement_->set_samples_since(state.step, state.samples_since);
-        parts_.engine_.restart(state.step, state.buffers, parts_.transfer_.loss_scale_of(state));
+        if constexpr (impl::is_transfer_included<Transfer>()) {
+            const impl::Activity::Scope scope(parts_.activity_, "restore()");
+            parts_.template restore<Transfer>(state);
+        }
     }
 
     /// The gradients of the last step: that of one of this process's replicas' mean loss, or the average over all

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StateTransfer: a training's state between two steps, copied to the host and back.
+// What state() and restore() of a training are made of: its state between two steps, copied to the host and back. A
+// program that calls one of them includes this header.
 #pragma once
 
 #include <algorithm>
@@ -14,24 +15,17 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/core/span_of.hpp>
-#include <cupola/layers/initializer.hpp>
 #include <cupola/net/finite.hpp>
 #include <cupola/parallel/process_number.hpp>
+#include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
-#include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
-
-/// A parameter arena's initial values.
-[[nodiscard, gnu::cold]] std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
-                                                               std::span<const NamedInitializer> named);
-
-/// Throws InvalidArgument unless a part of a training's state has as many elements as the network's.
-[[gnu::cold]] void require_elements(const char* what, std::size_t given, std::int64_t wanted);
 
 template <class D, class T>
 class StateTransfer {
@@ -41,15 +35,8 @@ public:
     /// `state_name(i)` is the name of the optimizer's state arena i, of `state_arenas`; `centre_state_name(i)` that of
     /// the optimiser that moves the centre, and `rule` that of the rule by which it is agreed on.
     [[gnu::cold]] StateTransfer(Replicas<D, T>& replicas, int state_arenas,
-                                FunctionRef<std::string_view(int)> state_name, bool averages,
+                                FunctionRef<std::string_view(int)> state_name,
                                 FunctionRef<std::string_view(int)> centre_state_name, std::string rule);
-    ~StateTransfer();
-
-    /// Restores the state before the first step and returns its running statistics. The parameters are drawn with
-    /// `seed`; `state_start(i)` is
-    /// the initial value of the optimizer's state arena i.
-    [[gnu::cold]] std::vector<float> start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
-                                           FunctionRef<float(int)> state_start);
 
     /// The contents of the arenas at `step`, with these running statistics, this state of the loss scale, and these
     /// samples of this process's replicas. Replicas of `peers` with parameters of their own are gathered.
@@ -69,17 +56,20 @@ public:
     /// 0.
     void require_finite(const TrainingState& state) const;
 
+    /// Both, and `further` checks. An InvalidArgument about a state that was read from a file becomes a DataError that
+    /// names the file.
+    void require_resumable(const TrainingState& state, FunctionRef<void()> further) const {
+        check_for_resuming(state, [&] {
+            require_fitting(state);
+            require_finite(state);
+            further();
+        });
+    }
+
     /// Copies a fitting state to every device.
     void restore(const TrainingState& state);
 
-    /// Copies these parameters to every replica.
-    void set_parameters(std::span<const float> values);
-
 private:
-    static void require_none(std::string_view part, const std::string& non_finite) {
-        require(non_finite.empty(), "a state must be finite, but its ", part, non_finite);
-    }
-
     /// Those of a centre are the only ones.
     [[nodiscard]] bool averages_of_copies() const { return averages_ && !replicas_.settings().centre; }
 
@@ -151,61 +141,17 @@ private:
 
 template <class D, class T>
 StateTransfer<D, T>::StateTransfer(Replicas<D, T>& replicas, int state_arenas,
-                                   FunctionRef<std::string_view(int)> state_name, bool averages,
+                                   FunctionRef<std::string_view(int)> state_name,
                                    FunctionRef<std::string_view(int)> centre_state_name, std::string rule)
     : replicas_(replicas),
       names_(static_cast<std::size_t>(state_arenas)),
       centre_names_(static_cast<std::size_t>(replicas.settings().centre_states)),
       rule_(std::move(rule)),
-      averages_(averages) {
+      averages_(replicas.settings().moving_average) {
     for (std::size_t arena = 0; arena < centre_names_.size(); ++arena)
         centre_names_[arena] = centre_state_name(static_cast<int>(arena));
     for (int arena = 0; arena < state_arenas; ++arena) names_[static_cast<std::size_t>(arena)] = state_name(arena);
 }
-template <class D, class T>
-StateTransfer<D, T>::~StateTransfer() = default;
-
-template <class D, class T>
-std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
-                                              FunctionRef<float(int)> state_start) {
-    const std::span<const LayerInfo> layers = replicas_.network().layers;
-    const std::vector<float> parameters = initial_parameters(layers, seed, initializers);
-    const std::span<const float> trained = std::span(parameters).first(replicas_.elements());
-    std::vector<float> running = initial_buffers(layers);
-    require_none("parameter ", non_finite_parameter(layers, parameters));
-    require_none("running statistic ", invalid_buffer(layers, running));
-    // Each replica with its own parameters begins with the same.
-    replicas_.threads().run([&](int device) {
-        auto& worker = replicas_.at(device).worker;
-        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
-            worker.set(worker.parameters(copy), parameters);
-            if (averages_ && !replicas_.settings().centre) worker.set(worker.averages(copy), trained);
-        }
-        if (replicas_.settings().centre) {
-            worker.set(worker.centre(), parameters);
-            if (averages_) worker.set(worker.averages(), trained);
-        }
-        worker.set(worker.buffers(), running);
-    });
-    for (std::size_t arena = 0; arena < names_.size(); ++arena) {
-        const std::vector<float> values(trained.size(), state_start(static_cast<int>(arena)));
-        require_none(text(names_[arena], " of "), non_finite_parameter(layers, values));
-        replicas_.threads().run([&](int device) {
-            auto& worker = replicas_.at(device).worker;
-            for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
-                worker.set(worker.state(copy) + arena * replicas_.elements(), values);
-        });
-    }
-    for (std::size_t arena = 0; replicas_.settings().updates_centre && arena < centre_names_.size(); ++arena) {
-        const std::vector<float> values(trained.size(), state_start(static_cast<int>(arena)));
-        replicas_.threads().run([&](int device) {
-            auto& worker = replicas_.at(device).worker;
-            worker.set(worker.centre_state() + arena * replicas_.elements(), values);
-        });
-    }
-    return running;
-}
-
 template <class D, class T>
 void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     require(state.step >= 0, "the step of a training must be 0 or later, not ", state.step);
@@ -385,42 +331,6 @@ void StateTransfer<D, T>::restore(const TrainingState& state) {
         restore_copy(worker, 0, state);
         worker.set(worker.buffers(), state.buffers);
     });
-}
-
-template <class D, class T>
-void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
-    require_elements("parameter arena", values.size(), replicas_.network().parameter_elements);
-    const std::string found = non_finite_parameter(replicas_.network().layers, values);
-    require(found.empty(), "parameters must be finite, but ", found);
-    replicas_.threads().run([&](int device) {
-        auto& worker = replicas_.at(device).worker;
-        for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
-            worker.set(worker.parameters(copy), values);
-        if (replicas_.settings().centre) worker.set(worker.centre(), values);
-    });
-}
-
-inline std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
-                                             std::span<const NamedInitializer> named) {
-    std::vector<float> values(static_cast<std::size_t>(arena_elements(layers)));
-    std::uint32_t number = 0;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
-            const Parameter& parameter = layers[i].parameters.list[p];
-            Initializer initializer = parameter.initializer;
-            for (const NamedInitializer& other : named) {
-                if (other.parameter == parameter_name(layers, i, p)) initializer = other.initializer;
-            }
-            initialize({values.data() + layers[i].offsets[p], static_cast<std::size_t>(parameter.shape.size())},
-                       initializer, parameter.fan_in, parameter.fan_out, seed, number++);
-        }
-    }
-    return values;
-}
-
-inline void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
-    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ",
-            given);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -19,6 +19,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/number_from_chars.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/run.hpp>

@@ -96,7 +96,8 @@ private:
 };
 
 /// Whether the best state of a run is kept in memory and restored at its end. A class template, so that a program
-/// without it does not compile the copying of a state.
+/// without it does not compile the copying of a state, for which one with it includes
+/// <cupola/parallel/state_transfer.hpp>.
 template <class Training>
 class RestoreBest {
 public:

@@ -41,6 +41,7 @@
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/run_policy.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/agreed_checkpoints.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/evaluate.hpp>

@@ -8,6 +8,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 
 #include "../../child_process.hpp"

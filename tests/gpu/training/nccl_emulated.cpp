@@ -11,6 +11,7 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/nccl.hpp>
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../../parallel/kinds/kind_training.hpp"
 #include "../emulator/control.hpp"

@@ -18,6 +18,7 @@
 #include <cupola/io/event_file.hpp>
 #include <cupola/nccl.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../../child_process.hpp"

@@ -18,6 +18,7 @@
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 
 #include "../../test.hpp"
 #include "kind_training.hpp"

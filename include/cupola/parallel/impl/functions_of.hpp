@@ -66,6 +66,8 @@ public:
             noexcept(std::declval<const Statistics&>().update(std::declval<const StatisticsUpdate&>()));
     }
 
+    [[nodiscard]] const Options& options() const { return options_; }
+
     void queue_loss(Context& context, std::size_t k, const float* outputs, const BatchView& batch, float* gradient,
                     LossReport* report) const override {
         with_loss(k, [&]<std::size_t number>() {

@@ -25,11 +25,17 @@
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
-#include <cupola/parallel/training_state.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
+/// Defined in parallel/training_state.hpp.
+struct TrainingState;
+
 namespace impl {
+
+/// Defined in parallel/state_transfer.hpp.
+template <class D, class T>
+class StateTransfer;
 
 /// The device whose operations a device queues; also defined for types that are not devices.
 template <class D>
@@ -90,6 +96,16 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     }
 }
 
+/// What state() and restore() of a training are made of, where its header is included.
+template <class D, class Net>
+using TransferOfState = StateTransfer<D, typename Net::Precision::Activation>;
+template <class Transfer>
+[[nodiscard]] consteval bool is_transfer_included() {
+    constexpr bool included = requires { sizeof(Transfer); };
+    static_assert(included, "state() and restore() of a training need #include <cupola/parallel/state_transfer.hpp>");
+    return included;
+}
+
 /// The options of a device; empty for a type that is not a device.
 template <class D>
 struct DeviceOptionsOf {
@@ -144,8 +160,10 @@ struct DataParallel {
     }
     std::vector<float> parameters(int = 0);
     void set_parameters(std::span<const float>);
-    TrainingState state();
-    void restore(const TrainingState&);
+    template <class State = TrainingState>
+    State state();
+    template <class State>
+    void restore(const State&) {}
     std::vector<float> gradient(int);
     std::vector<float> averaged_gradient();
     std::string not_captured() const;

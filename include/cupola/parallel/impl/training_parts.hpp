@@ -23,9 +23,9 @@
 #include <cupola/parallel/impl/functions_of.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
+#include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/run_policy.hpp>
-#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/step/engine.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -89,20 +89,7 @@ public:
           agreement_(Agreement::make(options.averaging, replicas_)),
           engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
-                     options.moving_average.on()),
-          transfer_(
-              replicas_, replicas_.settings().state_arenas - replicas_.settings().other_arenas,
-              [&](int arena) -> std::string_view {
-                  const int own = options.optimizer.state_arenas();
-                  return arena < own ? options.optimizer.state_name(arena)
-                                     : agreement_->replica_state_name(arena - own);
-              },
-              options.moving_average.on(),
-              [&](int arena) -> std::string_view {
-                  if (replicas_.settings().updates_centre) return options.optimizer.state_name(arena);
-                  return agreement_->centre_state_name(arena);
-              },
-              agreement_->name_of_rule()) {
+                     options.moving_average.on()) {
         if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Carrier>) {
             // Its processes find each other when it is made.
             if (ProcessGroup* const group = agreement_->processes()) {
@@ -114,8 +101,10 @@ public:
         const auto state_start = [&](int arena) {
             return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
         };
-        const std::vector<float> running = transfer_.start(options.seed, span_of(options.initializers), state_start);
-        engine_.restart(0, running, transfer_.loss_scale_of({}));
+        const std::vector<float> running =
+            start_replicas(replicas_, options.seed, span_of(options.initializers), states_of_training(), state_start,
+                           [&](int arena) { return state_name(arena); });
+        engine_.restart(0, running, {.scale = static_cast<float>(replicas_.settings().loss_scale.initial)});
     }
     TrainingParts(const TrainingParts&) = delete;
     TrainingParts& operator=(const TrainingParts&) = delete;
@@ -124,6 +113,43 @@ public:
     }
 
 private:
+    /// The arenas of the optimiser's state, and of the agreement, that are a part of the training's state.
+    [[nodiscard]] int states_of_training() const {
+        return replicas_.settings().state_arenas - replicas_.settings().other_arenas;
+    }
+    [[nodiscard, gnu::cold]] std::string_view state_name(int arena) const {
+        const int own = functions_.options().optimizer.state_arenas();
+        return arena < own ? functions_.options().optimizer.state_name(arena)
+                           : agreement_->replica_state_name(arena - own);
+    }
+    /// `Transfer` is the StateTransfer of the training, where its header is included.
+    template <class Transfer>
+    [[nodiscard, gnu::cold]] Transfer transfer() {
+        return Transfer(
+            replicas_, states_of_training(), [&](int arena) { return state_name(arena); },
+            [&](int arena) -> std::string_view {
+                if (replicas_.settings().updates_centre) return functions_.options().optimizer.state_name(arena);
+                return agreement_->centre_state_name(arena);
+            },
+            agreement_->name_of_rule());
+    }
+    /// See DataParallel.
+    template <class Transfer>
+    [[nodiscard]] auto state() {
+        const std::int64_t next = engine_.step();
+        return transfer<Transfer>().copy(next, engine_.statistics().values(), engine_.loss_scale(),
+                                         agreement_->samples_since(next), agreement_->peers());
+    }
+    template <class Transfer, class State>
+    void restore(const State& state) {
+        Transfer of_training = transfer<Transfer>();
+        of_training.require_resumable(state, [&] { agreement_->require_samples_since(state.samples_since); });
+        engine_.drain();
+        of_training.restore(state);
+        agreement_->set_samples_since(state.step, state.samples_since);
+        engine_.restart(state.step, state.buffers, of_training.loss_scale_of(state));
+    }
+
     /// See DataParallel; of a replica of this process.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const std::int64_t last = engine_.step() - 1;
@@ -246,7 +272,6 @@ private:
     std::unique_ptr<StepAgreement<D, T>> agreement_;
     Engine engine_;
     Evaluator<D, T> evaluator_;
-    StateTransfer<D, T> transfer_;
 };
 
 }  // namespace impl

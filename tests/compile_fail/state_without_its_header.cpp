@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// alone: the header of the state must not be included by another case. What state() needs is not in cupola.hpp.
+//
+// expect: state() and restore() of a training need #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#ifndef WITH_ERROR
+#include <cupola/parallel/state_transfer.hpp>
+#endif
+
+using namespace cupola;
+
+struct Net : Sequential<Input<8>, Linear<4>> {};
+using Training = DataParallel<Net, CrossEntropy<4>, Sgd, ConcatMean, Host>;
+
+void give_back(Training& training, const TrainingState& state) { training.restore(state); }
+void take(Training& training) { static_cast<void>(training.state()); }
