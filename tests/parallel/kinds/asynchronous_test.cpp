@@ -805,6 +805,31 @@ TEST_CASE("numbers that are out of range, states of another rule, and several pr
     unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
+TEST_CASE("steps that may be skipped are an error that names the policy and the option") {
+    const auto check = [](const auto& averaging, const std::string& name) {
+        using Chosen = std::remove_cvref_t<decltype(averaging)>;
+        using Skipping = DataParallel<rules::Net, MeanSquaredError, Sgd, Chosen, Host>;
+        using Unlabelled = DataParallel<Sequential<Input<3>, Linear<3>>, WeightedCrossEntropy<3>, Sgd, Chosen, Host>;
+        CHECK_THROWS_WITH_AS(
+            (Skipping({.replicas = 2, .averaging = averaging, .loss_scale = LossScale{}})),
+            (name + " cannot skip a step, which a dynamic loss_scale does: use a constant one").c_str(),
+            InvalidArgument);
+        CHECK_THROWS_WITH_AS((Unlabelled({.replicas = 2,
+                                          .loss = {.data = {.ignored_label = -1}},
+                                          .averaging = averaging,
+                                          .skip_steps_without_labels = true})),
+                             (name + " cannot skip a step, which skip_steps_without_labels does: leave it out").c_str(),
+                             InvalidArgument);
+        CHECK_NOTHROW((Skipping({.replicas = 2, .averaging = averaging, .loss_scale = LossScale::constant(8)})));
+    };
+    check(Periodic<ConcatMean>{}, "Periodic");
+    check(ElasticAveraging<ConcatMean>{}, "ElasticAveraging");
+    check(Asynchronous<Downpour>{}, "Asynchronous");
+    check(Hogwild{}, "Hogwild");
+    check(Backup{}, "Backup");
+    check(OneOf<ConcatMean, Hogwild>(Hogwild{}), "Hogwild");
+}
+
 TEST_CASE("a run's header describes the rule and the order, and warns of a moving rate that is not stable") {
     CHECK(Asynchronous<Elastic>{}.description() ==
           "Asynchronous Elastic every 16 batches, moving rate 0.9 / replicas, in free order, at most 4 steps ahead");

@@ -267,9 +267,7 @@ CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule
       moves_(static_cast<std::size_t>(kept_steps) * equal_weights_.size(), 1) {
     rule.check(policy);
     // A device decides in the update whether it skips a step, and the agreement is behind that.
-    require(!replicas.settings().may_skip(), policy,
-            " agrees in each step of a number that is fixed before, and cannot skip steps: use a constant loss scale, "
-            "without skip_steps_without_labels");
+    replicas.settings().require_no_skipping(policy);
     require(!replicas.settings().weighted || D::host_memory || replicas.settings().gradient_accumulation_steps == 1,
             policy, " with a weighted loss on ", D::name, " needs gradient_accumulation_steps = 1, not ",
             replicas.settings().gradient_accumulation_steps);

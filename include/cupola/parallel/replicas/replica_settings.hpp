@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include <cupola/core/error.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/agreement.hpp>
@@ -78,6 +80,13 @@ struct ReplicaSettings {
     [[nodiscard]] double constant_loss_scale() const { return loss_scale.dynamic ? 1.0 : loss_scale.initial; }
     /// Whether the devices may skip a step.
     [[nodiscard]] bool may_skip() const { return loss_scale.dynamic || skips_without_weight; }
+    /// Throws InvalidArgument if the training may skip a step, which `policy` cannot.
+    [[gnu::cold]] void require_no_skipping(std::string_view policy) const {
+        require(!loss_scale.dynamic, policy,
+                " cannot skip a step, which a dynamic loss_scale does: use a constant one");
+        require(!skips_without_weight, policy,
+                " cannot skip a step, which skip_steps_without_labels does: leave it out");
+    }
     /// Whether the network reads ids.
     [[nodiscard]] bool reads_ids() const {
         return std::any_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; });

@@ -65,8 +65,7 @@ struct AgreementOf<A, D, T> {
     [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
                                                                               Replicas<D, T>& replicas) {
         require_one_process(A::name);
-        require(!replicas.settings().may_skip(), A::name,
-                " cannot skip steps: use a constant loss scale, without skip_steps_without_labels");
+        replicas.settings().require_no_skipping(A::name);
         std::unique_ptr<CentreExchange> exchange = policy.exchange(replicas.placement().replicas());
         require(
             has_elastic_force<A> || !exchange->takes_position(), A::name,
