@@ -30,6 +30,7 @@
 #include <cupola/parallel/host/concat_mean.hpp>
 #include <cupola/parallel/host/queue.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

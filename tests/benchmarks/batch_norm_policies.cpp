@@ -24,6 +24,7 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 using namespace cupola;
 

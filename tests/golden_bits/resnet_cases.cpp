@@ -4,6 +4,7 @@
 // bfloat16.
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "training_case.hpp"
 

@@ -11,6 +11,7 @@
 #include <cupola/host.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "golden/golden.hpp"
 #include "tutorial.hpp"

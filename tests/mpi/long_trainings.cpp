@@ -17,6 +17,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/mpi.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "../labelled_samples.hpp"
 #include "processes/process_trainings.hpp"

@@ -37,6 +37,7 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "../labelled_samples.hpp"
 

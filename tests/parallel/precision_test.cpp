@@ -10,6 +10,7 @@
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"

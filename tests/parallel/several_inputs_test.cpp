@@ -8,6 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 #include <cupola/predict.hpp>
 
 #include "delayed_device.hpp"

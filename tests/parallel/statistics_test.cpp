@@ -2,6 +2,7 @@
 //
 // The policies for batch normalisation's running statistics: which replica's they are, and that replicas which share
 // them in forward and backward are one replica with the whole batch.
+// Covers: cupola/parallel/synchronized.hpp
 #include <cupola/parallel/statistics.hpp>
 
 #include "../test.hpp"
@@ -12,6 +13,7 @@
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "../data/labelled.hpp"
 #include "throws_with.hpp"

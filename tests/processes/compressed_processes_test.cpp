@@ -10,6 +10,7 @@
 #include "../test.hpp"
 
 #include <cupola/host.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "parallel/policies.hpp"
 #include "process_trainings.hpp"

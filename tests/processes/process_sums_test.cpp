@@ -10,6 +10,7 @@
 #include "../test.hpp"
 
 #include <cupola/net/frozen.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include <atomic>
 

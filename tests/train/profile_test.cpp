@@ -10,6 +10,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/synchronized.hpp>
 
 #include "throws_with.hpp"
 

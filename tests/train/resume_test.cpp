@@ -11,6 +11,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/optimizers.hpp>
+#include <cupola/parallel/synchronized.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 
 #include "io/file_support.hpp"

@@ -12,7 +12,7 @@
 //   AllReplicas    one update per replica, in order  the result of running the update operations of every tower
 //   Pooled         one update with the statistics of all samples together, weighted by samples (Chan, Golub, LeVeque
 //                  1979)
-//   Synchronized   the same, also used in forward and backward: R replicas equal one with the whole batch
+//   Synchronized   the same, also used in forward and backward (parallel/synchronized.hpp)
 //
 // Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`. If `update`
 // throws, the running statistics are restored to those before the step, for which a copy is made in each step; an
@@ -108,12 +108,6 @@ struct AllReplicas {
 struct Pooled {
     static constexpr std::string_view name = "merged";
     static constexpr bool synchronized = false;
-    void update(const StatisticsUpdate& u) const noexcept { u.take_pooled(); }
-};
-
-struct Synchronized {
-    static constexpr std::string_view name = "synchronized";
-    static constexpr bool synchronized = true;
     void update(const StatisticsUpdate& u) const noexcept { u.take_pooled(); }
 };
 

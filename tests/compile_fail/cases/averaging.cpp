@@ -147,6 +147,7 @@ static_assert(static_assert_message<agreement_diagnostic<Averaging, Place>()>())
 // case: synchronized_statistics_asynchronous
 // expect: Synchronized synchronizes the replicas inside a pass, and with Asynchronous no replica waits for another: use FirstReplica, LastReplica, AllReplicas or Pooled
 #include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/synchronized.hpp>
 struct Normed : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, BatchNorm2d<>, Flatten, Linear<3>> {};
 
 /* wrong */ using Statistics = Synchronized;

@@ -37,6 +37,10 @@ namespace impl {
 
 // Defined with the policies that span processes, and with the collectives that gather on the host.
 
+/// Defined in parallel/step/synchronized_passes.hpp.
+template <class D, class T>
+class SynchronizedPasses;
+
 /// Throws InvalidArgument unless the training is the same on all processes.
 template <class Net, class Loss, class D, class Options>
 void require_same_training(ProcessGroup& processes, const Options& options);
@@ -97,7 +101,13 @@ public:
                 run_policy_ = make_run_policy(*group);
             }
         }
-        if constexpr (synchronized) engine_.run_in_step();
+        if constexpr (synchronized) {
+            constexpr bool included = requires { sizeof(SynchronizedPasses<D, T>); };
+            static_assert(included,
+                          "a policy that synchronizes the statistics of batch normalisation needs "
+                          "#include <cupola/parallel/synchronized.hpp>");
+            if constexpr (included) engine_.template run_in_step<SynchronizedPasses<D, T>>();
+        }
         const auto state_start = [&](int arena) {
             return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
         };

@@ -137,8 +137,9 @@ public:
         }
     }
 
+    template <class InStep>
     [[gnu::cold]] void run_in_step() {
-        if (steps_) steps_->run_in_step();
+        if (steps_) steps_->template run_in_step<InStep>();
     }
     [[nodiscard]] std::int64_t step() const { return steps_ ? steps_->step() : other_->step(); }
     void queue(BatchSource batches, Probe probe) {

@@ -60,7 +60,10 @@ public:
           update_(functions, replicas, agreement_, regularized) {}
 
     /// Before the first step of a training whose statistics are synchronised.
-    [[gnu::cold]] void run_in_step() { passes_.run_in_step(); }
+    template <class InStep>
+    [[gnu::cold]] void run_in_step() {
+        passes_.template run_in_step<InStep>();
+    }
 
     /// The number of the step that is queued next.
     [[nodiscard]] std::int64_t step() const { return reader_.next(); }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include <cupola/core/function_ref.hpp>
@@ -19,10 +20,22 @@
 #include <cupola/parallel/step/replica_losses.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_trace.hpp>
-#include <cupola/parallel/step/synchronized_passes.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// The batches of a step where the replicas of all devices run in step, for statistics that are synchronised
+/// (SynchronizedPasses).
+template <class D, class T>
+class PassesInStep {
+public:
+    PassesInStep() = default;
+    PassesInStep(const PassesInStep&) = delete;
+    PassesInStep& operator=(const PassesInStep&) = delete;
+    virtual ~PassesInStep() = default;
+    /// Queues batch number `part` of each of the device's replicas. Returns false if a device has failed.
+    virtual bool queue(DeviceStep<D, T>& step, int part, typename TakenBatches<D, T>::BatchSource source) = 0;
+};
 
 /// Members with a DeviceStep are called by that device's thread.
 template <class D, class T>
@@ -43,9 +56,11 @@ public:
     [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
                                 SampleCounts& counts);
 
-    /// From now on the replicas of all devices run in step, for statistics that are synchronised. A program that does
-    /// not call this does not compile how they do.
-    [[gnu::cold]] void run_in_step();
+    /// From now on the replicas of all devices run in step, by a PassesInStep that is made of the parts of a pass.
+    template <class InStep>
+    [[gnu::cold]] void run_in_step() {
+        in_step_ = std::make_unique<InStep>(replicas_, peers_, batches_, losses_, trace_);
+    }
 
     /// Queues the batches of all replicas of a device. An exception of a replica is stored in the device's state, and
     /// the rest of the device's work is left out. Returns false if the replicas run in step and another device has
@@ -84,14 +99,14 @@ private:
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
+    Peers& peers_;
     const SampleCounts& counts_;
     StepTrace trace_{};
     Batches batches_;
     ReplicaLosses<D, T> losses_;
-    SynchronizedPasses<D, T> synchronized_;
     PassRecordings<typename D::Queue::Recording> recordings_;
-    /// SynchronizedPasses::queue, or null where each replica runs alone.
-    bool (SynchronizedPasses<D, T>::*queue_together_)(Step&, int, BatchSource) = nullptr;
+    /// Null where each replica runs alone.
+    std::unique_ptr<PassesInStep<D, T>> in_step_;
 };
 
 template <class D, class T>
@@ -102,23 +117,17 @@ ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& functions, Replicas<D
                                    SampleCounts& counts)
     : functions_(functions),
       replicas_(replicas),
+      peers_(peers),
       counts_(counts),
       batches_(functions, replicas),
       losses_(functions, replicas),
-      synchronized_(replicas, peers, batches_, losses_, trace_),
       recordings_(replicas.placement().device_count()) {}
-
-template <class D, class T>
-void ReplicaPasses<D, T>::run_in_step() {
-    queue_together_ = &SynchronizedPasses<D, T>::queue;
-    synchronized_.make();
-}
 
 template <class D, class T>
 bool ReplicaPasses<D, T>::queue(Step& step, BatchSource source) {
     for (int part = 0; part < functions_.gradient_accumulation_steps; ++part) {
-        if (queue_together_ != nullptr) {
-            if (!(synchronized_.*queue_together_)(step, part, source)) return false;
+        if (in_step_ != nullptr) {
+            if (!in_step_->queue(step, part, source)) return false;
         } else {
             batches_.for_each_replica(step, [&](int replica) { queue_batch(step, replica, part, source); });
         }

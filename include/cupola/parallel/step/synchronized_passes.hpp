@@ -14,6 +14,7 @@
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/replica_losses.hpp>
+#include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step/sync_batch_norm_group.hpp>
 
@@ -21,7 +22,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Members with a DeviceStep are called on every device's thread.
 template <class D, class T>
-class SynchronizedPasses {
+class SynchronizedPasses final : public PassesInStep<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
     using NetworkPlan = Plan<Kernels, T>;
@@ -32,14 +33,9 @@ public:
 
     /// All must outlive the object.
     [[gnu::cold]] SynchronizedPasses(Replicas<D, T>& replicas, Peers& peers, Batches& batches,
-                                     ReplicaLosses<D, T>& losses, const StepTrace& trace)
-        : replicas_(replicas), peers_(peers), batches_(batches), losses_(losses), trace_(trace) {}
+                                     ReplicaLosses<D, T>& losses, const StepTrace& trace);
 
-    /// Before the first step.
-    [[gnu::cold]] void make();
-
-    /// Queues batch number `part` of each of the device's replicas. Returns false if a device has failed.
-    bool queue(Step& step, int part, BatchSource source);
+    bool queue(Step& step, int part, BatchSource source) override;
 
 private:
     void take(Step& step, int part, BatchSource source);
@@ -70,7 +66,9 @@ private:
 };
 
 template <class D, class T>
-void SynchronizedPasses<D, T>::make() {
+SynchronizedPasses<D, T>::SynchronizedPasses(Replicas<D, T>& replicas, Peers& peers, Batches& batches,
+                                             ReplicaLosses<D, T>& losses, const StepTrace& trace)
+    : replicas_(replicas), peers_(peers), batches_(batches), losses_(losses), trace_(trace) {
     const ReplicaPlacement& placement = replicas_.placement();
     group_.make(placement.replicas(), replicas_.at(0).worker.plans().first());
     passes_ = FixedArray<BatchPass<Kernels, T>>(static_cast<std::size_t>(placement.replicas()));

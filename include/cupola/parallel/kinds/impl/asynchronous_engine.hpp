@@ -75,6 +75,7 @@ public:
 
     // The members of StepEngine.
 
+    template <class InStep>
     [[gnu::cold]] void run_in_step() {}
     [[nodiscard]] std::int64_t step() const { return next_; }
     void queue(BatchSource batches, Probe probe);
