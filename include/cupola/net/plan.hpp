@@ -124,6 +124,8 @@ public:
     /// After backward, the gradient of the batch, if the plan was made with `input_gradient`; for a part, if
     /// options().input_gradient says so.
     [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
+    /// The same in the plan's own type.
+    [[nodiscard]] const T* own_input_gradient() { return gradient_at(0); }
 
     /// Called once per bucket with its number: 0, 1, ...
     using BucketReady = FunctionRef<void(std::size_t bucket)>;

@@ -43,6 +43,8 @@ public:
 
     /// The weights that plans have packed are of parameters that are not valid any more.
     void parameters_changed() { ++version_; }
+    /// The same if they have changed for `other` since the last call.
+    void change_with(const Plans& other) { version_ = other.version_; }
 
     /// The plan for a batch, and whether it has to pack the weights of `parameters`; null if none was made. Plans share
     /// the arena, including packed weights, which are packed again when the parameters have changed or another plan has
@@ -64,6 +66,8 @@ public:
 private:
     struct BatchPlan {
         Plan<Device, T> plan;
+        /// As they were given: a plan of a part chooses some itself.
+        PlanOptions options;
         std::size_t workspace = 0;
         std::unique_ptr<BatchPlan> next = nullptr;
         /// The version of the parameters that its weights are packed from.
@@ -98,7 +102,7 @@ void Plans<Device, T>::add(MakePlan make, const PlanOptions& options, std::size_
     if (find(options, workspace) != nullptr) return;
     std::unique_ptr<BatchPlan>* last = &first_;
     while (*last != nullptr) last = &(*last)->next;
-    last->reset(new BatchPlan{make(*context_, options), workspace});
+    last->reset(new BatchPlan{make(*context_, options), options, workspace});
     if (!workspaces_.empty()) fit_scratch(*last, make, workspaces_[workspace].arena.size());
     Plan<Device, T>& plan = (*last)->plan;
     const PlanBytes& bytes = plan.bytes();
@@ -120,7 +124,7 @@ void Plans<Device, T>::fit_scratch([[maybe_unused]] std::unique_ptr<BatchPlan>& 
         const std::size_t limit = context_->max_workspace();
         context_->set_max_workspace(available - (bytes.total() - bytes.scratch));
         try {
-            made.reset(new BatchPlan{make(*context_, made->plan.options()), made->workspace});
+            made.reset(new BatchPlan{make(*context_, made->options), made->options, made->workspace});
         } catch (const DeviceError&) {
             // There is nothing that needs less: the caller reports the plan that it has.
         }
@@ -172,7 +176,7 @@ void Plans<Device, T>::set_packed(const float* parameters) {
 template <class Device, class T>
 auto Plans<Device, T>::find(const PlanOptions& options, std::size_t workspace) -> BatchPlan* {
     for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
-        if (plan->workspace == workspace && plan->plan.options() == options) return plan;
+        if (plan->workspace == workspace && plan->options == options) return plan;
     }
     return nullptr;
 }

@@ -61,7 +61,16 @@ public:
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
     BatchPass<Kernels, T> take(DeviceStep<D, T>& step, int replica, int part, BatchSource source,
-                               std::size_t workspace = 0);
+                               std::size_t workspace = 0) {
+        return take_with(step, replica, part, source, [&](std::int64_t size) {
+            return step.state.worker.plans().take(replicas_.settings().plan_options(size),
+                                                  replicas_.parameters(replica), workspace);
+        });
+    }
+    /// The same with the plan that `plan_of` returns for a number of samples.
+    using PlanOfSize = FunctionRef<typename Plans<Kernels, T>::Taken(std::int64_t size)>;
+    BatchPass<Kernels, T> take_with(DeviceStep<D, T>& step, int replica, int part, BatchSource source,
+                                    PlanOfSize plan_of);
 
     /// Calls work(replica) for the replicas of the device, until it has an error.
     void for_each_replica(DeviceStep<D, T>& step, FunctionRef<void(int replica)> work) {
@@ -100,8 +109,8 @@ private:
 };
 
 template <class D, class T>
-auto TakenBatches<D, T>::take(DeviceStep<D, T>& step, int replica, int part, BatchSource source, std::size_t workspace)
-    -> BatchPass<Kernels, T> {
+auto TakenBatches<D, T>::take_with(DeviceStep<D, T>& step, int replica, int part, BatchSource source,
+                                   PlanOfSize plan_of) -> BatchPass<Kernels, T> {
     State& state = step.state;
     Context& context = state.context();
     const BatchView given = [&] {
@@ -118,8 +127,7 @@ auto TakenBatches<D, T>::take(DeviceStep<D, T>& step, int replica, int part, Bat
         if (replicas_.settings().may_skip()) clear_reports(state, number);
         return {};
     }
-    const auto [plan, packs] = state.worker.plans().take(replicas_.settings().plan_options(given.size),
-                                                         replicas_.parameters(replica), workspace);
+    const auto [plan, packs] = plan_of(given.size);
     require(plan != nullptr, "a batch has ", given.size, given.size == 1 ? " sample" : " samples",
             ", and plans were made for batch_size ", functions_.batch_size, " and other_batch_sizes only");
     // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.

@@ -26,6 +26,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D, class T>
 class ReplicaLosses {
     using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
     using State = DeviceState<D, T>;
     using BatchPass = impl::BatchPass<Kernels, T>;
 
@@ -40,18 +41,18 @@ public:
     }
 
     /// Computes the losses of a batch, and their gradients at the network's outputs. `in_own_type`: in the type of the
-    /// plan, without a conversion, which the losses must take.
-    void queue(int device, const BatchPass& pass, const BatchView& batch, bool in_own_type = false);
+    /// plan, without a conversion, which the losses must take. `context` is that of the plan.
+    void queue(int device, Context& context, const BatchPass& pass, const BatchView& batch, bool in_own_type = false);
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite, or a step has failed.
     void poison(int device, int replica, const BatchPass& pass);
 
 private:
     /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
-    void queue_id_check(int device, const BatchPass& pass, const BatchView& batch);
+    void queue_id_check(int device, Context& context, const BatchPass& pass, const BatchView& batch);
     /// The factor of the gradient of a loss of the batch.
     [[nodiscard]] GradientFactor factor_of(int device, const LossOfOutput& loss, const BatchView& batch) const;
-    void scale_gradients(int device, const BatchPass& pass, const BatchView& batch);
+    void scale_gradients(int device, Context& context, const BatchPass& pass, const BatchView& batch);
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
@@ -72,9 +73,9 @@ GradientFactor ReplicaLosses<D, T>::factor_of(int device, const LossOfOutput& lo
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::queue(int device, const BatchPass& pass, const BatchView& batch, bool in_own_type) {
+void ReplicaLosses<D, T>::queue(int device, Context& context, const BatchPass& pass, const BatchView& batch,
+                                bool in_own_type) {
     State& state = replicas_.at(device);
-    auto& context = state.context();
     std::byte* const block = state.queue->status();
     LossReport* const report = state.layout.report(block, pass.number);
     {
@@ -96,13 +97,12 @@ void ReplicaLosses<D, T>::queue(int device, const BatchPass& pass, const BatchVi
             ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_.span(),
                                                    report);
     }
-    if (reads_ids_) queue_id_check(device, pass, batch);
-    if (!in_own_type) scale_gradients(device, pass, batch);
+    if (reads_ids_) queue_id_check(device, context, pass, batch);
+    if (!in_own_type) scale_gradients(device, context, pass, batch);
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::scale_gradients(int device, const BatchPass& pass, const BatchView& batch) {
-    auto& context = replicas_.context(device);
+void ReplicaLosses<D, T>::scale_gradients(int device, Context& context, const BatchPass& pass, const BatchView& batch) {
     for (const LossOfOutput& each : functions_.losses) {
         const auto [factor, by] = factor_of(device, each, batch);
         if (by == nullptr && factor == 1) continue;
@@ -116,7 +116,7 @@ void ReplicaLosses<D, T>::scale_gradients(int device, const BatchPass& pass, con
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::queue_id_check(int device, const BatchPass& pass, const BatchView& batch) {
+void ReplicaLosses<D, T>::queue_id_check(int device, Context& context, const BatchPass& pass, const BatchView& batch) {
     State& state = replicas_.at(device);
     std::byte* const block = state.queue->status();
     IdReport* const report = state.layout.bad_id(block, pass.number);
@@ -125,9 +125,9 @@ void ReplicaLosses<D, T>::queue_id_check(int device, const BatchPass& pass, cons
     for (std::size_t c = 0; c < required.size(); ++c) {
         if (required[c].ids == 0) continue;
         const ColumnSpec& column = required[c].column;
-        ops::IdCheck<Kernels>::queue(state.context(), batch.data<std::int32_t>(column.name),
-                                     batch.size * column.shape.size(), required[c].ids, static_cast<std::int32_t>(c),
-                                     report, &state.layout.report(block, pass.number)->sum);
+        ops::IdCheck<Kernels>::queue(context, batch.data<std::int32_t>(column.name), batch.size * column.shape.size(),
+                                     required[c].ids, static_cast<std::int32_t>(c), report,
+                                     &state.layout.report(block, pass.number)->sum);
     }
 }
 

@@ -195,7 +195,7 @@ void ReplicaPasses<D, T>::run(int device, int replica, const BatchPass& pass, co
                               .batch_is_converted = pass.converted,
                               .keeps_outputs = own_type};
     static_cast<void>(pass.plan->forward(context, batch, parameters, key, buffers));
-    losses_.queue(device, pass, batch, own_type);
+    losses_.queue(device, context, pass, batch, own_type);
     // The last bucket is sent together with the weight of the device's samples.
     if (marks && replicas_.settings().weighted) here.weigh(replicas_.settings().constant_loss_scale());
     const std::size_t buckets = pass.plan->buckets().size();

@@ -105,7 +105,7 @@ bool SynchronizedPasses<D, T>::queue(Step& step, int part, BatchSource source) {
                                       .batch = step.state.layout.statistics(step.state.queue->status(), pass.number)};
             static_cast<void>(plan.forward_segment(context, k, batch.batch, replicas_.parameters(replica), batch.key,
                                                    buffers, merged, group_.partial(k, replica)));
-            if (k == all_reduces) losses_.queue(device, pass, batch.batch);
+            if (k == all_reduces) losses_.queue(device, context, pass, batch.batch);
         });
         if (k < all_reduces && !all_reduce(step, Direction::forward, k, k, merged)) return false;
     }
