@@ -26,18 +26,16 @@
 #include <string>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/kinds/centre_rule.hpp>
 #include <cupola/parallel/process_number.hpp>
+#include <cupola/parallel/run_policy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// Defined in processes/processes.hpp: the processes of a training, and an engine that also moves gradients. A training
-/// of one process has neither.
-class ProcessGroup;
-class Processes;
 
 /// The properties of a step on one device that a collective needs.
 struct StepShape {
@@ -279,23 +277,6 @@ inline constexpr bool agrees_between_processes = [] {
 template <class A>
 concept TrainsAsynchronously = requires { requires A::asynchronous; };
 
-/// Whether a policy's update has the force of elastic averaging.
-template <class A>
-inline constexpr bool has_elastic_force = [] {
-    if constexpr (requires { A::has_force; }) return A::has_force;
-    return false;
-}();
-
-/// The name of a policy, also of one that is chosen when the program runs.
-template <HasPolicyName A>
-[[nodiscard]] std::string_view policy_name(const A& policy) {
-    if constexpr (requires { policy.chosen_name(); }) {
-        return policy.chosen_name();
-    } else {
-        return A::name;
-    }
-}
-
 template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage agreement_diagnostic();
 
@@ -326,9 +307,7 @@ template <class A, class D>
     CompileTimeMessage message;
     if constexpr (AgreesOnCentre<A>) {
         message = centre_diagnostic<A, D>();
-    } else if constexpr (requires { A::template diagnostic<D>(); }) {
-        message = A::template diagnostic<D>();
-    } else if constexpr (SpansProcesses<A>) {
+    } else if constexpr (SpansProcesses<A> && !requires { A::template diagnostic<D>(); }) {
         if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
             message = averaging_diagnostic<A, D>();
         } else if constexpr (!requires { requires D::host_memory && D::max_steps_in_flight == 1; }) {
@@ -336,31 +315,86 @@ template <class A, class D>
         } else {
             message = averaging_diagnostic<typename A::Rows, typename D::Kernels>();
         }
+    } else if constexpr (!AveragesBuckets<A, D> || requires { A::template diagnostic<D>(); }) {
+        message = impl::rows_diagnostic<A, D>();
     } else if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
         message = averaging_diagnostic<A, D>();
-    } else if constexpr (!QueueingDevice<D>) {
-        message = queue_diagnostic<D>();
-    } else if constexpr (!AveragesBuckets<A, D>) {
-        message = averaging_diagnostic<A, typename D::Kernels>();
     }
     return message;
 }
 
 namespace impl {
 
-/// The error message for a policy whose agreement is not included.
-template <class A, class D>
-[[nodiscard]] consteval CompileTimeMessage missing_agreement() {
-    CompileTimeMessage message;
-    message << A::name << " needs #include <cupola/";
-    if constexpr (AgreesOnCentre<A>)
-        message << "parallel/kinds/centre";
-    else if constexpr (SpansProcesses<A>)
-        message << "processes/agreement/process_" << (sums_of_processes<A> ? "sums" : "rows");
-    else
-        message << "parallel/agreement/collective";
-    return message << "_agreement.hpp>";
+// Defined with the policies that span processes, and with the collectives that gather on the host.
+
+/// Throws InvalidArgument unless the training is the same on all processes.
+template <class Net, class Loss, class D, class Options>
+void require_same_training(ProcessGroup& processes, const Options& options);
+[[nodiscard]] std::unique_ptr<RunPolicy> make_run_policy(ProcessGroup& processes);
+
+/// `survivors`: whether the processes are left of more, and so may divide the replicas unevenly.
+[[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes, bool survivors = false) {
+    require(replicas % processes == 0 || survivors, "a training of ", replicas,
+            replicas == 1 ? " replica" : " replicas", " cannot be divided evenly between ", processes, " processes");
+    require(devices <= replicas / processes, "a process with ", replicas / processes, " of the ", replicas,
+            " replicas must have at most as many devices, not ", devices);
 }
+
+/// A policy of one of the kinds above, or one of several.
+template <class A, class D>
+    requires(AgreesOnCentre<A> || ChoosesPolicy<A> || SpansProcesses<A> || TrainsAsynchronously<A> ||
+             AveragesBuckets<A, D>)
+struct AgreementKind<A, D> {
+    using Carrier = CarrierOf<A>;
+    static constexpr bool between_processes = agrees_between_processes<A, D>;
+    static constexpr bool averages_gradients = !AgreesOnCentre<A> && !TrainsAsynchronously<A>;
+    static constexpr bool asynchronous = TrainsAsynchronously<A>;
+
+    [[nodiscard]] static consteval CompileTimeMessage diagnostic() { return agreement_diagnostic<A, D>(); }
+    [[nodiscard]] static consteval CompileTimeMessage missing() {
+        CompileTimeMessage message;
+        message << A::name << " needs #include <cupola/";
+        if constexpr (AgreesOnCentre<A>)
+            message << "parallel/kinds/centre";
+        else if constexpr (SpansProcesses<A>)
+            message << "processes/agreement/process_" << (sums_of_processes<A> ? "sums" : "rows");
+        else
+            message << "parallel/agreement/collective";
+        return message << "_agreement.hpp>";
+    }
+    template <class Net, class Loss, class Options>
+    [[nodiscard, gnu::cold]] static JoinedProcesses join([[maybe_unused]] const Options& options) {
+        JoinedProcesses joined;
+        if constexpr (SpansProcesses<Carrier>) {
+            const auto engine = carrier_of(options.averaging).join();
+            require(engine != nullptr, Carrier::name, " has no processes");
+            require_same_training<Net, Loss, D>(*engine, options);
+            joined = {.process = {engine->count(), engine->number()},
+                      .survivors = engine->are_survivors(),
+                      .engine = engine,
+                      .share = [](auto& all, std::size_t bytes) { return all.share(bytes); },
+                      .run_policy = make_run_policy(*engine)};
+        }
+        return joined;
+    }
+    template <class Options>
+    [[gnu::cold]] static void place(JoinedProcesses& joined, const Options& options) {
+        if constexpr (AveragesBuckets<Carrier, D>)
+            joined.process = Carrier::template Collective<D>::process(carrier_of(options.averaging));
+        if (joined.process.count > 1)
+            require_divisible(options.replicas, options.devices, joined.process.count, joined.survivors);
+    }
+    template <class Net, class Loss, class Options, class Agreement>
+    [[gnu::cold]] static void meet([[maybe_unused]] JoinedProcesses& joined, [[maybe_unused]] Agreement& agreement,
+                                   [[maybe_unused]] const Options& options) {
+        if constexpr (between_processes && !SpansProcesses<Carrier>) {
+            if (ProcessGroup* const group = agreement.processes()) {
+                require_same_training<Net, Loss, D>(*group, options);
+                joined.run_policy = make_run_policy(*group);
+            }
+        }
+    }
+};
 
 }  // namespace impl
 

@@ -62,7 +62,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using InputSample = InputValue<Net>;
     using InspectionType = Inspection<typename D::Kernels>;
     /// Whether the training may have several processes that agree on more than the gradient.
-    static constexpr bool has_agreement = agrees_between_processes<Averaging, D>;
+    static constexpr bool has_agreement = impl::AgreementKind<Averaging, D>::between_processes;
     /// The maximum number of queued steps whose reports have not been read, by the device.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
@@ -95,7 +95,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// For fit() and its callbacks.
     [[nodiscard]] RunPolicy& run_policy() {
-        return parts_.run_policy_ != nullptr ? *parts_.run_policy_ : impl::run_policy_of_one_process();
+        return parts_.joined_.run_policy != nullptr ? *parts_.joined_.run_policy : impl::run_policy_of_one_process();
     }
 
     /// Whether the parameters are those after a complete step. False if an update was interrupted, if the parameters of
@@ -279,7 +279,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.gradient(replica);
     }
     [[nodiscard]] std::vector<float> averaged_gradient()
-        requires(!AgreesOnCentre<Averaging> && !TrainsAsynchronously<Averaging>)
+        requires(impl::AgreementKind<Averaging, D>::averages_gradients)
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         require(!parts_.replicas_.settings().centre, policy_name(options.averaging),

@@ -10,6 +10,11 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
+/// Defined in processes/processes.hpp: the processes of a training, and an engine that also moves gradients. A training
+/// of one process has neither.
+class ProcessGroup;
+class Processes;
+
 /// The number of processes of a training, and the number of this one among them, from 0.
 struct ProcessNumber {
     int count = 1, number = 0;

@@ -44,7 +44,6 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/loss/several_outputs.hpp>
-#include <cupola/parallel/agreement.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>

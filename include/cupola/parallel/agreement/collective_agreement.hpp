@@ -20,11 +20,11 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
+#include <cupola/parallel/agreement/rows_of_sum.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
-#include <cupola/parallel/replicas/weighted_rows.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

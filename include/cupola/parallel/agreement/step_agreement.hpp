@@ -14,7 +14,7 @@
 #include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
-#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -145,7 +145,7 @@ protected:
 /// policy include its header: collective_agreement.hpp, kinds/centre_agreement.hpp, and those of processes/agreement/.
 template <class A, class D, class T>
 struct AgreementOf {
-    static_assert(static_assert_message<missing_agreement<A, D>()>());
+    static_assert(static_assert_message<AgreementKind<A, D>::missing()>());
     // So that the compiler reports nothing more.
     static AgreementTraits traits(const A&, std::int64_t) { return {}; }
     static std::unique_ptr<StepAgreement<D, T>> make(const A&, Replicas<D, T>&) { return nullptr; }

@@ -17,7 +17,7 @@
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/optimizer.hpp>
-#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/process_number.hpp>
@@ -63,7 +63,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         message = Net::template operations_diagnostic<Kernels, typename Net::Precision>();
         if (message.empty()) message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers);
         if (message.empty()) message = optimizer_diagnostic<Optimizer, Kernels>();
-        if (message.empty()) message = agreement_diagnostic<Averaging, D>();
+        if (message.empty()) message = AgreementKind<Averaging, D>::diagnostic();
         if constexpr (has_elastic_force<Averaging>) {
             if (message.empty()) message = elastic_diagnostic<Optimizer, Kernels>();
         }
@@ -76,7 +76,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
                         << ", where passes are queued: use FirstReplica, LastReplica, AllReplicas or Pooled";
             }
         }
-        if constexpr (requires { requires(TrainsAsynchronously<Averaging> && Statistics::synchronized); }) {
+        if constexpr (requires { requires(AgreementKind<Averaging, D>::asynchronous && Statistics::synchronized); }) {
             if (message.empty() && Net::buffer_elements > 0) {
                 message << short_type_name<Statistics>() << " synchronizes the replicas inside a pass, and with "
                         << Averaging::name

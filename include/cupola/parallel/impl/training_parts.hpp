@@ -16,8 +16,8 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/peak_rates.hpp>
-#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
+#include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/functions_of.hpp>
@@ -25,7 +25,6 @@
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
-#include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/engine.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -35,24 +34,9 @@ struct DataParallel;
 
 namespace impl {
 
-// Defined with the policies that span processes, and with the collectives that gather on the host.
-
 /// Defined in parallel/step/synchronized_passes.hpp.
 template <class D, class T>
 class SynchronizedPasses;
-
-/// Throws InvalidArgument unless the training is the same on all processes.
-template <class Net, class Loss, class D, class Options>
-void require_same_training(ProcessGroup& processes, const Options& options);
-[[nodiscard]] std::unique_ptr<RunPolicy> make_run_policy(ProcessGroup& processes);
-
-/// `survivors`: whether the processes are left of more, and so may divide the replicas unevenly.
-[[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes, bool survivors = false) {
-    require(replicas % processes == 0 || survivors, "a training of ", replicas,
-            replicas == 1 ? " replica" : " replicas", " cannot be divided evenly between ", processes, " processes");
-    require(devices <= replicas / processes, "a process with ", replicas / processes, " of the ", replicas,
-            " replicas must have at most as many devices, not ", devices);
-}
 
 /// What queues the steps: a StepEngine, unless the agreement names another class with its members.
 template <class Agreement, class D, class T>
@@ -70,7 +54,7 @@ class TrainingParts {
     using Kernels = typename D::Kernels;
     using T = typename Net::Precision::Activation;
     using Averaging = decltype(Options::averaging);
-    using Carrier = CarrierOf<Averaging>;
+    using Kind = AgreementKind<Averaging, D>;
     using Agreement = AgreementOf<Averaging, D, T>;
     using Engine = typename EngineOf<Agreement, D, T>::Type;
     template <class, class, class, class, class, class>
@@ -82,25 +66,17 @@ public:
 
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : policy_(policy_name(options.averaging)),
-          processes_(joined(options)),
-          run_policy_(run_policy_of(processes_.get())),
+          joined_(Kind::template join<Net, Loss>(options)),
           regularized_(regularized_in_groups(Loss::regularized(Net::layers), span_of(options.groups), Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
           replicas_(network_info<Net, Kernels>(),
-                    settings_of(options, functions_, regularized_.size(), required_.span(), processes_.get()),
-                    options.device),
+                    settings_of(options, functions_, regularized_.size(), required_.span(), joined_), options.device),
           agreement_(Agreement::make(options.averaging, replicas_)),
           engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()) {
-        if constexpr (agrees_between_processes<Averaging, D> && !SpansProcesses<Carrier>) {
-            // Its processes find each other when it is made.
-            if (ProcessGroup* const group = agreement_->processes()) {
-                require_same_training<Net, Loss, D>(*group, options);
-                run_policy_ = make_run_policy(*group);
-            }
-        }
+        Kind::template meet<Net, Loss>(joined_, *agreement_, options);
         if constexpr (synchronized) {
             constexpr bool included = requires { sizeof(SynchronizedPasses<D, T>); };
             static_assert(included,
@@ -185,11 +161,9 @@ private:
         return rates;
     }
 
-    /// `P` is Processes, which only the trainings of a policy that spans processes know more of than its name.
-    template <class P>
     [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
                                                      std::size_t regularized, std::span<const RequiredColumn> required,
-                                                     P* processes) {
+                                                     JoinedProcesses& joined) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
@@ -203,17 +177,7 @@ private:
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>(),
                                .synchronized = synchronized},
                               Net::layers);
-        ProcessNumber process;
-        bool survivors = false;
-        std::vector<std::byte*> (*share)(Processes&, std::size_t) = nullptr;
-        if constexpr (AveragesBuckets<Carrier, D>) {
-            process = Carrier::template Collective<D>::process(carrier_of(options.averaging));
-        } else if constexpr (SpansProcesses<Carrier>) {
-            process = {processes->count(), processes->number()};
-            survivors = processes->are_survivors();
-            share = [](P& all, std::size_t bytes) { return all.share(bytes); };
-        }
-        if (process.count > 1) require_divisible(options.replicas, options.devices, process.count, survivors);
+        Kind::place(joined, options);
         options.moving_average.check();
         const AgreementTraits traits = Agreement::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
@@ -240,9 +204,9 @@ private:
                 .regularized = regularized,
                 .weighted = Loss::weighted,
                 .losses = functions.sums_losses ? functions.losses.size() : 0,
-                .process = process,
-                .processes = processes,
-                .share = share,
+                .process = joined.process,
+                .processes = joined.engine.get(),
+                .share = joined.share,
                 .required = required,
                 .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                 .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};
@@ -252,28 +216,9 @@ private:
         return UsesSegmentFactors<Optimizer> ? std::string_view() : short_type_name<Optimizer>();
     }
 
-    /// The processes of a policy that spans some, else null.
-    [[nodiscard, gnu::cold]] static std::shared_ptr<Processes> joined([[maybe_unused]] const Options& options) {
-        std::shared_ptr<Processes> processes;
-        if constexpr (SpansProcesses<Carrier>) {
-            processes = carrier_of(options.averaging).join();
-            require(processes != nullptr, Carrier::name, " has no processes");
-            require_same_training<Net, Loss, D>(*processes, options);
-        }
-        return processes;
-    }
-
-    /// Null in one process.
-    template <class P>
-    [[nodiscard, gnu::cold]] static std::unique_ptr<RunPolicy> run_policy_of([[maybe_unused]] P* processes) {
-        if constexpr (SpansProcesses<Carrier>) return make_run_policy(*processes);
-        return nullptr;
-    }
-
     /// The name of the policy, also of one that is chosen when the program runs.
     std::string_view policy_;
-    std::shared_ptr<Processes> processes_;
-    std::unique_ptr<RunPolicy> run_policy_;
+    JoinedProcesses joined_;
     FixedArray<RegularizedParameter> regularized_;
     FixedArray<RequiredColumn> required_;
     Activity activity_;

@@ -14,7 +14,6 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/process_number.hpp>
 #include <cupola/tensor/require_batch.hpp>
 

@@ -16,6 +16,7 @@
 #include <cupola/io/standard_output.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/train/impl/run_lines.hpp>
