@@ -10,6 +10,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/net/recompute.hpp>
 #include <cupola/parallel/synchronized.hpp>
 
 #include "throws_with.hpp"
@@ -116,6 +117,26 @@ TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     const ProfiledPart part{.name = {}, .what = {}, .seconds = 1, .operations = 20, .bytes = 30};
     CHECK(part.roofline({.operations = 10, .bytes = 10}) == 3.0);
     CHECK(part.roofline({.operations = 5, .bytes = 10}) == 4.0);
+}
+
+TEST_CASE("the backward pass of an operation that runs forward again has the work of both passes") {
+    struct Again : Recompute<Small, "conv2"> {};
+    Numbers numbers;
+    Training plain({.device = {.threads = 1}, .batch_size = batch});
+    TrainingOf<Again> again({.device = {.threads = 1}, .batch_size = batch});
+    const StepProfile before = profile(plain, numbers, {.steps = 1, .warm_up = 0}),
+                      found = profile(again, numbers, {.steps = 1, .warm_up = 0});
+    CHECK(titles(found) == titles(before));
+    const auto bytes = [](const StepProfile& of, const char* what, const char* pass) {
+        return part_of(of, what, pass).bytes;
+    };
+    CHECK(bytes(found, "MaxPool2d<2, 2>", "backward") ==
+          bytes(before, "MaxPool2d<2, 2>", "backward") + bytes(before, "MaxPool2d<2, 2>", "forward"));
+    for (const char* pass : {"forward", "backward"}) {
+        CHECK(bytes(found, "conv2", pass) == bytes(before, "conv2", pass));
+        CHECK(part_of(found, "conv2", pass).operations == part_of(before, "conv2", pass).operations);
+    }
+    CHECK(bytes(found, "MaxPool2d<2, 2>", "forward") == bytes(before, "MaxPool2d<2, 2>", "forward"));
 }
 
 TEST_CASE("the replicas of the first device are profiled, and its wait for the others") {

@@ -255,7 +255,8 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .reads_aside = layer.reads_aside,
                 .also_reads_aside = layer.also_reads_aside,
                 .only_read_aside = layer.only_read_aside,
-                .is_output = layer.is_output};
+                .is_output = layer.is_output,
+                .recompute_block = layer.recompute_block};
         if (!layer.column.empty()) {
             node.is_column = layer.column_type != ElementType::float32;
         } else if (node.view) {

@@ -54,8 +54,11 @@ namespace impl {
     return total;
 }
 
-/// The maximum of the bytes that are alive at the same time, which is a lower bound of the arena's size.
-[[gnu::cold]] constexpr std::size_t max_alive(std::span<const Lifetime> lifetimes) {
+/// The maximum of the bytes that are alive at the same time, which is a lower bound of the arena's size, and its time.
+struct AlivePeak {
+    std::size_t bytes = 0, time = 0;
+};
+[[gnu::cold]] constexpr AlivePeak max_alive(std::span<const Lifetime> lifetimes) {
     std::size_t times = 0;
     for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
     FixedArray<std::size_t> allocated(times), freed(times);
@@ -63,32 +66,47 @@ namespace impl {
         allocated[lifetime.first] += lifetime.bytes;
         freed[lifetime.last + 1] += lifetime.bytes;
     }
-    std::size_t alive = 0, peak = 0;
+    std::size_t alive = 0;
+    AlivePeak peak;
     for (std::size_t time = 0; time < times; ++time) {
         alive += allocated[time];
         alive -= freed[time];
-        peak = std::max(peak, alive);
+        if (alive > peak.bytes) peak = {alive, time};
     }
     return peak;
 }
 
 }  // namespace impl
 
+/// The orders in which tensors are placed.
+enum class PlacementOrder : std::uint8_t {
+    largest_first,
+    longest_lived_first,
+    /// Those alive at the time of most bytes first, and of equal ones the longest-lived.
+    peak_first
+};
+
 /// Assigns each lifetime its offset; returns the size of the arena. The largest tensors are placed first; where that
-/// needs more than the maximum of the bytes alive at one time, placing the longest-lived first is tried too, and the
-/// better result is kept.
-[[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
+/// needs more than the maximum of the bytes alive at one time, the other orders up to `last` are tried too, and the
+/// best result is kept.
+[[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes,
+                                          PlacementOrder last = PlacementOrder::longest_lived_first) {
     FixedArray<std::size_t> order(lifetimes.size());
     std::size_t count = 0;
     for (std::size_t i = 0; i < lifetimes.size(); ++i) {
         if (lifetimes[i].bytes > 0) order[count++] = i;
     }
     order.keep_first(count);
-    bool longest_first = false;
+    PlacementOrder by = PlacementOrder::largest_first;
+    impl::AlivePeak peak;
+    const auto at_peak = [&](std::size_t i) {
+        return lifetimes[i].first <= peak.time && peak.time <= lifetimes[i].last;
+    };
     const auto before = [&](std::size_t a, std::size_t b) {
+        if (by == PlacementOrder::peak_first && at_peak(a) != at_peak(b)) return at_peak(a);
         const std::size_t length = lifetimes[a].last - lifetimes[a].first,
                           other_length = lifetimes[b].last - lifetimes[b].first;
-        if (longest_first && length != other_length) return length > other_length;
+        if (by != PlacementOrder::largest_first && length != other_length) return length > other_length;
         return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
     };
     // By insertion, because std::sort takes long to compile; place_in_order is quadratic too.
@@ -101,20 +119,36 @@ namespace impl {
         }
     };
     sort();
-    const std::size_t total = impl::place_in_order(lifetimes, order);
-    if (total == impl::max_alive(lifetimes)) return total;
-    longest_first = true;
-    sort();
-    FixedArray<Lifetime> other{std::span<const Lifetime>(lifetimes)};
-    const std::size_t other_total = impl::place_in_order(other, order);
-    if (other_total >= total) return total;
-    std::copy(other.begin(), other.end(), lifetimes.begin());
-    return other_total;
+    std::size_t total = impl::place_in_order(lifetimes, order);
+    peak = impl::max_alive(lifetimes);
+    while (total > peak.bytes && by != last) {
+        by = by == PlacementOrder::largest_first ? PlacementOrder::longest_lived_first : PlacementOrder::peak_first;
+        sort();
+        FixedArray<Lifetime> other{std::span<const Lifetime>(lifetimes)};
+        const std::size_t other_total = impl::place_in_order(other, order);
+        if (other_total >= total) continue;
+        total = other_total;
+        std::copy(other.begin(), other.end(), lifetimes.begin());
+    }
+    return total;
 }
 
 /// The number of lifetimes in a plan of this many nodes: those of the values, of their gradients, and of the gradients
-/// that the readers aside of Forks share.
-[[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes) { return 3 * nodes + 2; }
+/// that the readers aside of Forks share; for a network that recomputes (net/table.hpp), also those of the values that
+/// are computed again.
+[[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes, bool recomputes = false) {
+    return (recomputes ? 4 : 3) * nodes + 2;
+}
+
+/// The lifetime of the output of node `i` from its second forward pass on.
+[[nodiscard]] constexpr std::size_t recomputed_entry(std::size_t nodes, std::size_t i) { return 3 * nodes + 2 + i; }
+
+/// The lifetime of a value's storage as backward, and forward again, read it.
+[[nodiscard]] constexpr std::size_t entry_in_backward(std::span<const Lifetime> lifetimes, std::size_t nodes,
+                                                      std::size_t storage) {
+    const std::size_t again = recomputed_entry(nodes, storage) - 1;
+    return storage > 0 && again < lifetimes.size() && lifetimes[again].bytes > 0 ? again : storage;
+}
 
 /// The lifetime of the gradient that the readers aside of a Fork share; that of the Fork's own gradient if it has no
 /// other reader. If the last of them is a sum, the gradients of its output and of its second input are equal and share
@@ -154,8 +188,9 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
 /// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the readers aside of Forks
 /// (entry 2 S + 2 + node). Value 0 is the batch, which is not in the arena; its gradient is in the arena where
 /// `input_gradient` is set.
-/// Views share the entry of the tensor that they refer to. `lifetimes` has lifetimes_of(S) entries; an activation has
-/// `element_bytes` bytes. Returns the bytes of the arena.
+/// Views share the entry of the tensor that they refer to. A value that is computed again (net/recompute.hpp) has an
+/// entry for forward and another one from there on (entry 3 S + 2 + node). `lifetimes` has lifetimes_of(S, whether the
+/// network recomputes) entries; an activation has `element_bytes` bytes. Returns the bytes of the arena.
 [[gnu::cold]] constexpr std::size_t plan_activations(std::span<const NodeInfo> nodes, std::int64_t batch, bool training,
                                                      bool input_gradient, std::span<Lifetime> lifetimes,
                                                      std::size_t element_bytes = sizeof(float)) {
@@ -174,6 +209,10 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         const std::size_t storage = storage_of(nodes, value);
         if (storage > 0) use(storage, storage, time);
     };
+    const auto read_again = [&](std::size_t value, std::size_t time) {
+        const std::size_t storage = storage_of(nodes, value);
+        if (storage > 0) use(entry_in_backward(lifetimes, count, storage), storage, time);
+    };
     const std::size_t lowest = lowest_node(nodes, input_gradient);
     const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
     const auto forward = [&](std::size_t i, std::size_t time) {
@@ -191,11 +230,16 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
             if (training) use(output_gradient_entry(nodes, i + 1), i + 1, time);
         }
     };
+    const auto recompute = [&](std::size_t i, std::size_t time) {
+        use(recomputed_entry(count, i), i + 1, time);
+        read_again(nodes[i].reads, time);
+        if (nodes[i].also_reads != no_value) read_again(nodes[i].also_reads, time);
+    };
     const auto backward = [&](std::size_t i, std::size_t time) {
         const NodeInfo& node = nodes[i];
         if (has_backward(nodes, i, lowest, input_gradient)) {
-            if (node.backward_reads_output) read(i + 1, time);
-            if (node.backward_reads_input) read(node.reads, time);
+            if (node.backward_reads_output) read_again(i + 1, time);
+            if (node.backward_reads_input) read_again(node.reads, time);
         }
         if (i < lowest || !wanted(i + 1)) return;
         use(gradient_entry(nodes, i + 1), i + 1, time);
@@ -204,17 +248,20 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         if (node.also_reads != no_value && wanted(node.also_reads))
             use(input_gradient_entry(nodes, i, true), node.also_reads, time);
     };
-    const FixedArray<NodePass> passes = list_passes(count, training);
+    const FixedArray<NodePass> passes = list_passes(nodes, training, input_gradient);
     for (std::size_t time = 0; time < passes.size(); ++time) {
         switch (passes[time].kind) {
             case PassKind::forward: forward(passes[time].node, time); break;
             case PassKind::outputs: outputs(time); break;
+            case PassKind::recompute: recompute(passes[time].node, time); break;
             case PassKind::backward: backward(passes[time].node, time); break;
         }
     }
     if (!training) return place(lifetimes);
     if (input_gradient) use(gradient_entry(nodes, 0), 0, passes.size());  // it is read after the pass
-    return place(lifetimes);
+    // Where values are computed again, there is less that lives long, and more that lives at the peak alone.
+    return place(lifetimes,
+                 passes.size() > 2 * count + 1 ? PlacementOrder::peak_first : PlacementOrder::longest_lived_first);
 }
 
 /// The inputs and outputs of a network that is not computed in float, and their place after the activations: the batch

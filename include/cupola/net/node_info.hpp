@@ -45,6 +45,8 @@ struct NodeInfo {
     /// Whether its output is an input of ids or bytes as it is in the batch: a view without a gradient, which no pass
     /// of the activations reads.
     bool is_column = false;
+    /// As in LayerInfo, that of its first layer.
+    std::size_t recompute_block = no_layer;
 
     /// Whether it is a Fork that adds two gradients in backward: that of its readers aside to that of the next reader.
     [[nodiscard]] constexpr bool adds_two_gradients() const { return second_reader != no_value && !only_read_aside; }

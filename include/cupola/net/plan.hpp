@@ -23,14 +23,6 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-namespace impl {
-
-/// `activation_bytes` of a network for a batch in training, computed at run time.
-[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
-                                                              std::int64_t batch, std::size_t element_bytes);
-
-}  // namespace impl
-
 /// `T` is the element type of activations. The batch, the output and their gradients are always float: a plan in
 /// another type converts each of them once.
 template <class Device, class T = float>
@@ -233,10 +225,15 @@ private:
 
     void run_forward(std::size_t begin, std::size_t end, const Call& call);
 
-    /// Runs backward from node `end` - 1 down to node `begin`.
+    /// Runs backward from node `end` - 1 down to node `begin`, with the forward passes that belong to it.
     void run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready = {});
 
     [[gnu::cold]] void find_buckets();
+
+    /// Whether backward runs node `i` forward again.
+    [[nodiscard]] bool recomputed(std::size_t i) const {
+        return entry_in_backward(lifetimes_.span(), infos_.size(), i + 1) != i + 1;
+    }
 
     /// Finds the nodes that mask and sum the gradient of their input for the node before, which then does not have to.
     [[gnu::cold]] void find_gradient_sums();
@@ -244,8 +241,18 @@ private:
     [[gnu::cold]] void bind_nodes();
     [[gnu::cold]] void bind_gradients(std::size_t i, BackwardArgs<Device, T>& args);
 
-    /// The bound arguments of node `i` combined with those of a call.
-    const BackwardArgs<Device, T>& args_of(std::size_t i, const Call& call);
+    /// Value `v` as backward, and forward again, read it.
+    [[nodiscard]] T* value_in_backward(std::size_t v) {
+        const std::size_t storage = storage_of(infos_.span(), v);
+        return storage == 0 ? nullptr : at(lifetimes_[entry_in_backward(lifetimes_.span(), infos_.size(), storage)]);
+    }
+    /// Whether backward of node `i` has other places than forward: it belongs to a block that is computed again.
+    [[nodiscard]] bool bound_twice(std::size_t i) const {
+        return bound_.size() > infos_.size() && infos_[i].recompute_block != no_layer;
+    }
+
+    /// The bound arguments of node `i` combined with those of a call. `in_backward`: for backward, or forward again.
+    const BackwardArgs<Device, T>& args_of(std::size_t i, const Call& call, bool in_backward = false);
 
     /// A plan runs on the context for which its operations were made, in the memory that it was given.
     void check_context(const Context& context) const {
@@ -260,7 +267,11 @@ private:
     FixedArray<NodeInfo> infos_;
     FixedArray<Lifetime> lifetimes_;
     FixedArray<std::unique_ptr<PlanNode<Device, T>>> nodes_;
+    /// Those of each node; where nodes are computed again, followed by those of each node in backward.
     std::vector<BackwardArgs<Device, T>> bound_;
+    FixedArray<NodePass> passes_;
+    /// The running statistics that the last forward pass was given.
+    const float* running_ = nullptr;
     FixedArray<std::size_t> saved_at_, packed_at_;
     /// Per node, the offset in the saved memory of the sums that it writes of its input's gradient, or no_sums.
     static constexpr std::size_t no_sums = static_cast<std::size_t>(-1);

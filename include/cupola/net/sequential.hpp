@@ -147,6 +147,10 @@ namespace impl {
 [[noreturn, gnu::cold]] void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
                                                bool training, std::size_t element_bytes);
 
+/// `activation_bytes` of a network for a batch in training, computed at run time.
+[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
+                                                              std::int64_t batch, std::size_t element_bytes);
+
 /// Throws OutOfMemory for a batch whose plan may have sums of bytes that do not fit in 64 bits: the activations alone
 /// then exceed any computer's memory.
 constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
@@ -160,6 +164,17 @@ constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion,
         throw_uncountable(layers, fusion, batch, training, element_bytes);
 }
 
+inline std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
+                                            std::size_t element_bytes) {
+    require_countable(layers, fusion, batch, true, element_bytes);
+    FixedArray<NodeInfo> nodes(layers.size());
+    nodes.keep_first(fuse(layers, fusion, nodes, true));
+    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size(), recomputes(layers)));
+    const std::size_t ends =
+        element_bytes == sizeof(float) ? 0 : plan_ends(layers, batch, true, false, element_bytes).bytes;
+    return plan_activations(nodes, batch, true, false, lifetimes, element_bytes) + ends;
+}
+
 inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
                               std::size_t element_bytes) {
     // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the
@@ -167,7 +182,7 @@ inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, st
     constexpr std::int64_t counted = 64;
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes, training));
-    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size(), recomputes(layers)));
     std::size_t bytes = plan_activations(nodes, counted, training, false, lifetimes, element_bytes);
     if (element_bytes != sizeof(float)) bytes += plan_ends(layers, counted, training, false, element_bytes).bytes;
     throw_too_many_bytes(text("the activations of a batch of ", batch, " samples need"),
@@ -181,7 +196,7 @@ inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, st
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<NodeInfo, Net::layer_count> nodes{};
-    std::array<Lifetime, lifetimes_of(Net::layer_count)> lifetimes{};
+    std::array<Lifetime, lifetimes_of(Net::layer_count, recomputes(Net::layers))> lifetimes{};
     const std::size_t count = fuse(Net::layers, Net::fusion, nodes, training);
     using T = typename Net::Precision::Activation;
     impl::require_countable(Net::layers, Net::fusion, batch, training, sizeof(T));

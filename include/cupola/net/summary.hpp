@@ -25,6 +25,11 @@ namespace impl {
 /// frozen parameters.
 [[nodiscard, gnu::cold]] std::string frozen_line(std::span<const LayerInfo> layers);
 
+/// What is computed again in backward (net/recompute.hpp), what that adds, and what the activations of a batch need
+/// without it; empty for a network without such blocks.
+[[nodiscard, gnu::cold]] std::string recompute_line(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
+                                                    std::size_t element_bytes);
+
 /// Columns padded to their widest cell; the first two are left-aligned, numbers right-aligned.
 [[nodiscard]] std::string aligned_table(const std::vector<std::vector<std::string>>& cells);
 
@@ -35,7 +40,7 @@ namespace impl {
 
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
 /// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations
-/// use.
+/// use; for one of which blocks are computed again in backward, what that costs and saves.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
     return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),

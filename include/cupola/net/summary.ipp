@@ -3,6 +3,7 @@
 // Definitions of cupola/net/summary.hpp.
 #pragma once
 
+#include <cupola/net/recompute.hpp>
 #include <cupola/net/summary.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -38,6 +39,19 @@ CUPOLA_DECL std::string frozen_line(std::span<const LayerInfo> layers) {
     if (running) line += "; frozen batch normalisations use their running statistics";
     if (batch) line += text("; ", running ? "others" : "frozen batch normalisations", " use those of the batch");
     return line + '\n';
+}
+
+CUPOLA_DECL std::string recompute_line(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
+                                       std::size_t element_bytes) {
+    const RecomputationFigures figures = count_recomputed(layers, fusion);
+    if (figures.operations == 0) return {};
+    FixedArray<LayerInfo> plain{layers};
+    for (LayerInfo& layer : plain) layer.recompute_block = no_layer;
+    return text(figures.operations, figures.operations == 1 ? " operation of " : " operations of ", figures.blocks,
+                figures.blocks == 1 ? " block runs" : " blocks run",
+                " forward again in backward: ", grouped(figures.multiply_adds),
+                " multiply-adds more per sample; without that the activations are ",
+                bytes_text(planned_activation_bytes(plain, fusion, batch, element_bytes)), '\n');
 }
 
 CUPOLA_DECL std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
@@ -108,7 +122,7 @@ CUPOLA_DECL std::string summary(std::span<const LayerInfo> layers, const Shape& 
     }
     cells.push_back({"total", "", "", grouped(count_parameters(layers)), grouped(work),
                      text(bytes_text(activation_arena), " shared")});
-    return aligned_table(cells) + copies + frozen_line(layers);
+    return aligned_table(cells) + copies + frozen_line(layers) + recompute_line(layers, fusion, batch, element_bytes);
 }
 
 }  // namespace impl

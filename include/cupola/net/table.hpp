@@ -54,6 +54,8 @@ struct LayerInfo {
     std::array<bool, max_parameters> frozen{};
     /// A batch normalisation that uses its running statistics in training too, and does not update them.
     bool uses_running_statistics = false;
+    /// The first layer of the block that is computed again in backward (net/recompute.hpp) and to which it belongs.
+    std::size_t recompute_block = no_layer;
     /// The buffers, in an array of their own.
     Parameters buffers;
     std::array<std::int64_t, max_parameters> buffer_offsets{};
@@ -139,6 +141,14 @@ struct LayerInfo {
 /// Whether backward leaves out the gradients of a layer's parameters: it is frozen, and its operation can.
 [[nodiscard]] constexpr bool omits_parameter_gradients(std::span<const LayerInfo> layers, std::size_t layer) {
     return is_frozen(layers, layer) && layers[layer].traits.can_omit_parameter_gradients;
+}
+
+/// Whether a part of the network is computed again in backward (net/recompute.hpp).
+[[nodiscard]] constexpr bool recomputes(std::span<const LayerInfo> layers) {
+    for (const LayerInfo& layer : layers) {
+        if (layer.recompute_block != no_layer) return true;
+    }
+    return false;
 }
 
 /// Whether an input of the network is of ids or bytes.

@@ -16,6 +16,7 @@
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/pipeline/cuts.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/net/recompute.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/tied.hpp>
 
@@ -33,6 +34,8 @@ struct RangeNet : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, Named
                              Sigmoid, Tied<"twice", Linear<7>>, Linear<4>> {};
 struct RangeNarrow : InPrecision<MixedBFloat16, RangeNet> {};
 struct RangeUnfused : Unfused<RangeNet> {};
+/// Blocks that are computed again, between the parts and in them.
+struct RangeRecompute : Recompute<RangeNet, "block", "conv2", "hidden", "twice"> {};
 /// Layers below the trained ones, and some that are not trained between them.
 struct RangeFrozen : Frozen<RangeNet, "conv1.*", "norm1.*", "hidden.*"> {};
 
@@ -166,6 +169,7 @@ TYPED_TEST_CASE("parts of a network have the bits of the whole at every cut", D,
     check_cuts<RangeNet, D>(9);
     check_cuts<RangeNarrow, D>(9);
     check_cuts<RangeUnfused, D>(15);
+    check_cuts<RangeRecompute, D>(9);
 }
 
 TYPED_TEST_CASE("parts of a network with frozen layers have the bits of the whole at every cut", D, Devices) {

@@ -20,17 +20,6 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-inline std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
-                                                  std::size_t element_bytes) {
-    require_countable(layers, fusion, batch, true, element_bytes);
-    FixedArray<NodeInfo> nodes(layers.size());
-    nodes.keep_first(fuse(layers, fusion, nodes, true));
-    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size()));
-    const std::size_t ends =
-        element_bytes == sizeof(float) ? 0 : plan_ends(layers, batch, true, false, element_bytes).bytes;
-    return plan_activations(nodes, batch, true, false, lifetimes, element_bytes) + ends;
-}
-
 namespace impl {
 
 /// The bytes of the gradients of a layer's frozen parameters, if backward computes them nevertheless.
@@ -66,6 +55,7 @@ const float* Plan<Device, T>::forward(Context& context, const PlanInputs& batch,
     require_columns(batch);
     const T* const samples =
         buffers.batch_is_converted ? ends_.batch(batch.input()) : ends_.convert_batch(context, batch.input());
+    running_ = buffers.running;
     run_forward(
         0, nodes_.size(),
         {.batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers});
@@ -110,6 +100,7 @@ const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, c
     check_context(context);
     std::size_t begin = 0;
     require_columns(batch);
+    running_ = buffers.running;
     const T* const samples = k == 0 ? ends_.convert_batch(context, batch.input()) : ends_.batch(batch.input());
     const Call call{
         .batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers};
@@ -182,8 +173,9 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
         infos_.keep_first(options.keep_layers(layers, fusion, infos_.span(), options.layers, options_.input_gradient));
     }
     nodes_.keep_first(infos_.size());
-    lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size()));
+    lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size(), recomputes(layers)));
     const bool backward = options.training && !options.inspect;
+    passes_ = list_passes(infos_.span(), backward, options_.input_gradient);
     bytes_.activations =
         plan_activations(infos_.span(), options.batch, backward, options_.input_gradient, lifetimes_.span(), sizeof(T));
     ends_ = {plan_ends(own_layers_, options.batch, backward, options_.input_gradient, sizeof(T)),
@@ -201,7 +193,8 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     reads_columns_ = count_inputs(own_layers_) > 1 || reads_other_types(own_layers_);
     require(!options_.input_gradient || own_layers_.front().column_type == ElementType::float32, "an input of ",
             to_string(own_layers_.front().column_type), " has no gradient");
-    std::size_t all_reduces = 0;
+    // A block is done with what its nodes have saved when the next one is computed again, in the same memory.
+    std::size_t all_reduces = 0, block = no_layer, block_saved = 0, most_block_saved = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const LayerInfo& layer = layers[infos_[i].layer];
         const bool node_backward = backward && has_backward(i);
@@ -220,17 +213,27 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .inference = !options.training && !options.inspect,
                                             .adds_second_gradient = infos_[i].adds_gradient};
         nodes_[i] = make_one(infos_[i], build);
-        if (options.synchronized && nodes_[i]->statistics_size() > 0 && !layer.uses_running_statistics)
+        if (options.synchronized && nodes_[i]->statistics_size() > 0 && !layer.uses_running_statistics) {
+            require(!recomputed(i), "synchronized statistics cannot be computed again in backward, and layer ",
+                    infos_[i].layer + 1, " (", layer.name, layer.name.empty() ? "" : ", ", layer.type,
+                    ") is in a block of Recompute");
             all_reduces_[all_reduces++] = i;
+        }
         const MemoryNeeds needs = nodes_[i]->needs();
-        saved_at_[i] = bytes_.saved;
+        if (infos_[i].recompute_block != block) block_saved = 0;
+        block = infos_[i].recompute_block;
+        std::size_t& saved = recomputed(i) ? block_saved : bytes_.saved;
+        saved_at_[i] = saved;
         packed_at_[i] = bytes_.packed;
-        if (node_backward) bytes_.saved += aligned(needs.saved);
+        if (node_backward) saved += aligned(needs.saved);
+        most_block_saved = std::max(most_block_saved, block_saved);
         bytes_.packed += aligned(needs.packed) + impl::folded_norm_places(layers, infos_[i]).bytes;
         discarded_at_[i] = aligned(needs.scratch);
         bytes_.scratch = std::max(
             bytes_.scratch, discarded_at_[i] + (node_backward ? impl::discarded_bytes(layers, infos_[i].layer) : 0));
     }
+    for (std::size_t i = 0; i < infos_.size(); ++i) saved_at_[i] += recomputed(i) ? bytes_.saved : 0;
+    bytes_.saved += most_block_saved;
     all_reduces_.keep_first(all_reduces);
     if (backward) find_buckets();
     std::fill(sums_at_.begin(), sums_at_.end(), no_sums);
@@ -293,12 +296,24 @@ void Plan<Device, T>::run_forward(std::size_t begin, std::size_t end, const Call
 template <class Device, class T>
 void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready) {
     std::size_t bucket = 0;
-    for (std::size_t i = end; i-- > begin;) {
+    // Statistics of the batch are not written again, and a frozen normalisation reads those that forward has read.
+    Call again = call;
+    again.buffers = {.running = running_};
+    for (std::size_t k = infos_.size() + 1; k < passes_.size(); ++k) {
+        const std::size_t i = passes_[k].node;
+        if (i < begin || i >= end) continue;
+        if (passes_[k].kind == PassKind::recompute) {
+            // What is deferred reads what another block has saved, in the memory that is written now.
+            if (passes_[k - 1].kind != PassKind::recompute) launch_deferred();
+            const Stopwatch watch(times_, Direction::backward, i);
+            nodes_[i]->forward(args_of(i, again, true));
+            continue;
+        }
         if (infos_[i].runs_backward() && has_backward(i)) {
             const Stopwatch watch(times_, Direction::backward, i);
             // It adds to gradients that may still be deferred.
             if (layers_[infos_[i].layer].adds_parameter_gradients) launch_deferred();
-            nodes_[i]->backward(args_of(i, call));
+            nodes_[i]->backward(args_of(i, call, true));
             // Gradients that are discarded are in scratch memory, which the next node uses.
             if (impl::discarded_bytes(layers_, infos_[i].layer) > 0) launch_deferred();
         }
@@ -340,16 +355,21 @@ void Plan<Device, T>::find_buckets() {
 
 template <class Device, class T>
 void Plan<Device, T>::bind_nodes() {
-    bound_ = std::vector<BackwardArgs<Device, T>>(infos_.size(), {{.context = *context_}});
     const bool backward = options_.training && !options_.inspect;
-    for (std::size_t i = 0; i < infos_.size(); ++i) {
+    const bool twice = backward && recomputes(layers_);
+    bound_ = std::vector<BackwardArgs<Device, T>>((twice ? 2 : 1) * infos_.size(), {{.context = *context_}});
+    for (std::size_t k = 0; k < bound_.size(); ++k) {
+        const std::size_t i = k % infos_.size();
+        const auto bound_value = [&](std::size_t v) {
+            return k < infos_.size() ? const_cast<T*>(value(v, nullptr)) : value_in_backward(v);
+        };
         const NodeInfo& info = infos_[i];
-        BackwardArgs<Device, T>& args = bound_[i];
+        BackwardArgs<Device, T>& args = bound_[k];
         // Each call passes the batch to the operations that read it.
-        args.input = value(info.reads, nullptr);
-        if (info.also_reads != no_value) args.second_input = value(info.also_reads, nullptr);
+        args.input = bound_value(info.reads);
+        if (info.also_reads != no_value) args.second_input = bound_value(info.also_reads);
         // Only a view of the batch itself has the batch as its output, and a view is never run forward.
-        args.output = const_cast<T*>(value(i + 1, nullptr));
+        args.output = bound_value(i + 1);
         args.saved = saved_ + saved_at_[i];
         const impl::FoldedNormPlaces folded = impl::folded_norm_places(layers_, info);
         args.packed = packed_ + packed_at_[i] + folded.bytes;
@@ -392,10 +412,10 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
 }
 
 template <class Device, class T>
-const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Call& call) {
+const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Call& call, bool in_backward) {
     const NodeInfo& info = infos_[i];
     const LayerInfo& layer = layers_[info.layer];
-    BackwardArgs<Device, T>& args = bound_[i];
+    BackwardArgs<Device, T>& args = bound_[in_backward && bound_twice(i) ? infos_.size() + i : i];
     if (storage_of(infos_.span(), info.reads) == 0) args.input = call.batch;
     if (info.also_reads != no_value && storage_of(infos_.span(), info.also_reads) == 0) args.second_input = call.batch;
     const std::string_view column = layer.reads_column.empty() ? layer.column : layer.reads_column;

@@ -93,7 +93,7 @@ constexpr void fill_figures(PipelineFigures<parts>& figures, const PipelineOptio
         require_countable(layers, Net::fusion, options.batch_size, true, sizeof(T));
         const auto own =
             std::span<const NodeInfo>(nodes.list).subspan(nodes.begins[k], nodes.begins[k + 1] - nodes.begins[k]);
-        FixedArray<Lifetime> lifetimes(lifetimes_of(own.size()));
+        FixedArray<Lifetime> lifetimes(lifetimes_of(own.size(), recomputes(layers)));
         figures.activations[k] =
             plan_activations(own, options.batch_size, true, nodes.input_gradient[k], lifetimes, sizeof(T));
         if constexpr (!std::same_as<T, float>)

@@ -50,6 +50,22 @@ struct KernelsOfDevice<D> {
 template <class D>
 using KernelsOf = typename KernelsOfDevice<D>::Type;
 
+/// Completes the error of synchronised statistics, if a normalisation is computed again in backward, when the replicas
+/// no longer wait for each other.
+[[nodiscard]] constexpr CompileTimeMessage synchronized_again(std::span<const LayerInfo> layers,
+                                                              std::string_view statistics) {
+    CompileTimeMessage message;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const LayerInfo& layer = layers[i];
+        if (layer.kind != LayerKind::batch_norm || layer.uses_running_statistics || layer.recompute_block == no_layer)
+            continue;
+        describe(message << statistics << " synchronizes the replicas in forward, and ", i + 1, layer);
+        return message << " is in a block of Recompute, which runs forward again: leave it out of the block, or use "
+                          "FirstReplica, LastReplica, AllReplicas or Pooled";
+    }
+    return message;
+}
+
 /// The first error; empty if there is none, or if the network has already reported its own.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval CompileTimeMessage training_diagnostic() {
@@ -75,6 +91,9 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
                         << " synchronizes the replicas inside a pass, which is not possible on " << D::name
                         << ", where passes are queued: use FirstReplica, LastReplica, AllReplicas or Pooled";
             }
+        }
+        if constexpr (requires { requires bool(Statistics::synchronized); }) {
+            if (message.empty()) message = synchronized_again(Net::layers, short_type_name<Statistics>());
         }
         if constexpr (requires { requires(AgreementKind<Averaging, D>::asynchronous && Statistics::synchronized); }) {
             if (message.empty() && Net::buffer_elements > 0) {

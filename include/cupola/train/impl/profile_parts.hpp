@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/memory_plan.hpp>
+#include <cupola/net/pass_list.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/train/step_profile.hpp>
 
@@ -47,6 +49,7 @@ public:
     ProfileParts(const StepTimes& times, const ProfiledTraining& training)
         : times_(times), training_(training), nodes_(training.layers.size()), rests_(times.steps()) {
         nodes_.resize(fuse(training.layers, training.fusion, nodes_));
+        recomputed_ = find_recomputed(nodes_, false);
         for (std::size_t step = 0; step < rests_.size(); ++step) rests_[step] = times.seconds(step);
     }
 
@@ -118,35 +121,39 @@ private:
         }
         add_part(
             std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
-            [&](ProfiledPart& part, double calls) { find_work(part, node, direction, calls); });
+            [&](ProfiledPart& part, double calls) { find_work(part, i, direction, calls); });
     }
 
-    /// Computes the work of a node in a step, for all batches of the first device together.
-    void find_work(ProfiledPart& part, const NodeInfo& node, Direction direction, double calls) const {
+    /// Computes the work of node `i` in a step, for all batches of the first device together. The time of backward
+    /// includes that of a second forward pass.
+    void find_work(ProfiledPart& part, std::size_t i, Direction direction, double calls) const {
+        const NodeInfo& node = nodes_[i];
         const int own_replicas = training_.replicas / training_.devices;
         const double samples = training_.samples_per_step * own_replicas / training_.replicas;
         const auto activations = [&](const Shape& shape) {
             return samples * static_cast<double>(shape.size()) * static_cast<double>(training_.element_bytes);
         };
         double multiply_adds = 0, parameters = 0;
-        for (std::size_t i = node.layer; i < node.layer + node.layers; ++i) {
-            const LayerInfo& layer = training_.layers[i];
+        for (std::size_t k = node.layer; k < node.layer + node.layers; ++k) {
+            const LayerInfo& layer = training_.layers[k];
             multiply_adds += static_cast<double>(layer.multiply_adds);
-            const Parameters& read = parameters_of_layer(training_.layers, i).parameters;
+            const Parameters& read = parameters_of_layer(training_.layers, k).parameters;
             for (std::size_t p = 0; p < read.count; ++p) {
                 parameters += sizeof(float) * static_cast<double>(read.list[p].shape.size());
             }
         }
         const double second = node.also_reads == no_value ? 0 : activations(nodes_[node.also_reads - 1].output),
                      inputs = activations(node.input) + second, output = activations(node.output);
-        if (direction == Direction::forward) {
+        const bool both = direction == Direction::backward && recomputed_[i];
+        if (both) calls /= 2;
+        if (direction == Direction::forward || both) {
             part.operations = 2 * multiply_adds * samples;
             part.bytes = inputs + output + calls * parameters;
-            return;
+            if (!both) return;
         }
         const bool wanted = needs_gradient(nodes_, node.reads, lowest_node(nodes_, false), false), read = !node.view;
-        part.operations = 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
-        part.bytes = output * (node.adds_two_gradients() ? 2 : 1) + calls * parameters;  // gradients: in, out
+        part.operations += 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
+        part.bytes += output * (node.adds_two_gradients() ? 2 : 1) + calls * parameters;  // gradients: in, out
         if (wanted) part.bytes += inputs + calls * parameters;
         if (read && node.backward_reads_input) part.bytes += activations(node.input);
         if (read && node.backward_reads_output) part.bytes += output;
@@ -155,6 +162,7 @@ private:
     const StepTimes& times_;
     ProfiledTraining training_;
     std::vector<NodeInfo> nodes_;
+    FixedArray<bool> recomputed_;
     /// The time of each step outside all parts.
     std::vector<double> rests_;
     std::vector<ProfiledPart> parts_;
