@@ -29,6 +29,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/host/concat_mean.hpp>
 #include <cupola/parallel/host/queue.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/tensor/algorithms.hpp>

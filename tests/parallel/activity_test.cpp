@@ -15,6 +15,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "throws_with.hpp"

@@ -5,6 +5,7 @@
 #include "../test.hpp"
 
 #include <cupola/data/augmentation.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "throws_with.hpp"

@@ -14,6 +14,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "delayed_device.hpp"

@@ -6,6 +6,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/summary_sink.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/train/summary_writer.hpp>
 

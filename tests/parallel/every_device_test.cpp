@@ -12,6 +12,7 @@
 
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers/on_device.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "../labelled_samples.hpp"

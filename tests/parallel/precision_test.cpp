@@ -9,6 +9,7 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/summary.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
 

@@ -12,6 +12,7 @@
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
 

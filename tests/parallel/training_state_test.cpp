@@ -8,6 +8,7 @@
 
 #include <cupola/data/augmentation.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "../data/labelled.hpp"

@@ -4,6 +4,7 @@
 
 #include "../test.hpp"
 
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/fit.hpp>
 

@@ -37,7 +37,6 @@
 #include <cupola/parallel/impl/samples_of.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
-#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
@@ -50,6 +49,10 @@
 #include <cupola/tensor/tensor.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
+
+/// Defined in parallel/inspection.hpp.
+template <class Device>
+class Inspection;
 
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D, Statistics>())
@@ -120,12 +123,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         queue_step(batches, {});
     }
     /// The same; also calls `inspector` with an Inspection between the averaging and the update, on the first device's
-    /// thread, which waits for it. An exception of `inspector` is rethrown from this function after the step.
+    /// thread, which waits for it. An exception of `inspector` is rethrown from this function after the step. Needs
+    /// #include <cupola/parallel/inspection.hpp>.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     void queue(Batches&& batches, Inspector&& inspector) {
-        queue_step(batches, [&](auto& engine) { engine.show(inspector); });
+        queue_inspected(batches, inspector);
     }
     /// Returns the report of the oldest step whose report was not read, if there are more than `max_in_flight` such
     /// steps, otherwise null. Waits for that step; calling it with 0 until it returns null waits for all. The report is
@@ -148,7 +152,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     const StepReport& step(Batches&& batches, Inspector&& inspector) {
-        queue_step(batches, [&](auto& engine) { engine.show(inspector); });
+        queue_inspected(batches, inspector);
         return last_report();
     }
     /// The same with one batch per replica.
@@ -336,6 +340,12 @@ private:
         const impl::Activity::Scope scope(parts_.activity_, "step()");
         require_batches(batches, required_columns(), options.replicas);
         parts_.engine_.queue(batches, probe);
+    }
+    template <class Batches, class Inspector, class Inspected = InspectionType>
+    void queue_inspected(Batches& batches, Inspector& inspector) {
+        constexpr bool included = requires { sizeof(Inspected); };
+        static_assert(included, "a step with an inspector needs #include <cupola/parallel/inspection.hpp>");
+        if constexpr (included) queue_step(batches, [&](auto& engine) { engine.show(inspector); });
     }
     const StepReport& last_report() {
         const impl::Activity::Scope scope(parts_.activity_, "step()");

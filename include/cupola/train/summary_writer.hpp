@@ -28,6 +28,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/summary_sink.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/impl/summary_names.hpp>
 #include <cupola/train/impl/summary_text.hpp>

@@ -20,6 +20,7 @@
 #include <cupola/layers/on_device.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/optimizers.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "training_runs.hpp"

@@ -124,7 +124,6 @@ class EitherEngine {
 
 public:
     using BatchSource = typename Steps::BatchSource;
-    using Inspector = typename Steps::Inspector;
     using Probe = FunctionRef<void(EitherEngine&)>;
 
     [[gnu::cold]] EitherEngine(const StepFunctions<D>& functions, StepAgreement<D, T>& agreement,
@@ -148,7 +147,10 @@ public:
         if (steps_) return steps_->queue(batches, probe ? typename Steps::Probe(show_) : typename Steps::Probe());
         other_->queue(batches, probe ? typename Other::Probe(show_) : typename Other::Probe());
     }
-    [[gnu::cold]] void show(Inspector inspector) { steps_ ? steps_->show(inspector) : other_->show(inspector); }
+    template <class Inspector>
+    [[gnu::cold]] void show(Inspector& inspector) {
+        steps_ ? steps_->show(inspector) : other_->show(inspector);
+    }
     const StepReport* poll(std::int64_t max_in_flight) {
         return steps_ ? steps_->poll(max_in_flight) : other_->poll(max_in_flight);
     }

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
@@ -19,11 +20,9 @@
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/check.hpp>
-#include <cupola/parallel/step/pass_recordings.hpp>
 #include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/shared_statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
-#include <cupola/parallel/step/step_probe.hpp>
 #include <cupola/parallel/step/step_reader.hpp>
 #include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step/step_update.hpp>
@@ -41,7 +40,6 @@ class StepEngine {
 public:
     [[gnu::cold]] ~StepEngine();
     using BatchSource = typename Passes::BatchSource;
-    using Inspector = typename StepProbe<D, T>::Inspector;
     /// Called between the average and the update, on the first device's thread; calls show() of the engine. The engine
     /// does not call it itself, so that only programs that inspect a step compile it.
     using Probe = FunctionRef<void(StepEngine&)>;
@@ -56,7 +54,6 @@ public:
           counts_(replicas.placement().replicas(), functions.gradient_accumulation_steps, D::max_steps_in_flight),
           passes_(functions, replicas, agreement_.peers(), counts_),
           reader_(functions, replicas, agreement_, counts_, passes_.batches(), regularized, policy),
-          inspection_(replicas),
           update_(functions, replicas, agreement_, regularized) {}
 
     /// Before the first step of a training whose statistics are synchronised.
@@ -74,7 +71,8 @@ public:
 
     /// Inside a probe: waits, and calls `inspector` with the values of the step that the host reads. Its exception is
     /// thrown after the step.
-    [[gnu::cold]] void show(Inspector inspector);
+    template <class Inspector>
+    [[gnu::cold]] void show(Inspector& inspector);
 
     /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
     /// otherwise. Valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
@@ -112,10 +110,15 @@ public:
 
     /// The reason why work is queued again that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const {
-        return why_not_repeated(functions_, replicas_.placement().device_count(), passes_, update_);
+        if constexpr (repeats_work<D>)
+            return why_not_repeated(functions_, replicas_.placement().device_count(), passes_, update_);
+        return {};
     }
     /// See DataParallel.
-    [[nodiscard, gnu::cold]] std::string launches_description() const { return launches_text(replicas_); }
+    [[nodiscard, gnu::cold]] std::string launches_description() const {
+        if constexpr (requires(const typename D::Queue& queue) { queue.launches(); }) return launches_text(replicas_);
+        return {};
+    }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_recording(int device, Visit&& visit) const {
@@ -173,13 +176,17 @@ private:
     SampleCounts counts_;
     Passes passes_;
     StepReader<D, T> reader_;
-    StepProbe<D, T> inspection_;
     StepUpdate<D, T> update_;
     StepTrace trace_{};
     /// Those of the step that is being queued.
     BatchSource batches_{};
     Probe probe_{};
+    std::exception_ptr error_of_probe_;
 };
+
+/// Defined in parallel/inspection.hpp.
+template <class D, class T>
+class StepProbe;
 
 template <class D, class T>
 StepEngine<D, T>::~StepEngine() = default;
@@ -199,13 +206,13 @@ void StepEngine<D, T>::queue(BatchSource batches, Probe probe) {
     counts_.clear(step);
     update_.begin_step(loss_scale().skipped_steps, step - reader_.oldest());
     agreement_.begin(step, counts_, statistics().values());
-    if (probe) inspection_.begin();
+    error_of_probe_ = nullptr;
     batches_ = batches;
     probe_ = probe;
     reader_.naming_steps(step + 1, [&] { replicas_.threads().run([&](int device) { queue_on(device); }); });
     for (State& state : replicas_.devices()) state.updating = false;
     reader_.add();
-    if (probe) inspection_.rethrow();
+    if (error_of_probe_) std::rethrow_exception(std::exchange(error_of_probe_, nullptr));
 }
 
 template <class D, class T>
@@ -279,7 +286,8 @@ bool StepEngine<D, T>::land(Step& step) {
 }
 
 template <class D, class T>
-void StepEngine<D, T>::show(Inspector inspector) {
+template <class Inspector>
+void StepEngine<D, T>::show(Inspector& inspector) {
     const std::int64_t step = reader_.next();
     replicas_.at(0).queue->mark();
     agreement_.wait(0, step, false);
@@ -287,8 +295,9 @@ void StepEngine<D, T>::show(Inspector inspector) {
     int replica = replicas_.placement().first_replica(0);
     while (replicas_.placement().is_here(replica + 1) && counts_.of_replica(step, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step, replica) > 0;
-    inspection_.show(step, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
-                     agreement_.gradient(0, replica, step).values, inspector);
+    error_of_probe_ =
+        StepProbe<D, T>(replicas_).show(step, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
+                                        agreement_.gradient(0, replica, step).values, inspector);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PassRecordings: what a device's queue has recorded of the passes of each batch of a step. A pass is recorded once per
-// plan, and per kind of its beginning and end.
+// plan, and per kind of its beginning and end. A device whose queue repeats work includes this header beside it.
 #pragma once
 
 #include <cstddef>
 #include <deque>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/device/queue.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 
@@ -54,23 +52,11 @@ private:
     std::vector<std::vector<std::deque<Pass>>> recordings_;
 };
 
-/// A queue that repeats nothing has nothing to keep per pass.
-template <class Recording>
-    requires std::is_empty_v<Recording>
-class PassRecordings<Recording> {
-public:
-    explicit PassRecordings(int) {}
-
-    template <class Visit>
-    void for_each(int, Visit&&) const {}
-};
-
 /// The reason why work of a step is queued again that could have been repeated; empty if all of it is repeated.
 /// `passes` and `update` are the parts of a step that have recordings.
 template <class D, class Passes, class Update>
 [[nodiscard, gnu::cold]] std::string why_not_repeated(const StepFunctions<D>& functions, int devices,
                                                       const Passes& passes, const Update& update) {
-    if (!repeats_work<D>) return {};
     if (!functions.repeats_update) return "the update: the optimiser does not declare that it can be captured";
     std::string why;
     const auto look = [&](const auto& recording, const char* of) {
@@ -86,13 +72,10 @@ template <class D, class Passes, class Update>
 /// See DataParallel::launches_description().
 template <class D, class T>
 [[nodiscard, gnu::cold]] std::string launches_text(Replicas<D, T>& replicas) {
-    if constexpr (requires(const typename D::Queue& queue) { queue.launches(); }) {
-        const auto& counted = replicas.at(0).queue->launches();
-        if (counted.all > 0 && counted.captured)
-            return text("a step queues ", counted.all, " kernels and copies, ", counted.in_graphs, " of them in ",
-                        counted.graphs, counted.graphs == 1 ? " graph" : " graphs");
-    }
-    return {};
+    const auto& counted = replicas.at(0).queue->launches();
+    if (counted.all == 0 || !counted.captured) return {};
+    return text("a step queues ", counted.all, " kernels and copies, ", counted.in_graphs, " of them in ",
+                counted.graphs, counted.graphs == 1 ? " graph" : " graphs");
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

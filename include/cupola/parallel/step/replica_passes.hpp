@@ -9,20 +9,37 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include <cupola/core/function_ref.hpp>
+#include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/batches.hpp>
-#include <cupola/parallel/step/pass_recordings.hpp>
 #include <cupola/parallel/step/replica_losses.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// What a device's queue has recorded of the passes of each batch: in step/pass_recordings.hpp for a queue that repeats
+/// work.
+template <class Recording>
+class PassRecordings;
+
+/// A queue that repeats nothing has nothing to keep per pass.
+template <class Recording>
+    requires std::is_empty_v<Recording>
+class PassRecordings<Recording> {
+public:
+    explicit PassRecordings(int) {}
+
+    template <class Visit>
+    void for_each(int, Visit&&) const {}
+};
 
 /// The batches of a step where the replicas of all devices run in step, for statistics that are synchronised
 /// (SynchronizedPasses).

@@ -43,7 +43,6 @@
 #include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/shared_statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
-#include <cupola/parallel/step/step_probe.hpp>
 #include <cupola/parallel/step/step_reports.hpp>
 #include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -62,7 +61,6 @@ class AsynchronousEngine {
 
 public:
     using BatchSource = typename Passes::BatchSource;
-    using Inspector = typename StepProbe<D, T>::Inspector;
     using Probe = FunctionRef<void(AsynchronousEngine&)>;
 
     /// As those of StepEngine; the agreement is an AsynchronousAgreement.
@@ -79,9 +77,11 @@ public:
     [[gnu::cold]] void run_in_step() {}
     [[nodiscard]] std::int64_t step() const { return next_; }
     void queue(BatchSource batches, Probe probe);
-    [[gnu::cold]] void show(Inspector inspector) {
-        inspection_.show(shown_->step, shown_->replica, passes_of(0).batches().of(shown_->replica),
-                         replicas_.gradients().row(shown_->replica), inspector);
+    template <class Inspector>
+    [[gnu::cold]] void show(Inspector& inspector) {
+        error_of_probe_ =
+            StepProbe<D, T>(replicas_).show(shown_->step, shown_->replica, passes_of(0).batches().of(shown_->replica),
+                                            replicas_.gradients().row(shown_->replica), inspector);
     }
     const StepReport* poll(std::int64_t max_in_flight);
     const StepReport& last_report();
@@ -277,7 +277,7 @@ private:
     SampleCounts counts_;
     StepReports<D, T> reports_;
     SharedStatistics<D, T> statistics_;
-    StepProbe<D, T> inspection_;
+    std::exception_ptr error_of_probe_;
     Columns columns_;
     /// Those of the update, and parts of them of at most `piece_elements`.
     FixedArray<Segment> segments_;

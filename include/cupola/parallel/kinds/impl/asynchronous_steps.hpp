@@ -46,7 +46,6 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
               replicas.settings().steps_in_flight),
       reports_(replicas, agreement_.peers(), counts_, functions, regularized),
       statistics_(replicas, agreement_.peers(), counts_),
-      inspection_(replicas),
       segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
       workers_(static_cast<std::size_t>(replicas.placement().device_count())),
       slots_(static_cast<std::size_t>(replicas.settings().steps_in_flight)),
@@ -141,7 +140,7 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
         slot.batches = batches;
         slot.complete = slot.requests = 0;
         if (probe) {
-            inspection_.begin();
+            error_of_probe_ = nullptr;
             probe_ = probe;
             reserved_ = step * replica_count();
             next_claim_ = reserved_ + 1;
@@ -171,7 +170,7 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
     if (!probe) return;
     synchronize();
     probe_ = {};
-    inspection_.rethrow();
+    if (error_of_probe_) std::rethrow_exception(std::exchange(error_of_probe_, nullptr));
     require(std::exchange(shown_, nullptr) != nullptr, "replica 0 was late in step ", step,
             ", so its inspector was not called; the step is done");
 }
