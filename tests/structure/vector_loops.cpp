@@ -8,6 +8,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/impl/histogram_moments.hpp>
 #include <cupola/ops/math.hpp>
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optimizers.hpp>
 
 using namespace cupola;

@@ -19,7 +19,6 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/gradient_norm.hpp>
-#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>

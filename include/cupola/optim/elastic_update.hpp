@@ -26,24 +26,6 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Arenas with the layout of the parameters, on their device.
-struct ElasticForce {
-    const float* centre = nullptr;
-    /// Takes d for each element of the update's segments. May be the gradient.
-    float* difference = nullptr;
-    /// The fraction of d by which a parameter moves: alpha of the paper. 0 writes the difference alone.
-    double moving_rate = 0;
-};
-
-template <class O, class Device>
-concept HasElasticUpdate = requires(const O& optimizer, const Update<Device>& update, const ElasticForce& force) {
-    optimizer.update(update, force);
-};
-
-/// An optimiser whose update takes a force.
-template <class O, class Device>
-concept ElasticOptimizer = Optimizer<O, Device> && (HasUpdate<O, Device> ? HasElasticUpdate<O, Device> : HasFormula<O>);
-
 /// The error message for an optimiser that takes no force; empty for one that does.
 template <class O, class Device>
 [[nodiscard]] consteval CompileTimeMessage elastic_diagnostic() {

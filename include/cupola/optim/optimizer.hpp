@@ -143,6 +143,25 @@ concept RepeatableOptimizer =
         optimizer.constants(update, to);
     } : HasFormula<O>);
 
+/// The pull of an update towards a common value, the centre: see optim/elastic_update.hpp. Arenas with the layout of the
+/// parameters, on their device.
+struct ElasticForce {
+    const float* centre = nullptr;
+    /// Takes d for each element of the update's segments. May be the gradient.
+    float* difference = nullptr;
+    /// The fraction of d by which a parameter moves: alpha of the paper. 0 writes the difference alone.
+    double moving_rate = 0;
+};
+
+template <class O, class Device>
+concept HasElasticUpdate = requires(const O& optimizer, const Update<Device>& update, const ElasticForce& force) {
+    optimizer.update(update, force);
+};
+
+/// An optimiser whose update takes a force.
+template <class O, class Device>
+concept ElasticOptimizer = Optimizer<O, Device> && (HasUpdate<O, Device> ? HasElasticUpdate<O, Device> : HasFormula<O>);
+
 /// The initial value of state arena `arena`.
 template <HasStateArenas O>
 [[nodiscard]] float state_start_of(const O& optimizer, int arena) {

@@ -29,6 +29,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/optim/elastic_update.hpp>
 #include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/kinds/centre_rule.hpp>
@@ -351,6 +352,11 @@ struct AgreementKind<A, D> {
     static constexpr bool asynchronous = TrainsAsynchronously<A>;
 
     [[nodiscard]] static consteval CompileTimeMessage diagnostic() { return agreement_diagnostic<A, D>(); }
+    template <class Optimizer, class Kernels>
+    [[nodiscard]] static consteval CompileTimeMessage diagnostic_of() {
+        if constexpr (has_elastic_force<A>) return elastic_diagnostic<Optimizer, Kernels>();
+        return {};
+    }
     [[nodiscard]] static consteval CompileTimeMessage missing() {
         CompileTimeMessage message;
         message << A::name << " needs #include <cupola/";

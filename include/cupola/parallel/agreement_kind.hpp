@@ -72,6 +72,11 @@ struct AgreementKind {
     static constexpr bool averages_gradients = true, asynchronous = false;
 
     [[nodiscard]] static consteval CompileTimeMessage diagnostic() { return rows_diagnostic<A, D>(); }
+    /// The same for an optimiser that is one on `Kernels`, and that the policy cannot use.
+    template <class Optimizer, class Kernels>
+    [[nodiscard]] static consteval CompileTimeMessage diagnostic_of() {
+        return {};
+    }
     /// The error message for a policy whose agreement is not included.
     [[nodiscard]] static consteval CompileTimeMessage missing() {
         CompileTimeMessage message;

@@ -46,6 +46,7 @@ struct Net : Sequential<Input<6>, Named<"body", Linear<8>>, ReLU, Named<"head", 
 // case: elastic_without_formula
 // An elastic force for an optimiser whose update is no formula of one element.
 // expect: Descent takes no elastic force: its `update` is no formula of one element, and it lacks `void update(const Update<Device>&, const ElasticForce&) const`
+#include <cupola/optim/elastic_update.hpp>
 struct Descent {
     [[nodiscard]] int state_arenas() const { return 0; }
     [[nodiscard]] std::string_view state_name(int) const { return "none"; }

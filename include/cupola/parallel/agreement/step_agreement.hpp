@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 
-#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement_kind.hpp>

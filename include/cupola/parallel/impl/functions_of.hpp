@@ -143,8 +143,9 @@ public:
     }
     void write_constants([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce& force,
                          [[maybe_unused]] ConstantsWriter& to) const override {
+        using cupola::write_constants;  // of optim/elastic_update.hpp, which a policy with a force includes
         if constexpr (repeatable && has_elastic_force<decltype(Options::averaging)>)
-            cupola::write_constants(options_.optimizer, u, force, to);
+            write_constants(options_.optimizer, u, force, to);
     }
 
     void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }

@@ -15,7 +15,6 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/sequential.hpp>
-#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/memory_report.hpp>
@@ -80,9 +79,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         if (message.empty()) message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers);
         if (message.empty()) message = optimizer_diagnostic<Optimizer, Kernels>();
         if (message.empty()) message = AgreementKind<Averaging, D>::diagnostic();
-        if constexpr (has_elastic_force<Averaging>) {
-            if (message.empty()) message = elastic_diagnostic<Optimizer, Kernels>();
-        }
+        if (message.empty()) message = AgreementKind<Averaging, D>::template diagnostic_of<Optimizer, Kernels>();
         if (message.empty()) message = statistics_diagnostic<Statistics>();
         if (message.empty()) message = queue_diagnostic<D>();
         if constexpr (requires { requires(D::max_steps_in_flight > 1) && Statistics::synchronized; }) {

@@ -14,7 +14,6 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/optim/constants_writer.hpp>
-#include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
