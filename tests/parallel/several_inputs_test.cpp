@@ -7,6 +7,7 @@
 #include "../test.hpp"
 
 #include <cupola/cupola.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/predict.hpp>

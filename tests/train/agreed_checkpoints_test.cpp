@@ -11,6 +11,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 
 #include "io/file_support.hpp"

@@ -16,6 +16,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/fingerprint.hpp>
 #include <cupola/io/summary_sink.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/predict.hpp>
 #include <cupola/train/summary_writer.hpp>

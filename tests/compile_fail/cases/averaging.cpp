@@ -172,6 +172,7 @@ void train(Training& training, const BatchView& batch) {
 
 // case: nccl_without_its_header
 // expect: NcclAllReduce on Gpu needs #include <cupola/nccl.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 struct Gpu : Host {
     static constexpr std::string_view name = "Gpu";

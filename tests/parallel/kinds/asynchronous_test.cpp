@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cupola/host.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cupola/host.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "../../test.hpp"
