@@ -3,6 +3,8 @@
 // Steps of which the first gradients count.
 #include <cupola/parallel/kinds/backup.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,6 +15,7 @@
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
+#include "../../loss/squares.hpp"
 #include "../../test.hpp"
 #include "kind_training.hpp"
 
@@ -134,6 +137,36 @@ TEST_CASE("on one device the replicas count in turns, also in a training that is
     CHECK(a.parameters == b.parameters);
     CHECK(a.averages == b.averages);
     CHECK(a.centre_optimizer == b.centre_optimizer);
+}
+
+TEST_CASE("the weights of a late replica's samples do not count") {
+    const auto options_of = []<class Averaging>(const Averaging& averaging) {
+        return typename DataParallel<rules::Net, WeightedSquares<>, Sgd, Averaging, Host>::Options{
+            .replicas = 3, .batch_size = 2, .optimizer = {.learning_rate = 0.125}, .averaging = averaging};
+    };
+    DataParallel<rules::Net, WeightedSquares<>, Sgd, Backup, Host> training(options_of(Backup{.count = 2}));
+    DataParallel<rules::Net, WeightedSquares<>, Sgd, ConcatMean, Host> expected(options_of(ConcatMean{}));
+    const std::vector<float> samples = {1, 0, 0.5F, -1, 0.25F, 0.5F};
+    for (int step = 0; step < 6; ++step) {
+        // One device takes the replicas in turns, and the samples of each have weights of their own.
+        std::vector<std::vector<float>> targets;
+        for (int r = 0; r < 3; ++r) {
+            const auto weight = static_cast<float>(1 + 4 * r + step);
+            targets.push_back({1, weight, -2, weight / 2});
+        }
+        const auto batch = [&](int r) -> BatchView {
+            return {samples.data(), Shape{3}, targets[static_cast<std::size_t>(r)].data(), Shape{2}, 2};
+        };
+        const StepReport& report = training.step([&](std::int64_t, int r, HostContext&) { return batch(r); });
+        std::vector<bool> counts;
+        for (const ReplicaReport& each : report.replicas) counts.push_back(each.samples > 0);
+        CHECK(std::ranges::count(counts, true) == 2);
+        expected.step([&](std::int64_t, int r, HostContext&) {
+            return counts[static_cast<std::size_t>(r)] ? batch(r) : BatchView{};
+        });
+    }
+    const std::vector<float> a = training.parameters(), b = expected.parameters();
+    for (std::size_t i = 0; i < b.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-6F);
 }
 
 TEST_CASE("an inspector is called where replica 0 counts, else the step is done with an error") {
