@@ -7,6 +7,7 @@
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
 //   <cupola/metrics.hpp>                  the metrics of evaluations
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
+//   <cupola/net/recompute.hpp>            a network of which blocks are computed again, for less memory
 //   <cupola/net/summary.hpp>              a network as a table
 //   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb, Lars, NesterovVelocity
 //   <cupola/optim/epochs.hpp>             learning rates with boundaries in epochs

@@ -3,14 +3,15 @@
 // One training step after another of one of the networks that are measured, synthetic samples already in memory; it
 // talks to turns.py as peers/protocol.py does.
 //
-//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | diloco=N | elastic=N |
-//     asynchronous=N]
+//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [recompute]
+//                 [local-sgd=N | diloco=N | elastic=N | asynchronous=N]
 //
 // NETWORK is lrn (the tutorial's), plain (the same without its two LRN), resnet44 or mlp; PRECISION is float or
 // bfloat16. Each of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean, or
 // have parameters of their own and agree every N steps; `asynchronous` is elastic averaging in which no replica waits
-// for another, four steps ahead at most. A time is that between two reports. `unfused` switches the fusion pass off, `winograd` takes
-// Winograd's convolution where it is faster.
+// for another, four steps ahead at most. A time is that between two reports. `unfused` switches the fusion pass off,
+// `winograd` takes Winograd's convolution where it is faster, `recompute` computes each block of resnet44 again in
+// backward.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,7 @@
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
+#include <cupola/net/recompute.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/parallel/kinds/asynchronous.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
@@ -72,7 +74,7 @@ struct Choice {
     std::string_view network, precision;
     std::int64_t batch = 0;
     int threads = 0, replicas = 1;
-    bool unfused = false, winograd = false;
+    bool unfused = false, winograd = false, recompute = false;
     Averaging averaging{};
 };
 
@@ -91,11 +93,13 @@ int serve(const Choice& choice, const Sgd& optimizer) {
     for (int i = warm_up != nullptr ? std::atoi(warm_up) : 5; i > 0; --i) training.step(batches);
     const std::string averaging = choice.averaging.description();
     std::printf(
-        "{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s%s%s\"}\n",
+        "{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s%s%s%s\", "
+        "\"activations\": %zu}\n",
         CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH, choice.replicas,
         static_cast<long long>(choice.batch), choice.threads, choice.threads == 1 ? "" : "s",
-        choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "", averaging == "ConcatMean" ? "" : ", ",
-        averaging == "ConcatMean" ? "" : averaging.c_str());
+        choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "", choice.recompute ? ", recomputed" : "",
+        averaging == "ConcatMean" ? "" : ", ", averaging == "ConcatMean" ? "" : averaging.c_str(),
+        training.memory().plan.activations);
     std::fflush(stdout);
     char line[64];
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -132,7 +136,10 @@ int serve_in_precision(const Choice& choice, const Sgd& optimizer = {.learning_r
     }
 }
 
+struct Recomputed : Recompute<ResNet<44>, "layer?.*"> {};
+
 int run(const Choice& choice) {
+    require(!choice.recompute || choice.network == "resnet44", "only the network resnet44 is built with recompute");
     if (choice.network == "lrn" && choice.unfused) return serve_in_precision<Unfused<Cifar10Net>, Cifar10Loss>(choice);
     require(!choice.unfused, "only the network lrn is built unfused");
     if (choice.network == "lrn") return serve_in_precision<Cifar10Net, Cifar10Loss>(choice);
@@ -141,16 +148,18 @@ int run(const Choice& choice) {
             choice.network);
     require(choice.precision == "float", "the network ", choice.network, " is built in float");
     if (choice.network == "mlp") return serve<Mlp, LossCollection<CrossEntropy<10>>>(choice, {.learning_rate = 0.01});
-    return serve<ResNet<44>, LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>>(
-        choice, {.learning_rate = 0.01, .momentum = 0.9});
+    using ResNetLoss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
+    const Sgd optimizer{.learning_rate = 0.01, .momentum = 0.9};
+    if (choice.recompute) return serve<Recomputed, ResNetLoss>(choice, optimizer);
+    return serve<ResNet<44>, ResNetLoss>(choice, optimizer);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
     require(argc >= 5,
-            "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [local-sgd=N | "
-            "diloco=N | elastic=N | asynchronous=N]");
+            "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd] [recompute] "
+            "[local-sgd=N | diloco=N | elastic=N | asynchronous=N]");
     Choice choice{
         .network = argv[1], .precision = argv[2], .batch = std::atoll(argv[3]), .threads = std::atoi(argv[4])};
     for (int i = 5; i < argc; ++i) {
@@ -159,6 +168,8 @@ int main(int argc, char** argv) try {
             choice.unfused = true;
         } else if (word == "winograd") {
             choice.winograd = true;
+        } else if (word == "recompute") {
+            choice.recompute = true;
         } else if (word.find('=') != std::string_view::npos) {
             choice.averaging = averaging_of(word);
         } else {
