@@ -279,16 +279,7 @@ else
 fi
 fresh
 mkdir -m 555 "$data"
-if [ "$(id -u)" = 0 ]; then
-    chmod o+rx "$work"
-    through="setpriv --reuid=65534 --regid=65534 --clear-groups"
-fi
-if ${through:-} "$program" --help >/dev/null 2>&1; then
-    refuses "$part cannot be written: Permission denied" $good --url "$site/good/good"
-else
-    echo "not tested, for another user may not run the program: a folder that may not be written"
-fi
-through=
+as_other_user 'a folder that may not be written' refuses "$part cannot be written: Permission denied" $good --url "$site/good/good"
 
 # Flags.
 refuses '--sha256: 12ab is not 64 hexadecimal digits' --sha256 12ab

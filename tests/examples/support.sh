@@ -57,6 +57,22 @@ refused() {
     checks=$((checks + 1))
 }
 
+# as_other_user WHAT COMMAND...: the command where $program runs without root's rights; says that WHAT is not tested where it cannot.
+as_other_user() {
+    local what=$1
+    shift
+    if [ "$(id -u)" = 0 ]; then
+        chmod o+rx "$work"
+        through="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    fi
+    if ${through:-} "$program" --help >/dev/null 2>&1; then
+        "$@"
+    else
+        echo "not tested, for another user may not run the program: $what"
+    fi
+    through=
+}
+
 # Prints the step and the loss of each line in the log of the last run, "10 4.66": the parts that do not vary between runs.
 losses() { sed -nE 's|^.*: step ([0-9]+), loss = ([0-9.]+) .*|\1 \2|p' "$work/output"; }
 

@@ -46,15 +46,10 @@ refuses "the folder $work/file/below cannot be created: Not a directory" "${base
 refuses 'the folder /proc/cupola cannot be created: ' "${base[@]}" --train-dir /proc/cupola
 mkdir "$work/locked"
 chmod 555 "$work/locked"
-chmod o+rx "$work"
-[ "$(id -u)" != 0 ] || through="setpriv --reuid=65534 --regid=65534 --clear-groups"
-if ${through:-} "$program" --help >/dev/null 2>&1; then
-    refuses "the folder $work/locked cannot be written: Permission denied" "${base[@]}" --train-dir "$work/locked"
-    refuses "the folder $work/locked/below cannot be created: Permission denied" "${base[@]}" --train-dir "$work/locked/below"
-else
-    echo "not tested, for another user may not run the program: a folder that may not be written"
-fi
-through=
+for words in 'locked cannot be written' 'locked/below cannot be created'; do
+    as_other_user 'a folder that may not be written' \
+        refuses "the folder $work/$words: Permission denied" "${base[@]}" --train-dir "$work/${words%% *}"
+done
 mkdir "$work/none"
 refuses "$work/none has no checkpoint to resume from" "${base[@]}" --train-dir "$work/none" --resume
 
