@@ -383,12 +383,13 @@ struct AgreementKind<A, D> {
         }
         return joined;
     }
+    /// `devices` may be groups of devices.
     template <class Options>
-    [[gnu::cold]] static void place(JoinedProcesses& joined, const Options& options) {
+    [[gnu::cold]] static void place(JoinedProcesses& joined, const Options& options, int devices) {
         if constexpr (AveragesBuckets<Carrier, D>)
             joined.process = Carrier::template Collective<D>::process(carrier_of(options.averaging));
         if (joined.process.count > 1)
-            require_divisible(options.replicas, options.devices, joined.process.count, joined.survivors);
+            require_divisible(options.replicas, devices, joined.process.count, joined.survivors);
     }
     template <class Net, class Loss, class Options, class Agreement>
     [[gnu::cold]] static void meet([[maybe_unused]] JoinedProcesses& joined, [[maybe_unused]] Agreement& agreement,

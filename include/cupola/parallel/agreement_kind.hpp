@@ -90,7 +90,7 @@ struct AgreementKind {
     }
     /// Completes the number of this process. Throws InvalidArgument if the replicas cannot be divided.
     template <class Options>
-    static void place(JoinedProcesses&, const Options&) {}
+    static void place(JoinedProcesses&, const Options&, int) {}
     /// The same as join() for processes that find each other when the agreement is made.
     template <class Net, class Loss, class Options, class Agreement>
     static void meet(JoinedProcesses&, Agreement&, const Options&) {}

@@ -230,7 +230,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
-        return parts_.replicas_.copied(Net::parameter_elements, device,
+        require(device >= 0 && device < options.devices, "device ", device,
+                " is out of range: the number of devices is ", options.devices);
+        return parts_.replicas_.copied(Net::parameter_elements, device / parts_.replicas_.memory().devices_of_group,
                                        [](auto& state) { return state.worker.model(); });
     }
     /// Sets the parameters of every replica; the layout is that of `parameters()`. Throws InvalidArgument for a value

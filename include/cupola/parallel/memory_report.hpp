@@ -16,6 +16,10 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MemoryReport {
     int devices = 1, replicas = 1;
+    /// Of a network that is cut: its parts, the devices of a group, which has them all, and the bytes of the batches in
+    /// flight on those devices together. `devices` are then groups, and `plan` is that of an evaluation.
+    int parts = 1, devices_of_group = 1;
+    std::size_t in_flight = 0;
     /// Bytes on each device; `frozen` is the part of `parameters` that is not trained (net/frozen.hpp).
     std::size_t parameters = 0, frozen = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     /// Where replicas have parameters of their own: the centre, and the state of the optimiser that moves it.
@@ -41,13 +45,17 @@ struct MemoryReport {
 inline std::size_t MemoryReport::total() const {
     const std::size_t plans = checked_bytes("the activations of a device need",
                                             {arenas, static_cast<std::int64_t>(plan.total())}),
-                      each = parameters + centre + centre_state + optimizer_state + moving_average + buffers + plans;
+                      each = parameters + centre + centre_state + optimizer_state + moving_average + buffers + plans +
+                             in_flight;
     return checked_bytes("the devices need", {devices, static_cast<std::int64_t>(each)}) + gradients + average +
            statistics + batches + saved;
 }
 
 inline std::string to_string(const MemoryReport& memory) {
     std::string result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices, " x (");
+    if (memory.in_flight > 0)
+        result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices,
+                      memory.devices == 1 ? " group of " : " groups of ", memory.devices_of_group, " x (");
     // The parts of every training, and those of some trainings.
     const auto add = [&](std::size_t bytes, const char* what) { result += text(ByteCount{bytes}, what); };
     const auto add_any = [&](std::size_t bytes, const char* what) {
@@ -60,6 +68,7 @@ inline std::string to_string(const MemoryReport& memory) {
     add(memory.optimizer_state, " optimiser state + ");
     add_any(memory.moving_average, " moving averages + ");
     add_any(memory.buffers, " running statistics + ");
+    if (memory.in_flight > 0) result += text(ByteCount{memory.in_flight}, " batches in ", memory.parts, " parts + ");
     if (memory.arenas > 1) result += text(memory.arenas, " x (");
     add(memory.plan.activations, " activations + ");
     add(memory.plan.saved, " saved + ");
@@ -76,8 +85,8 @@ inline std::string to_string(const MemoryReport& memory) {
 
 inline std::string largest_part(const MemoryReport& memory) {
     const auto devices = static_cast<std::size_t>(memory.devices), arenas = static_cast<std::size_t>(memory.arenas);
-    const std::size_t plan = devices * arenas * memory.plan.total(), gradients = memory.gradients + memory.average,
-                      of_batch = memory.batches + memory.statistics,
+    const std::size_t plan = devices * (arenas * memory.plan.total() + memory.in_flight),
+                      gradients = memory.gradients + memory.average, of_batch = memory.batches + memory.statistics,
                       copies = devices * (memory.parameters + memory.centre + memory.centre_state +
                                           memory.optimizer_state + memory.moving_average + memory.buffers) +
                                memory.saved;

@@ -72,3 +72,36 @@ struct FewSlots : OneForwardOneBackward {
     }
 };
 constexpr auto slots = timetable<FewSlots, 2, 8>.slot_count;
+
+// case: pipeline_with_synchronized_statistics
+// expect: Synchronized synchronizes the replicas inside a pass, and the parts of a network that is cut run the passes of several batches at a time: use FirstReplica, LastReplica, AllReplicas or Pooled
+// case: pipeline_of_asynchronous_replicas
+// expect: with Hogwild no replica waits for another, and the parts of a network that is cut run the batches of a step together: train the network without its cuts
+// case: pipeline_on_a_device_that_queues
+// expect: a network that is cut into parts can be trained on Host, and not on Later, where passes are queued
+// case: pipeline_with_a_divided_backward
+// expect: the timetable Divided divides backward, which no plan of a network can do yet
+#include <cupola/net/pipeline/split.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
+struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, BatchNorm2d<>, Sigmoid, Named<"second", Conv2d<2, 3>>, Flatten,
+                        Linear<3>> {};
+struct Later : Host {
+    static constexpr std::string_view name = "Later";
+    static constexpr int max_steps_in_flight = 3;
+};
+struct Divided : GPipe {
+    static constexpr std::string_view name = "Divided";
+    static constexpr bool splits_backward = true;
+};
+struct Cut : SplitAt<Net, "second"> {
+    /* wrong pipeline_with_a_divided_backward */ using PipelineTimetable = Divided;
+    /* pipeline_with_a_divided_backward */ using PipelineTimetable = GPipe;
+};
+/* wrong pipeline_with_synchronized_statistics */ using Statistics = Synchronized;
+/* pipeline_with_synchronized_statistics */ using Statistics = Pooled;
+/* wrong pipeline_of_asynchronous_replicas */ using Averaging = Hogwild;
+/* pipeline_of_asynchronous_replicas */ using Averaging = ConcatMean;
+/* wrong pipeline_on_a_device_that_queues */ using Place = Later;
+/* pipeline_on_a_device_that_queues */ using Place = Host;
+using Training = DataParallel<Cut, CrossEntropy<3>, Sgd, Averaging, Place, Statistics>;
+static_assert(sizeof(Training) > 0);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/pipeline/cut_info.hpp, cupola/net/pipeline/timetable_of.hpp
 //
 // Timetables as constant expressions: length, bubble, slots, and what is wrong with those that cannot be run.
 #include <cupola/net/pipeline/timetable.hpp>
@@ -7,6 +8,10 @@
 
 #include <string>
 #include <vector>
+
+#include <cupola/layers.hpp>
+#include <cupola/net/frozen.hpp>
+#include <cupola/net/pipeline/split.hpp>
 
 using namespace cupola;
 
@@ -168,4 +173,28 @@ TEST_CASE("a timetable may give a device several parts, and split backward") {
     CHECK(zero.error == TimetableError::none);
     CHECK(zero.busy == 2 * 8 * 3);
     CHECK(zero.length < run<OneForwardOneBackward>(2, 8).length);
+}
+
+TEST_CASE("a network in parts and its timetable are values of the same content") {
+    struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Named<"second", Linear<4>>, Sigmoid, Linear<3>> {};
+    struct Cut : SplitAt<Net, "second"> {};
+    struct CutGPipe : Frozen<Cut, "second.*"> {
+        using PipelineTimetable = GPipe;
+    };
+    static_assert(std::same_as<TimetableOf<Cut>, OneForwardOneBackward>);
+    static_assert(std::same_as<TimetableOf<Frozen<CutGPipe, "second.*">>, GPipe>);
+    constexpr const CutInfo& cut = CutInfoOf<CutGPipe>::value;
+    CHECK(CutInfoOf<Cut>::value.timetable == "1F1B");
+    CHECK(cut.timetable == "GPipe");
+    CHECK(cut.parts() == 2);
+    CHECK(cut.devices == 2);
+    CHECK(cut.layers_of(0) == LayerRange{0, 2});
+    CHECK(cut.layers_of(1) == LayerRange{2, no_layer});
+    CHECK(cut.device_of(1, 2) == 1);
+    CHECK(cut.slot_count(0, 2, 7) == 7);
+    CHECK(cut.actions(1, 2, 7) == 14);
+    CHECK(cut.action(1, 8, 2, 7) == PipelineAction{PipelineWork::backward, 1, 1});
+    CHECK(cut.problem(2, 7).empty());
+    CHECK(!cut.splits_backward);
+    CHECK((cut.keep_layers == &keep_layers));
 }

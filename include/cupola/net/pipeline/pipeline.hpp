@@ -112,7 +112,7 @@ constexpr void fill_figures(PipelineFigures<parts>& figures, const PipelineOptio
 
 /// The figures of `Net` with a timetable. Throws InvalidArgument for fewer than one batch or sample, and with the
 /// message of `timetable` for a timetable that cannot be run; in a constant expression that does not compile.
-template <CutNetwork Net, Timetable S = OneForwardOneBackward>
+template <CutNetwork Net, Timetable S = TimetableOf<Net>>
 [[nodiscard]] constexpr auto pipeline(const PipelineOptions& options = {}) {
     constexpr std::size_t parts = part_count<Net>;
     if (options.batches < 1 || options.batch_size < 1)

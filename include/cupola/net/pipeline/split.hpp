@@ -11,7 +11,8 @@
 // memory. A name of `SplitAt` is that of a layer or of a block. Where parts may begin: net/pipeline/cuts.hpp. A cut at
 // any other place, an unknown name, and more parts than there are places do not compile.
 //
-// A training computes such a network as a whole so far; net/pipeline/pipeline.hpp gives the figures of its parts.
+// A training runs each part on a device of its own (parallel/pipeline/), in the order of the network's timetable;
+// net/pipeline/pipeline.hpp gives the figures of its parts. A prediction ignores the cuts.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +28,7 @@
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/core/split.hpp>
 #include <cupola/net/pipeline/cuts.hpp>
+#include <cupola/net/pipeline/timetable_of.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

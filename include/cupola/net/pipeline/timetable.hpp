@@ -33,19 +33,9 @@
 #include <cupola/core/checked_product.hpp>
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/net/pipeline/cut_info.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// What a device does in one action. `parameter_gradients` exists only where a timetable splits backward.
-enum class PipelineWork : std::uint8_t { forward, backward, parameter_gradients };
-
-/// One pass of a part for one batch of the step.
-struct PipelineAction {
-    PipelineWork work = PipelineWork::forward;
-    std::size_t part = 0;
-    std::int64_t batch = 0;
-    bool operator==(const PipelineAction&) const = default;
-};
 
 /// See the head of this file.
 template <class S>

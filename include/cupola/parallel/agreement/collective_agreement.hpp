@@ -197,7 +197,7 @@ private:
         const int device = step.device;
         auto& state = step.state;
         collective_->begin(device, *state.queue, state.context(), shape);
-        const std::span<const GradientBucket> buckets = state.worker.plans().first().buckets();
+        const std::span<const GradientBucket> buckets = replicas_.buckets(device);
         for (std::size_t k = 0; k < buckets.size(); ++k) {
             if (!step.marked) state.queue->mark_bucket(k);
             collective_->give(device, *state.queue, state.context(), k, buckets[k], rows.gradients());

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/parallel/pipeline/device_parts.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -21,20 +24,32 @@ struct NetworkInfo {
                  output_elements = 0;
     bool fusion = true;
     Plan<Kernels, T> (*make)(typename Kernels::Context&, const PlanOptions&) = nullptr;
+    /// The parts of a network that is cut: a training's "devices" are then groups, each of which has all parts. Null
+    /// for another network.
+    const CutInfo* cut = nullptr;
+    /// That of part_workers.hpp, for a network that is cut.
+    std::unique_ptr<DeviceParts<Kernels, T>> (*make_parts)(const CutInfo& cut, std::int64_t batches,
+                                                           typename Kernels::Context& first, int devices,
+                                                           const typename Kernels::Options& options) = nullptr;
 };
 
 template <Network Net, class Kernels>
 [[nodiscard]] NetworkInfo<Kernels, typename Net::Precision::Activation> network_info() {
     using T = typename Net::Precision::Activation;
-    return {.layers = Net::layers,
-            .input = Net::input,
-            .parameter_elements = Net::parameter_elements,
-            .trained_elements = Net::trained_elements,
-            .buffer_elements = Net::buffer_elements,
-            .input_elements = Net::input.size(),
-            .output_elements = Net::output_shape.size(),
-            .fusion = Net::fusion,
-            .make = &Plan<Kernels, T>::template make<Net>};
+    NetworkInfo<Kernels, T> info{.layers = Net::layers,
+                                 .input = Net::input,
+                                 .parameter_elements = Net::parameter_elements,
+                                 .trained_elements = Net::trained_elements,
+                                 .buffer_elements = Net::buffer_elements,
+                                 .input_elements = Net::input.size(),
+                                 .output_elements = Net::output_shape.size(),
+                                 .fusion = Net::fusion,
+                                 .make = &Plan<Kernels, T>::template make<Net>};
+    if constexpr (requires { Net::part_begins; }) {
+        info.cut = &CutInfoOf<Net>::value;
+        info.make_parts = &make_part_workers<Kernels, T>;
+    }
+    return info;
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

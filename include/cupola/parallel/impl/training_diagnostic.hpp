@@ -19,6 +19,7 @@
 #include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/statistics.hpp>
@@ -98,6 +99,9 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
                         << Averaging::name
                         << " no replica waits for another: use FirstReplica, LastReplica, AllReplicas or Pooled";
             }
+        }
+        if constexpr (requires { Net::part_begins; }) {
+            if (message.empty()) message = cut_diagnostic<Net, Averaging, D, Statistics>();
         }
     }
     return message;

@@ -22,6 +22,7 @@
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/functions_of.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
+#include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -37,6 +38,10 @@ namespace impl {
 /// Defined in parallel/step/synchronized_passes.hpp.
 template <class D, class T>
 class SynchronizedPasses;
+
+/// Defined in parallel/pipeline/pipeline_passes.hpp.
+template <class D, class T>
+class PipelinePasses;
 
 /// What queues the steps: a StepEngine, unless the agreement names another class with its members.
 template <class Agreement, class D, class T>
@@ -82,7 +87,12 @@ public:
             static_assert(included,
                           "a policy that synchronizes the statistics of batch normalisation needs "
                           "#include <cupola/parallel/synchronized.hpp>");
-            if constexpr (included) engine_.template run_in_step<SynchronizedPasses<D, T>>();
+            if constexpr (included) engine_.template run_jointly<SynchronizedPasses<D, T>>();
+        }
+        if constexpr (requires { Net::part_begins; }) {
+            constexpr bool included = requires { sizeof(PipelinePasses<D, T>); };
+            static_assert(included, "a training of a network in parts needs #include <cupola/parallel/pipeline.hpp>");
+            if constexpr (included) engine_.template run_jointly<PipelinePasses<D, T>>();
         }
         const auto state_start = [&](int arena) {
             return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
@@ -164,8 +174,9 @@ private:
     [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
                                                      std::size_t regularized, std::span<const RequiredColumn> required,
                                                      JoinedProcesses& joined) {
+        const int devices = devices_or_groups(options);
         require_valid_options({.replicas = options.replicas,
-                               .devices = options.devices,
+                               .devices = devices,
                                .batch_size = options.batch_size,
                                .other_batch_sizes = span_of(options.other_batch_sizes),
                                .evaluation_batch_size = options.evaluation_batch_size,
@@ -177,12 +188,16 @@ private:
                                .ignores_factors = ignores_factors<decltype(options.optimizer)>(),
                                .synchronized = synchronized},
                               Net::layers);
-        Kind::place(joined, options);
+        Kind::place(joined, options, devices);
         options.moving_average.check();
         const AgreementTraits traits = Agreement::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
+        if constexpr (requires { Net::part_begins; }) {
+            require(traits.steps_in_flight == 0, policy_name(options.averaging),
+                    " cannot train a network that is cut into parts");
+        }
         return {.replicas = options.replicas,
-                .devices = options.devices,
+                .devices = devices,
                 .gradient_accumulation_steps = options.gradient_accumulation_steps,
                 .batch_size = options.batch_size,
                 .other_batch_sizes = span_of(options.other_batch_sizes),
@@ -210,6 +225,16 @@ private:
                 .required = required,
                 .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
                 .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};
+    }
+    /// The devices, or of a network that is cut the groups of devices, each of which has all parts.
+    [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options) {
+        if constexpr (requires { Net::part_begins; }) {
+            constexpr const CutInfo& cut = CutInfoOf<Net>::value;
+            require_groups(cut, options.replicas, options.devices);
+            return options.devices / static_cast<int>(cut.devices);
+        } else {
+            return options.devices;
+        }
     }
     template <class Optimizer>
     [[nodiscard]] static constexpr std::string_view ignores_factors() {

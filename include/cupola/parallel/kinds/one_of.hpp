@@ -136,9 +136,9 @@ public:
         }
     }
 
-    template <class InStep>
-    [[gnu::cold]] void run_in_step() {
-        if (steps_) steps_->template run_in_step<InStep>();
+    template <class Joint>
+    [[gnu::cold]] void run_jointly() {
+        if (steps_) steps_->template run_jointly<Joint>();
     }
     [[nodiscard]] std::int64_t step() const { return steps_ ? steps_->step() : other_->step(); }
     void queue(BatchSource batches, Probe probe) {

@@ -59,7 +59,9 @@ template <class D, class T>
     }
     memory.average +=
         static_cast<std::size_t>(settings.sums) * sizeof(float) * static_cast<std::size_t>(settings.devices);
-    memory.plan.activations = planned_activation_bytes(network.layers, network.fusion, settings.batch_size, sizeof(T));
+    if (network.cut == nullptr)
+        memory.plan.activations =
+            planned_activation_bytes(network.layers, network.fusion, settings.batch_size, sizeof(T));
     return memory;
 }
 

@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -22,6 +23,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/pipeline/device_parts.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 #include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/parallel/replicas/replica_memory.hpp>
@@ -40,6 +42,8 @@ struct DeviceState {
 
     DeviceWorker<Kernels, T> worker;
     std::unique_ptr<typename D::Queue> queue;
+    /// Of a network that is cut, which a group of devices computes: see NetworkInfo.
+    std::unique_ptr<DeviceParts<Kernels, T>> parts;
     /// The layout of the queue's status block and of its copies.
     StatusLayout layout;
     /// The exception of this device in the step that is being queued.
@@ -98,6 +102,13 @@ public:
     /// The elements of a copy of the parameters: those, and then the frozen ones.
     [[nodiscard]] std::size_t all_elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
+    /// The buckets of the gradient in the order in which the passes of a device finish them: see Plan. Those of a network
+    /// that is cut finish all of it together.
+    [[nodiscard]] std::span<const GradientBucket> buckets(int device) {
+        if (network_.cut != nullptr) return {&whole_, 1};
+        return at(device).worker.plans().first().buckets();
+    }
+
     [[nodiscard]] DeviceThreads& threads() { return threads_; }
     [[nodiscard]] State& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
     [[nodiscard]] std::span<State> devices() { return devices_.span(); }
@@ -135,9 +146,18 @@ public:
     }
 
 private:
+    /// Throws InvalidArgument if the timetable cannot be run with the batches of a group.
+    [[gnu::cold]] void require_timetable(const CutInfo& cut);
     [[gnu::cold]] void make_layouts();
     [[gnu::cold]] void make_plans(int device, const typename D::Options& options);
+    [[gnu::cold]] void make_parts(int group, const typename D::Options& options);
     [[gnu::cold]] void allocate(int device);
+    /// The batches of a device in a step.
+    [[nodiscard]] std::int64_t batches_of(int device) const {
+        return std::int64_t{placement_.replicas_of(device)} * settings_.gradient_accumulation_steps;
+    }
+    /// Those that the network and the losses read.
+    [[nodiscard, gnu::cold]] Columns columns() const;
 
     Network network_;
     ReplicaSettings settings_;
@@ -147,6 +167,8 @@ private:
     DeviceThreads threads_;
     FixedArray<State> devices_;
     bool shares_rows_ = false;
+    /// The whole gradient.
+    GradientBucket whole_;
 };
 
 /// One step of one device while it is queued, for each of its stages.
@@ -182,11 +204,14 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
       memory_(require_memory<D>(memory_needed<D, T>(network, settings, placement_, gradients_), options)),
       threads_(settings.devices),
       devices_(static_cast<std::size_t>(settings.devices)) {
+    whole_.end = network.trained_elements;
+    if (network.cut != nullptr) require_timetable(*network.cut);
     make_layouts();
     threads_.run([&](int device) { make_plans(device, options); });
     for (State& state : devices_) {
         const PlanBytes& largest = state.worker.plans().largest();
         if (largest.total() > memory_.plan.total()) memory_.plan = largest;
+        if (state.parts != nullptr) memory_.in_flight = std::max(memory_.in_flight, state.parts->bytes());
     }
     memory_ = require_memory<D>(memory_, options);
     if (settings.processes != nullptr && settings.averages_rows_of_all && settings.has_averages())
@@ -197,11 +222,20 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
 }
 
 template <class D, class T>
+void Replicas<D, T>::require_timetable(const CutInfo& cut) {
+    memory_.parts = static_cast<int>(cut.parts());
+    memory_.devices_of_group = static_cast<int>(cut.devices);
+    for (int group = 0; group < settings_.devices; ++group) {
+        const std::string problem = cut.problem(cut.parts(), batches_of(group));
+        require(problem.empty(), problem);
+    }
+}
+
+template <class D, class T>
 void Replicas<D, T>::make_layouts() {
     std::size_t largest = 0;
     for (int device = 0; device < settings_.devices; ++device) {
-        const auto batches =
-            static_cast<std::size_t>(placement_.replicas_of(device) * settings_.gradient_accumulation_steps);
+        const auto batches = static_cast<std::size_t>(batches_of(device));
         at(device).layout = StatusLayout(settings_.regularized, static_cast<std::size_t>(settings_.replicas), batches,
                                          settings_.losses, network_.buffer_elements);
         largest = std::max(largest, at(device).layout.own_bytes());
@@ -214,6 +248,7 @@ void Replicas<D, T>::make_layouts() {
 template <class D, class T>
 void Replicas<D, T>::make_plans(int device, const typename D::Options& options) {
     DeviceWorker<Kernels, T>& worker = at(device).worker;
+    if (network_.cut != nullptr) return make_parts(device, options);
     worker.start(device, settings_.devices, options);
     Plans<Kernels, T>& plans = worker.plans();
     for (int workspace = 0; workspace < memory_.arenas; ++workspace) {
@@ -228,13 +263,40 @@ void Replicas<D, T>::make_plans(int device, const typename D::Options& options) 
 }
 
 template <class D, class T>
+void Replicas<D, T>::make_parts(int group, const typename D::Options& options) {
+    State& state = at(group);
+    const CutInfo& cut = *network_.cut;
+    const int devices = static_cast<int>(cut.devices),
+              first = group * devices + static_cast<int>(cut.device_of(0, cut.parts()));
+    state.worker.start(first, settings_.devices * devices, options);
+    state.parts = network_.make_parts(cut, batches_of(group), context(group), settings_.devices * devices, options);
+    state.parts->add(network_.make, settings_.plan_options(settings_.batch_size));
+    for (const std::int64_t size : settings_.other_batch_sizes)
+        state.parts->add(network_.make, settings_.plan_options(size));
+    // A source gives a replica's next batch in the memory of the one before.
+    if (settings_.gradient_accumulation_steps > 1) state.parts->keep_batches(columns(), settings_.batch_size);
+    // An evaluation runs the whole network on the first device.
+    const auto team = context(group).team();
+    for (const std::int64_t size : {settings_.batch_size, settings_.evaluation_batch_size}) {
+        if (size > 0) state.worker.plans().add(network_.make, {.batch = size, .training = false});
+    }
+}
+
+template <class D, class T>
+Columns Replicas<D, T>::columns() const {
+    Columns columns;
+    for (const RequiredColumn& each : settings_.required) columns.push_back(each.column);
+    return columns;
+}
+
+template <class D, class T>
 void Replicas<D, T>::allocate(int device) {
     const int first = placement_.first_replica(device), last = placement_.first_replica(device + 1);
     if (!shares_rows_) gradients_.allocate(device, first, last);
     State& state = at(device);
     state.worker.allocate(memory_, placement_.copies(device));
-    Columns columns;
-    for (const RequiredColumn& each : settings_.required) columns.push_back(each.column);
+    if (state.parts != nullptr) state.parts->allocate();
+    const Columns columns = this->columns();
     const QueueSizes sizes{.status_bytes = state.layout.bytes(),
                            .replicas = last - first,
                            .columns = &columns,

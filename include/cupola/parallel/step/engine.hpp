@@ -56,10 +56,10 @@ public:
           reader_(functions, replicas, agreement_, counts_, passes_.batches(), regularized, policy),
           update_(functions, replicas, agreement_, regularized) {}
 
-    /// Before the first step of a training whose statistics are synchronised.
-    template <class InStep>
-    [[gnu::cold]] void run_in_step() {
-        passes_.template run_in_step<InStep>();
+    /// Before the first step of a training whose statistics are synchronised, or whose network is in parts.
+    template <class Joint>
+    [[gnu::cold]] void run_jointly() {
+        passes_.template run_jointly<Joint>();
     }
 
     /// The number of the step that is queued next.

@@ -41,17 +41,17 @@ public:
     void for_each(int, Visit&&) const {}
 };
 
-/// The batches of a step where the replicas of all devices run in step, for statistics that are synchronised
-/// (SynchronizedPasses).
+/// The passes of a step that are not those of one batch after another: where the replicas of all devices run in step
+/// (SynchronizedPasses), and where the network is in parts (PipelinePasses).
 template <class D, class T>
-class PassesInStep {
+class JointPasses {
 public:
-    PassesInStep() = default;
-    PassesInStep(const PassesInStep&) = delete;
-    PassesInStep& operator=(const PassesInStep&) = delete;
-    virtual ~PassesInStep() = default;
-    /// Queues batch number `part` of each of the device's replicas. Returns false if a device has failed.
-    virtual bool queue(DeviceStep<D, T>& step, int part, typename TakenBatches<D, T>::BatchSource source) = 0;
+    JointPasses() = default;
+    JointPasses(const JointPasses&) = delete;
+    JointPasses& operator=(const JointPasses&) = delete;
+    virtual ~JointPasses() = default;
+    /// Queues all batches of the device's replicas. Returns false if a device with which it runs has failed.
+    virtual bool queue(DeviceStep<D, T>& step, typename TakenBatches<D, T>::BatchSource source) = 0;
 };
 
 /// Members with a DeviceStep are called by that device's thread.
@@ -73,10 +73,10 @@ public:
     [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
                                 SampleCounts& counts);
 
-    /// From now on the replicas of all devices run in step, by a PassesInStep that is made of the parts of a pass.
-    template <class InStep>
-    [[gnu::cold]] void run_in_step() {
-        in_step_ = std::make_unique<InStep>(replicas_, peers_, batches_, losses_, trace_);
+    /// From now on batches are run by a JointPasses, which is made of the parts of a pass.
+    template <class Joint>
+    [[gnu::cold]] void run_jointly() {
+        joint_ = std::make_unique<Joint>(functions_, replicas_, peers_, batches_, losses_, trace_);
     }
 
     /// Queues the batches of all replicas of a device. An exception of a replica is stored in the device's state, and
@@ -123,7 +123,7 @@ private:
     ReplicaLosses<D, T> losses_;
     PassRecordings<typename D::Queue::Recording> recordings_;
     /// Null where each replica runs alone.
-    std::unique_ptr<PassesInStep<D, T>> in_step_;
+    std::unique_ptr<JointPasses<D, T>> joint_;
 };
 
 template <class D, class T>
@@ -142,12 +142,11 @@ ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& functions, Replicas<D
 
 template <class D, class T>
 bool ReplicaPasses<D, T>::queue(Step& step, BatchSource source) {
-    for (int part = 0; part < functions_.gradient_accumulation_steps; ++part) {
-        if (in_step_ != nullptr) {
-            if (!in_step_->queue(step, part, source)) return false;
-        } else {
+    if (joint_ != nullptr) {
+        if (!joint_->queue(step, source)) return false;
+    } else {
+        for (int part = 0; part < functions_.gradient_accumulation_steps; ++part)
             batches_.for_each_replica(step, [&](int replica) { queue_batch(step, replica, part, source); });
-        }
     }
     if (!replicas_.settings().takes_buckets) complete(step);
     return true;

@@ -15,6 +15,7 @@
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/replica_losses.hpp>
 #include <cupola/parallel/step/replica_passes.hpp>
+#include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step/sync_batch_norm_group.hpp>
 
@@ -22,7 +23,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Members with a DeviceStep are called on every device's thread.
 template <class D, class T>
-class SynchronizedPasses final : public PassesInStep<D, T> {
+class SynchronizedPasses final : public JointPasses<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
     using NetworkPlan = Plan<Kernels, T>;
@@ -32,12 +33,18 @@ public:
     using BatchSource = typename Batches::BatchSource;
 
     /// All must outlive the object.
-    [[gnu::cold]] SynchronizedPasses(Replicas<D, T>& replicas, Peers& peers, Batches& batches,
-                                     ReplicaLosses<D, T>& losses, const StepTrace& trace);
+    [[gnu::cold]] SynchronizedPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
+                                     Batches& batches, ReplicaLosses<D, T>& losses, const StepTrace& trace);
 
-    bool queue(Step& step, int part, BatchSource source) override;
+    bool queue(Step& step, BatchSource source) override {
+        for (int part = 0; part < functions_.gradient_accumulation_steps; ++part)
+            if (!queue(step, part, source)) return false;
+        return true;
+    }
 
 private:
+    /// Batch number `part` of each of the device's replicas.
+    bool queue(Step& step, int part, BatchSource source);
     void take(Step& step, int part, BatchSource source);
     /// All-reduces the replicas' sums on all devices: each device merges them for itself. Returns false if one failed.
     bool all_reduce(Step& step, Direction direction, std::size_t k, std::size_t turn, const double*& merged);
@@ -54,6 +61,7 @@ private:
         if (trace_) trace_(device, name);
     }
 
+    const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
     Peers& peers_;
     Batches& batches_;
@@ -66,9 +74,9 @@ private:
 };
 
 template <class D, class T>
-SynchronizedPasses<D, T>::SynchronizedPasses(Replicas<D, T>& replicas, Peers& peers, Batches& batches,
-                                             ReplicaLosses<D, T>& losses, const StepTrace& trace)
-    : replicas_(replicas), peers_(peers), batches_(batches), losses_(losses), trace_(trace) {
+SynchronizedPasses<D, T>::SynchronizedPasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
+                                             Batches& batches, ReplicaLosses<D, T>& losses, const StepTrace& trace)
+    : functions_(functions), replicas_(replicas), peers_(peers), batches_(batches), losses_(losses), trace_(trace) {
     const ReplicaPlacement& placement = replicas_.placement();
     group_.make(placement.replicas(), replicas_.at(0).worker.plans().first());
     passes_ = FixedArray<BatchPass<Kernels, T>>(static_cast<std::size_t>(placement.replicas()));

@@ -133,7 +133,7 @@ ProcessSumsAgreement<D, T>::ProcessSumsAgreement(Replicas<D, T>& replicas)
       local_(replicas),
       records_(replicas, local_),
       vote_(replicas),
-      buckets_(replicas.at(0).worker.plans().first().buckets()),
+      buckets_(replicas.buckets(0)),
       on_bucket_(static_cast<std::size_t>(replicas.placement().device_count())),
       rows_(on_bucket_.size()),
       given_(on_bucket_.size()),

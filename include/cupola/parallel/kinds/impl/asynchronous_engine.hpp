@@ -73,8 +73,8 @@ public:
 
     // The members of StepEngine.
 
-    template <class InStep>
-    [[gnu::cold]] void run_in_step() {}
+    template <class Joint>
+    [[gnu::cold]] void run_jointly() {}
     [[nodiscard]] std::int64_t step() const { return next_; }
     void queue(BatchSource batches, Probe probe);
     template <class Inspector>

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
+//
+// Trainings of networks in parts: the bits, reports, states and errors of the network without its cuts.
+#include <cupola/parallel/pipeline/pipeline_passes.hpp>
+
+#include "../../test.hpp"
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/net/frozen.hpp>
+#include <cupola/parallel/pipeline.hpp>
+#include <cupola/parallel/state_transfer.hpp>
+#include <cupola/parallel/synchronized.hpp>
+
+#include "../../instructions.hpp"
+#include "../../labelled_samples.hpp"
+#include "../../throws_with.hpp"
+#include "../policies.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// All parts on one device, one batch after another: a device may have several parts.
+struct OneDevice {
+    static constexpr std::string_view name = "OneDevice";
+    static constexpr std::size_t devices(std::size_t) { return 1; }
+    static constexpr std::size_t device_of(std::size_t, std::size_t) { return 0; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t) { return 1; }
+    static constexpr std::int64_t actions(std::size_t, std::size_t parts, std::int64_t batches) {
+        return 2 * static_cast<std::int64_t>(parts) * batches;
+    }
+    static constexpr PipelineAction action(std::size_t, std::int64_t i, std::size_t parts, std::int64_t) {
+        const auto count = static_cast<std::int64_t>(parts);
+        const std::int64_t of_batch = i % (2 * count);
+        if (of_batch < count) return {PipelineWork::forward, static_cast<std::size_t>(of_batch), i / (2 * count)};
+        return {PipelineWork::backward, static_cast<std::size_t>(2 * count - 1 - of_batch), i / (2 * count)};
+    }
+};
+/// Part 0 waits for a backward pass of the last part that comes after its own next forward pass.
+struct Deadlock : OneForwardOneBackward {
+    static constexpr std::string_view name = "Deadlock";
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t) { return 1; }
+};
+
+struct Net : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"norm1", BatchNorm2d<>>, ReLU,
+                        Named<"block", Residual<Identity, Named<"a", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Conv2d<4, 3>>>,
+                        ReLU, Dropout<0.5>, Named<"conv2", Conv2d<5, 3>>, BatchNorm2d<>, ReLU, MaxPool2d<2>, Flatten,
+                        Named<"hidden", Linear<7>>, Sigmoid, Dropout<0.3>, Named<"out", Linear<5>>> {};
+struct Halves : Split<Net, 2> {};
+struct Thirds : SplitAt<Net, "block", "conv2"> {
+    using PipelineTimetable = GPipe;
+};
+struct InTurn : SplitAt<Net, "block", "hidden", "out"> {
+    using PipelineTimetable = OneDevice;
+};
+struct Locked : Split<Net, 3> {
+    using PipelineTimetable = Deadlock;
+};
+struct Net16 : InPrecision<MixedBFloat16, Net> {};
+struct Thirds16 : InPrecision<MixedBFloat16, SplitAt<Net, "block", "hidden">> {};
+/// The first element of a gradient is in the second part.
+struct Tuned : Frozen<Net, "conv1.*", "norm1.*"> {};
+struct TunedHalves : Frozen<SplitAt<Net, "block">, "conv1.*", "norm1.*"> {};
+
+using TheLoss = LossCollection<CrossEntropy<5>, WeightDecayAll<0.01>>;
+template <class N, class A = ConcatMean>
+using Training = DataParallel<N, TheLoss, Clipped<Sgd>, A, Host, Pooled>;
+
+/// As the batches of a data set: one of a replica replaces the one before in its memory.
+struct Source {
+    BatchView operator()(std::int64_t place, int replica, HostContext&) {
+        if (place == failing_place && replica == 1) throw DataError("no samples today");
+        const std::int64_t size = replica == 1 && place % 3 == 1 ? short_size : 4;
+        if (size == 0) return {};
+        const BatchView batch = samples.view((place * 5 + replica * 11) % 60, size);
+        auto& [inputs, labels] = memory[static_cast<std::size_t>(replica)];
+        inputs.assign(batch.inputs(), batch.inputs() + size * 108);
+        labels.assign(batch.labels(), batch.labels() + size);
+        if (place == spoiled_place && replica == 1) inputs[3] = spoiled;
+        return {inputs.data(), labels.data(), size, samples.shape};
+    }
+    LabelledSamples samples{64, {6, 6, 3}, 5, 9};
+    struct OfReplica {
+        std::vector<float> inputs;
+        std::vector<std::int32_t> labels;
+    };
+    std::vector<OfReplica> memory = std::vector<OfReplica>(4);
+    std::int64_t short_size = 3, failing_place = -1, spoiled_place = -1;
+    float spoiled = 0;
+};
+
+struct Sizes {
+    int replicas = 2, accumulation = 2;
+    std::int64_t short_size = 3;
+};
+
+template <class T>
+typename T::Options options_for(int devices, const Sizes& shape = {}) {
+    typename T::Options options{.replicas = shape.replicas,
+                                .devices = devices,
+                                .batch_size = 4,
+                                .other_batch_sizes = {3},
+                                .gradient_accumulation_steps = shape.accumulation,
+                                .seed = 5,
+                                .moving_average = {.decay = 0.9}};
+    options.optimizer = {.optimizer = {.learning_rate = 0.05, .momentum = 0.9}, .max_norm = 1};
+    if constexpr (requires { options.averaging.every; }) options.averaging.every = 2;
+    return options;
+}
+
+/// Everything that can be read of a training after a few steps.
+struct Ended {
+    std::vector<std::vector<float>> values;
+    std::vector<double> numbers;
+    bool operator==(const Ended&) const = default;
+};
+
+template <class T>
+void add_state(Ended& ended, T& training) {
+    const TrainingState state = training.state();
+    for (const auto* const each : {&state.parameters, &state.averages, &state.buffers}) ended.values.push_back(*each);
+    for (const OptimizerState& each : state.optimizer) ended.values.push_back(each.values);
+    for (const ReplicaState& each : state.replicas) ended.values.push_back(each.parameters);
+}
+
+template <class T>
+Ended run(int devices, const Sizes& shape = {}, int steps = 4) {
+    T training(options_for<T>(devices, shape));
+    Source source{.short_size = shape.short_size};
+    Ended ended;
+    for (int s = 0; s < steps; ++s) {
+        const StepReport& report = training.step(source);
+        ended.numbers.push_back(report.loss);
+        for (const ReplicaReport& each : report.replicas) ended.numbers.push_back(each.total);
+    }
+    if constexpr (!AgreesOnCentre<decltype(training.options.averaging)>) {
+        for (int r = 0; r < shape.replicas; ++r) ended.values.push_back(training.gradient(r));
+        ended.values.push_back(training.averaged_gradient());
+    }
+    add_state(ended, training);
+    ended.values.push_back(training.parameters(devices - 1));
+    const auto four = [&](std::int64_t i, int, HostContext&) { return source.samples.view(5 * i, 4); };
+    ended.numbers.push_back(training.evaluate(four, 3, Weights::averages).loss);
+    ended.values.push_back(training.predict(std::span(source.samples.inputs).first(324)));
+    CHECK(training.healthy());
+    return ended;
+}
+
+}  // namespace
+
+TEST_CASE("a network in parts has the bits of the whole network, with each timetable and number of devices") {
+    const Ended whole = run<Training<Net>>(1);
+    CHECK(run<Training<Net>>(2) == whole);
+    CHECK(run<Training<Halves>>(2) == whole);
+    CHECK(run<Training<Halves>>(4) == whole);
+    CHECK(run<Training<Thirds>>(3) == whole);
+    CHECK(run<Training<Thirds>>(6) == whole);
+    CHECK(run<Training<InTurn>>(1) == whole);
+}
+TEST_CASE("so it has with fewer batches than parts, with batches without samples, and with four replicas") {
+    for (const Sizes shape : {Sizes{1, 1, 3}, Sizes{2, 1, 0}, Sizes{2, 3, 0}, Sizes{4, 2, 3}}) {
+        CAPTURE(shape.replicas);
+        CAPTURE(shape.accumulation);
+        const Ended whole = run<Training<Net>>(1, shape);
+        CHECK(run<Training<Halves>>(2, shape) == whole);
+        CHECK(run<Training<Thirds>>(3, shape) == whole);
+    }
+}
+TEST_CASE("so it has with frozen layers and with each kind of agreement") {
+    CHECK(run<Training<TunedHalves>>(2) == run<Training<Tuned>>(1));
+    CHECK(run<Training<TunedHalves>>(4) == run<Training<Tuned>>(2));
+    CHECK(run<Training<Halves, MeanInDouble>>(4) == run<Training<Net, MeanInDouble>>(2));
+    CHECK(run<Training<Halves, DeviceSum>>(4) == run<Training<Net, DeviceSum>>(2));
+    CHECK(run<Training<Halves, LocalSgd>>(2) == run<Training<Net, LocalSgd>>(1));
+    CHECK(run<Training<Halves, LocalSgd>>(4) == run<Training<Net, LocalSgd>>(2));
+}
+TEST_CASE("so it has in bfloat16") {
+    if (!computes_bfloat16()) return;
+    const Ended whole = run<Training<Net16>>(1);
+    CHECK(run<Training<Thirds16>>(3) == whole);
+    CHECK(run<Training<Thirds16>>(6) == whole);
+}
+TEST_CASE("a state passes from a network in parts to the whole network, and back") {
+    Training<Net> whole(options_for<Training<Net>>(2));
+    Training<Thirds> parts(options_for<Training<Thirds>>(6));
+    Source source;
+    for (int s = 0; s < 2; ++s) whole.step(source);
+    parts.restore(whole.state());
+    for (int s = 0; s < 2; ++s) parts.step(source);
+    whole.restore(parts.state());
+    whole.step(source);
+    Ended ended, straight;
+    add_state(ended, whole);
+    Training<Net> alone(options_for<Training<Net>>(1));
+    for (int s = 0; s < 5; ++s) alone.step(source);
+    add_state(straight, alone);
+    CHECK(ended == straight);
+}
+TEST_CASE("the memory of a training in parts has the batches in flight") {
+    Training<Net> whole(options_for<Training<Net>>(1));
+    Training<Halves> halves(options_for<Training<Halves>>(4));
+    const MemoryReport& memory = halves.memory();
+    CHECK(memory.devices == 2);
+    CHECK(memory.devices_of_group == 2);
+    CHECK(memory.parts == 2);
+    CHECK(memory.parameters == whole.memory().parameters);
+    CHECK(memory.in_flight > memory.plan.total());
+    CHECK(contains(to_string(memory), " = 2 groups of 2 x ("));
+    CHECK(contains(to_string(memory), text(ByteCount{memory.in_flight}, " batches in 2 parts + ")));
+    CHECK(whole.memory().in_flight == 0);
+}
+
+TEST_CASE("devices that are not whole groups and a timetable that deadlocks are errors") {
+    const auto message = [](int devices, int replicas) {
+        return message_of<InvalidArgument>(
+            [&] { Training<Thirds> training(options_for<Training<Thirds>>(devices, {.replicas = replicas})); });
+    };
+    CHECK(message(4, 2) == "a training of 2 replicas of a network in 3 parts must have 1 to 2 times 3 devices, not 4");
+    CHECK(message(9, 2) == "a training of 2 replicas of a network in 3 parts must have 1 to 2 times 3 devices, not 9");
+    CHECK(message(1, 1) == "a training of 1 replica of a network in 3 parts must have 1 to 1 times 3 devices, not 1");
+    CHECK(message(0, 1) == "a training of 1 replica of a network in 3 parts must have 1 to 1 times 3 devices, not 0");
+    CHECK(contains(message_of<InvalidArgument>([] { Training<Locked> training(options_for<Training<Locked>>(3)); }),
+                   "the timetable Deadlock of 3 parts and 4 batches deadlocks: action 1 of device 0, forward of part 0 "
+                   "for batch 1, never begins; the part has 1 slots"));
+    Training<Halves> halves(options_for<Training<Halves>>(2));
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(halves.parameters(2)); }) ==
+          "device 2 is out of range: the number of devices is 2");
+}
+
+TEST_CASE("an error of a batch ends the step on all devices, and the next step is computed") {
+    const auto check = []<class T>(T*, int devices) {
+        T training(options_for<T>(devices));
+        CHECK(contains(message_of<InvalidArgument>([&] { training.step(Source{.short_size = 2}); }),
+                       "a batch has 2 samples, and plans were made for batch_size 4"));
+        training.step(Source{});
+        const std::vector<float> before = training.parameters();
+        CHECK(message_of<DataError>([&] { training.step(Source{.failing_place = 3}); }) == "no samples today");
+        CHECK(training.parameters() == before);
+        training.step(Source{});
+        Ended ended;
+        add_state(ended, training);
+        return ended;
+    };
+    const Ended whole = check(static_cast<Training<Net>*>(nullptr), 2);
+    CHECK(check(static_cast<Training<Halves>*>(nullptr), 4) == whole);
+    CHECK(check(static_cast<Training<Thirds>*>(nullptr), 3) == whole);
+}
+
+TEST_CASE("a loss and a gradient that are not finite have the errors of the whole network") {
+    const auto errors = []<class T>(T*, int devices) {
+        T training(options_for<T>(devices));
+        std::vector<std::string> all;
+        for (const float value : {impl::not_a_number<float>(), 3e38F}) {
+            for (const std::int64_t place : {2, 3}) {
+                Source source{.spoiled_place = place, .spoiled = value};
+                all.push_back(message_of<DivergedError>([&] {
+                    training.step(source);
+                    training.step(source);
+                }));
+            }
+        }
+        return all;
+    };
+    const std::vector<std::string> whole = errors(static_cast<Training<Net>*>(nullptr), 2);
+    for (const std::string& each : whole) CHECK(contains(each, " at step 1: "));
+    CHECK(errors(static_cast<Training<Halves>*>(nullptr), 2) == whole);
+    CHECK(errors(static_cast<Training<Thirds>*>(nullptr), 6) == whole);
+    CHECK(errors(static_cast<Training<TunedHalves>*>(nullptr), 2) == errors(static_cast<Training<Tuned>*>(nullptr), 1));
+}
