@@ -50,6 +50,10 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+/// Defined in parallel/inspection.hpp.
+template <class D, class T>
+class StepProbe;
+
 template <class D, class T>
 class AsynchronousEngine {
     using Kernels = typename D::Kernels;
