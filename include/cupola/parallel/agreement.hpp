@@ -392,7 +392,7 @@ struct AgreementKind<A, D> {
             require_divisible(options.replicas, devices, joined.process.count, joined.survivors);
     }
     template <class Net, class Loss, class Options, class Agreement>
-    [[gnu::cold]] static void meet([[maybe_unused]] JoinedProcesses& joined, [[maybe_unused]] Agreement& agreement,
+    [[gnu::cold]] static void join_policy([[maybe_unused]] JoinedProcesses& joined, [[maybe_unused]] Agreement& agreement,
                                    [[maybe_unused]] const Options& options) {
         if constexpr (between_processes && !SpansProcesses<Carrier>) {
             if (ProcessGroup* const group = agreement.processes()) {

@@ -93,7 +93,7 @@ struct AgreementKind {
     static void place(JoinedProcesses&, const Options&, int) {}
     /// The same as join() for processes that find each other when the agreement is made.
     template <class Net, class Loss, class Options, class Agreement>
-    static void meet(JoinedProcesses&, Agreement&, const Options&) {}
+    static void join_policy(JoinedProcesses&, Agreement&, const Options&) {}
 };
 
 }  // namespace impl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
+// Covers: cupola/parallel/pipeline.hpp, cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
 //
 // Trainings of networks in parts: the bits, reports, states and errors of the network without its cuts.
 #include <cupola/parallel/pipeline/pipeline_passes.hpp>

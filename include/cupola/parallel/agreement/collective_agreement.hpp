@@ -20,6 +20,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/gathered_peers.hpp>
+#include <cupola/parallel/agreement/row_averaging.hpp>
 #include <cupola/parallel/agreement/rows_of_sum.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>

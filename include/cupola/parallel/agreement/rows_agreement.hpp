@@ -23,11 +23,16 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+/// Defined in parallel/kinds/centre_rows.hpp.
 template <class D, class T>
-class RowsAgreement final : public RowAveraging<D, T> {
+class CentreRows;
+
+template <class D, class T>
+class RowsAgreement final : public StepAgreement<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
     using StepAgreement<D, T>::replicas_;
+    friend class CentreRows<D, T>;
 
 public:
     [[gnu::cold]] RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas);
@@ -40,8 +45,6 @@ public:
     /// Averages after the rows of the device's replicas are queued. Returns false if another device has failed, so that
     /// this one leaves the step too.
     bool agree(Step& step) override;
-    bool exchange_health(Step& step, std::int32_t finite_here) override;
-    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
     /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
     void reduce(int device, std::int64_t step) override;
 
@@ -58,10 +61,6 @@ private:
 
     /// `part` is the average from column `begin` on.
     void mean(int device, std::span<float> part, std::int32_t* finite, std::int64_t begin);
-    /// The same of rows that are not gradients.
-    void require_finite(int device, std::span<float> part, std::int32_t* finite, const float* one) {
-        ops::TrainingStep<Kernels>::mean(replicas_.context(device), part, one, part, finite, {}, nullptr);
-    }
 
     /// `weights`, unless they are empty, replace the numbers of samples.
     void average(Step& step, std::int64_t begin, std::int64_t end, std::span<const std::int64_t> weights = {});
@@ -80,15 +79,15 @@ template <class A, class D, class T>
     requires AveragesRows<A, typename D::Kernels>
 struct AgreementOf<A, D, T> {
     [[nodiscard]] static AgreementTraits traits(const A&, std::int64_t) { return {}; }
-    [[nodiscard, gnu::cold]] static std::unique_ptr<RowAveraging<D, T>> make(const A& policy,
-                                                                             Replicas<D, T>& replicas) {
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
+                                                                              Replicas<D, T>& replicas) {
         return std::make_unique<RowsAgreement<D, T>>(rows_policy<typename D::Kernels>(policy), replicas);
     }
 };
 
 template <class D, class T>
 RowsAgreement<D, T>::RowsAgreement(std::unique_ptr<const RowsPolicy<Kernels>> policy, Replicas<D, T>& replicas)
-    : RowAveraging<D, T>(replicas),
+    : StepAgreement<D, T>(replicas),
       policy_(std::move(policy)),
       local_(replicas),
       rows_(static_cast<std::size_t>(replicas.placement().device_count() * D::max_steps_in_flight)) {
@@ -146,45 +145,6 @@ bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_
         local_.wait_for_queue(step);
     });
     return replicas_.arrive_and_wait(device);  // reduce() changes values that the others have read by then
-}
-
-template <class D, class T>
-bool RowsAgreement<D, T>::exchange_health(Step& step, std::int32_t finite_here) {
-    if (replicas_.placement().device_count() == 1) return step.state.error == nullptr;
-    *local_.finite(step.device) = finite_here;
-    if (!replicas_.arrive_and_wait(step.device)) return false;
-    local_.update_only_if_all_finite(step.device);
-    return true;
-}
-
-template <class D, class T>
-bool RowsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) {
-    const int device = step.device;
-    const bool alone = replicas_.placement().device_count() == 1;
-    step.state.attempt([&] {
-        if (policy_->prepares) local_.prepare_rows(*policy_, step, weights);
-        if (!alone) local_.wait_for_queue(step);
-    });
-    const auto require_all_finite = [&] {
-        step.state.queue->queue([this, device, one] {
-            auto& state = replicas_.at(device);
-            require_finite(device, replicas_.gradients().average_span(device), &state.status()->healthy, one);
-        });
-    };
-    if (alone) {
-        step.state.attempt([&] {
-            average(step, 0, replicas_.network().trained_elements, weights);
-            require_all_finite();
-        });
-        return step.state.error == nullptr;
-    }
-    if (!replicas_.arrive_and_wait(device)) return false;
-    if (!average_slices(step, weights, [this, device, one](std::span<float> slice, std::int32_t* finite, std::int64_t) {
-            require_finite(device, slice, finite, one);
-        }))
-        return false;
-    if (!D::host_memory) step.state.attempt(require_all_finite);
-    return true;
 }
 
 template <class D, class T>

@@ -114,28 +114,6 @@ protected:
     Replicas<D, T>& replicas_;
 };
 
-/// An agreement that can average rows other than gradients, for replicas that agree on a centre (parallel/kinds/).
-template <class D, class T>
-class RowAveraging : public StepAgreement<D, T> {
-public:
-    using typename StepAgreement<D, T>::Step;
-
-    /// Whether exchange_health() takes whether all is finite from the device's status instead, so that no device waits
-    /// for it.
-    [[nodiscard]] virtual bool exchanges_health_on_device() const { return false; }
-    /// In place of agree(): the devices, and processes, exchange what they tell each other in a step, but no gradients.
-    /// With several of them the update is left out unless `finite_here` is not 0 on any of them. False if every device
-    /// leaves the step.
-    virtual bool exchange_health(Step& step, std::int32_t finite_here) = 0;
-    /// Behind the update: the mean of the replicas' rows with these weights becomes the device's average. If it is not
-    /// finite, the status becomes that of a step without effect. `one` is a 1 in the device's memory. False if every
-    /// device leaves the step.
-    virtual bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) = 0;
-
-protected:
-    explicit RowAveraging(Replicas<D, T>& replicas) : StepAgreement<D, T>(replicas) {}
-};
-
 /// Beside each kind of agreement for the policies that it is of; a training creates its own by it. The members are
 /// static:
 ///   AgreementTraits traits(policy, elements)                          `elements` are those of a gradient

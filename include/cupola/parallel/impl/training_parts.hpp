@@ -81,7 +81,7 @@ public:
           engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
                      options.moving_average.on()) {
-        Kind::template meet<Net, Loss>(joined_, *agreement_, options);
+        Kind::template join_policy<Net, Loss>(joined_, *agreement_, options);
         if constexpr (synchronized) {
             constexpr bool included = requires { sizeof(SynchronizedPasses<D, T>); };
             static_assert(included,

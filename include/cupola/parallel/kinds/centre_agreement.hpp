@@ -28,7 +28,10 @@
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/row_averaging.hpp>
+#include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/kinds/centre_rows.hpp>
 #include <cupola/parallel/kinds/centre_rule.hpp>
 #include <cupola/parallel/kinds/centre_updates.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -243,8 +246,12 @@ struct AgreementOf<A, D, T> {
         // Without it the update has no force, and leaves no differences in the rows.
         require(has_elastic_force<A> || !rule.in_update, A::name,
                 " has a rule with in_update and lacks `static constexpr bool has_force = true`");
-        return std::make_unique<CentreAgreement<D, T>>(A::name, rule, std::move(outer),
-                                                       Inner::make(policy.averaging, replicas), replicas);
+        std::unique_ptr<RowAveraging<D, T>> rows;
+        if constexpr (AveragesRows<typename A::Averaging, Kernels>)
+            rows = std::make_unique<CentreRows<D, T>>(rows_policy<Kernels>(policy.averaging), replicas);
+        else
+            rows = Inner::make(policy.averaging, replicas);
+        return std::make_unique<CentreAgreement<D, T>>(A::name, rule, std::move(outer), std::move(rows), replicas);
     }
 };
 

@@ -26,6 +26,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/row_averaging.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

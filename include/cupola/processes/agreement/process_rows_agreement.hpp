@@ -23,6 +23,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
+#include <cupola/parallel/agreement/row_averaging.hpp>
 #include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
