@@ -18,6 +18,7 @@
 #include "../labelled_samples.hpp"
 #include "delayed_device.hpp"
 #include "policies.hpp"
+#include "step_names.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
@@ -134,7 +135,7 @@ TEST_CASE("a device that computes later has the same bits as one that computes a
 TEST_CASE("the operations of a step are queued in the same order on every device type") {
     const auto trace = []<class T>(T*) {
         T training(options_for<T>(2));
-        impl::StepNames names(2);
+        StepNames names(2);
         training.trace_steps(names);
         Source source;
         training.step(source);

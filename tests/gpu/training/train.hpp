@@ -23,6 +23,7 @@
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
+#include "../../step_names.hpp"
 #include "training_runs.hpp"
 
 namespace training_runs {
@@ -242,7 +243,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
     using Context = typename Training::Context;
     const auto batches = [&](std::int64_t place, int replica, Context&) { return all.of(place, replica); };
     Result result;
-    cupola::impl::StepNames trace(run.devices);
+    StepNames trace(run.devices);
     training->trace_steps(trace);
     const auto inspect = [&](const cupola::Inspection<D>& inspection) {
         result.inspected.push_back(gradient_of(inspection));

@@ -9,29 +9,11 @@
 // name. That queued work runs in this order is tested by its results.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include <cupola/core/function_ref.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Called with each name, by the thread of that device.
 using StepTrace = FunctionRef<void(int device, const char* name)>;
-
-/// A StepTrace that keeps the names.
-class StepNames {
-public:
-    explicit StepNames(int devices) : names_(static_cast<std::size_t>(devices)) {}
-
-    void operator()(int device, const char* name) { names_[static_cast<std::size_t>(device)].emplace_back(name); }
-    [[nodiscard]] const std::vector<std::string>& of(int device) const {
-        return names_[static_cast<std::size_t>(device)];
-    }
-
-private:
-    std::vector<std::vector<std::string>> names_;
-};
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
