@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training needs of a network in parts (net/pipeline/split.hpp): the parts and their timetable as values, so that
-// the code that runs them does not depend on the network's type. CutInfoOf makes them: net/pipeline/timetable_of.hpp.
+// What a training needs of a network in parts (net/pipeline/split.hpp): the parts and their timetable as values, so
+// that the code that runs them does not depend on the network's type. CutInfoOf makes them:
+// net/pipeline/timetable_of.hpp.
 #pragma once
 
 #include <cstddef>

@@ -102,8 +102,8 @@ public:
     /// The elements of a copy of the parameters: those, and then the frozen ones.
     [[nodiscard]] std::size_t all_elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
-    /// The buckets of the gradient in the order in which the passes of a device finish them: see Plan. Those of a network
-    /// that is cut finish all of it together.
+    /// The buckets of the gradient in the order in which the passes of a device finish them: see Plan. Those of a
+    /// network that is cut finish all of it together.
     [[nodiscard]] std::span<const GradientBucket> buckets(int device) {
         if (network_.cut != nullptr) return {&whole_, 1};
         return at(device).worker.plans().first().buckets();
