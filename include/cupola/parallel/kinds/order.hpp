@@ -27,7 +27,8 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 struct OrderLog {
-    /// The training: the numbers of its replicas and devices, the seed, and the description of its policy's rule.
+    /// The training: the numbers of its replicas and devices, those of all its processes, the seed, and the description
+    /// of its policy's rule.
     int replicas = 0, devices = 0;
     std::uint64_t seed = 0;
     std::string rule{};
@@ -106,21 +107,32 @@ inline void require_valid(const OrderLog& log) {
     const auto in_range = [&](std::uint16_t replica) { return replica < log.replicas; };
     require<DataError>(std::ranges::all_of(log.claims, in_range) && std::ranges::all_of(log.turns, in_range),
                        "an order log of ", log.replicas, " replicas names another one");
-    // Each device takes batches as early as it can.
+    // Each device begins the next of its batches as early as it can: when the one before is complete, and the batch of
+    // the same number has begun in the step before, as a source gives them in that order.
+    const auto replicas = static_cast<std::size_t>(log.replicas);
     const auto device = [&](std::uint16_t r) {
         return static_cast<std::size_t>(impl::device_of_replica(r, log.replicas, log.devices));
     };
-    std::vector<int> busy(static_cast<std::size_t>(log.devices), -1);
-    std::size_t claimed = 0;
+    std::vector<std::size_t> next(static_cast<std::size_t>(log.devices), batches), following(batches);
+    for (std::size_t n = batches; n-- > 0;) following[n] = std::exchange(next[device(log.claims[n])], n);
+    std::vector<int> busy(next.size(), -1);
+    std::vector<bool> begun(batches);
+    const auto begin_next = [&](std::size_t d) {
+        while (busy[d] < 0 && next[d] < batches && (next[d] < replicas || begun[next[d] - replicas])) {
+            const std::size_t n = std::exchange(next[d], following[next[d]]);
+            busy[d] = log.claims[n];
+            begun[n] = true;
+            if (n + replicas >= batches) return;
+            d = device(log.claims[n + replicas]);
+        }
+    };
+    for (std::size_t d = 0; d < busy.size(); ++d) begin_next(d);
     for (std::size_t turn = 0; turn < batches; ++turn) {
         const std::uint16_t replica = log.turns[turn];
-        while (busy[device(replica)] != replica) {
-            require<DataError>(claimed < batches && busy[device(log.claims[claimed])] < 0, "an order log lets replica ",
-                               replica, " complete a batch, in turn ", turn, ", that it cannot have begun");
-            const std::uint16_t next = log.claims[claimed++];
-            busy[device(next)] = next;
-        }
+        require<DataError>(busy[device(replica)] == replica, "an order log lets replica ", replica,
+                           " complete a batch, in turn ", turn, ", that it cannot have begun");
         busy[device(replica)] = -1;
+        begin_next(device(replica));
     }
 }
 
