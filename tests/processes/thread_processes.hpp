@@ -137,6 +137,7 @@ public:
     std::vector<std::byte*> share(std::size_t bytes) override {
         return hub_.shares() ? hub_.share(number(), bytes) : std::vector<std::byte*>();
     }
+    [[nodiscard]] int sharing() const override { return hub_.shares() ? count() : 1; }
 
 private:
     void give(std::span<const float> values, Hub::Channel channel) {

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/process_number.hpp>
+#include <cupola/processes/watch/poll_pause.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -134,6 +136,15 @@ public:
     /// read and write. Returns the address of each process's part, in the order of the processes; empty if the
     /// processes cannot share memory. Called at most once; the memory lives as long as the object.
     virtual std::vector<std::byte*> share(std::size_t bytes) = 0;
+    /// The number of processes, this one among them, that can share memory with this one: those of its machine.
+    [[nodiscard]] virtual int sharing() const { return count(); }
+    /// Returns when `is_done()` returns true, which depends on what other processes write to the memory of share().
+    /// Called by any threads, several at a time, also while another one is in another member. As with the other
+    /// members, an engine ends the process, or throws, if another process is lost, or after the deadline; this default
+    /// has none.
+    virtual void wait(const ExchangeName& /*name*/, FunctionRef<bool()> is_done) {
+        for (impl::PollPause pause; !is_done();) pause();
+    }
 
     void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {
         outgoing_.clear(), incoming_.clear();

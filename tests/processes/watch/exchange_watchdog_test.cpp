@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/processes/watch/exchange_watchdog.hpp>
 
 #include "child_process.hpp"
@@ -65,6 +66,27 @@ TEST_CASE("a process that has ended is not waited for, also where its parent has
     CHECK(ended.output.find("process 0 has lost process 1, which does not exist any more, in the records of the "
                             "replicas of step 7; missing: process 1") != std::string::npos);
 }
+
+TEST_CASE("child: a poll for a process that has ended" * doctest::skip()) {
+    impl::ExchangeWatchdog watchdog(0, 2, 20, "");
+    const pid_t other = fork();
+    if (other == 0) _exit(0);
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(other), &info, WEXITED | WNOWAIT);
+    watchdog.set_process_ids({getpid(), other});
+    watchdog.end_poll({"the exchange with the centre", 7}, watchdog.fault_of_poll(monotonic_seconds()));
+}
+TEST_CASE("threads that poll find that a process has ended, or that the deadline is over") {
+    const ChildResult ended = run_in_child("child: a poll for a process that has ended", {});
+    CHECK(ended.status == 75);
+    CHECK(ended.output.find("process 0 has lost process 1, which does not exist any more, in the exchange with the "
+                            "centre of step 7\n") != std::string::npos);
+    impl::ExchangeWatchdog watchdog(0, 2, 0.5, "");
+    watchdog.set_process_ids({getpid(), getpid()});
+    CHECK(watchdog.fault_of_poll(monotonic_seconds()).empty());
+    CHECK(watchdog.fault_of_poll(monotonic_seconds() - 0.6) == "has waited 0.5 s for others");
+}
+
 namespace {
 
 /// Waits in vain for process 1, in the folder of the variable FOLDER. A process that does not end is ended by SIGALRM.

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Helpers for MPI's C functions: errors as exceptions, the mutex that serialises the calls, and the pause between two
-// polls of requests. Also the functions of MPI's fault tolerance, which Open MPI has from 5.0 on: they are looked up at
-// run time, because a program that was built with 4.1 also runs with 5.0.
+// Helpers for MPI's C functions: errors as exceptions, and the mutex that serialises the calls. Also the functions of
+// MPI's fault tolerance, which Open MPI has from 5.0 on: they are looked up at run time, because a program that was
+// built with 4.1 also runs with 5.0.
 #pragma once
 
 #include <cstddef>
-#include <ctime>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <dlfcn.h>
-#include <sched.h>
 
 // MPI's former C++ bindings are in a separate library, which newer versions do not have.
 #ifndef OMPI_SKIP_MPICXX
@@ -71,25 +69,6 @@ template <class Call>
     const std::scoped_lock lock(mpi_mutex());
     return call();
 }
-
-/// The pause between two polls: none for the first polls, then it yields the processor, and after about a millisecond
-/// it sleeps, so that processes that share a processor do not slow each other down.
-class MpiPause {
-public:
-    void operator()() {
-        ++polls_;
-        if (polls_ < 100) return;
-        if (polls_ < 1000) {
-            sched_yield();
-            return;
-        }
-        const timespec time{.tv_sec = 0, .tv_nsec = 50'000};
-        nanosleep(&time, nullptr);
-    }
-
-private:
-    int polls_ = 0;
-};
 
 /// The ranks that the processes of a communicator have in another one, in the order of their ranks in the first.
 [[nodiscard, gnu::cold]] inline std::vector<int> translated_ranks(MPI_Comm processes, MPI_Comm in) {

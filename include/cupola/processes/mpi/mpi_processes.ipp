@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/processes/agreement/process_gather.hpp>
 #include <cupola/processes/mpi.hpp>
 #include <cupola/processes/mpi/mpi_calls.hpp>
@@ -27,6 +29,7 @@
 #include <cupola/processes/mpi_environment.hpp>
 #include <cupola/processes/processes.hpp>
 #include <cupola/processes/watch/exchange_watchdog.hpp>
+#include <cupola/processes/watch/poll_pause.hpp>
 #include <cupola/processes/watch/shared_memory.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -117,7 +120,7 @@ public:
         done_.resize(requests_.size());
         statuses_.resize(requests_.size());
         auto left = static_cast<int>(requests_.size());
-        MpiPause pause;
+        PollPause pause;
         while (left > 0) {
             int count = 0;
             const int status = serialized([&] {
@@ -155,7 +158,7 @@ public:
                                  &request),
                   "MPI_Iallreduce");
             int complete = 0;
-            for (MpiPause pause;; pause()) {
+            for (PollPause pause;; pause()) {
                 check(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
                 if (complete != 0) break;
                 exchange_heartbeats();
@@ -226,6 +229,20 @@ public:
         std::vector<std::byte*> places(parts_.size());
         for (std::size_t p = 0; p < places.size(); ++p) places[p] = parts_[p].data();
         return places;
+    }
+
+    [[nodiscard]] int sharing() const override { return shares_memory_ ? static_cast<int>(visible_.size()) : 1; }
+    void wait(const ExchangeName& name, FunctionRef<bool()> is_done) override {
+        const double since = monotonic_seconds();
+        double looked = since;
+        for (PollPause pause; !is_done(); pause()) {
+            const double now = monotonic_seconds();
+            if (now - looked < 0.05) continue;
+            looked = now;
+            const std::string fault = watchdog_.fault_of_poll(since);
+            // What is waited for may be the last that a process did.
+            if (!fault.empty() && !is_done()) watchdog_.end_poll(name, fault);
+        }
     }
 
 private:

@@ -20,6 +20,7 @@
 #include <cupola/processes/mpi/mpi_calls.hpp>
 #include <cupola/processes/processes.hpp>
 #include <cupola/processes/watch/exchange_watchdog.hpp>
+#include <cupola/processes/watch/poll_pause.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -65,7 +66,7 @@ public:
         }
         {
             const std::scoped_lock requests_lock(requests_mutex_);
-            MpiPause pause;
+            PollPause pause;
             while (!ended()) {
                 if (progress()) pause = {};
                 waits();

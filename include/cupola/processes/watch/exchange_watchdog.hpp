@@ -124,6 +124,20 @@ public:
         const std::scoped_lock lock(mutex_);
         waits_ = false;
     }
+    /// For threads that poll, beside the waits above: why one that has waited since `since` for any of the other
+    /// processes does not wait on; empty if it does.
+    [[nodiscard]] std::string fault_of_poll(double since) {
+        const std::scoped_lock lock(mutex_);
+        for (std::size_t p = 0; p < ids_.size(); ++p) {
+            if (static_cast<int>(p) != number_ && ids_[p] != 0 && !process_exists(ids_[p])) return loss_of(p);
+        }
+        return monotonic_seconds() - since > deadline_ ? overdue() : std::string();
+    }
+    /// Ends the process with that fault.
+    [[noreturn, gnu::cold]] void end_poll(const ExchangeName& name, const std::string& fault) {
+        const std::scoped_lock lock(mutex_);
+        leave(name, fault, false);
+    }
     /// The time at which the last wait began, by monotonic_seconds().
     [[nodiscard]] double since() const { return since_; }
     /// Ends the process as at the deadline, for the reason `why`. The message also contains what was waited for.
@@ -209,13 +223,11 @@ private:
         std::unique_lock lock(mutex_);
         while (!changed_.wait_for(lock, period, [&] { return ends_; })) {
             const double now = monotonic_seconds();
-            if (waits_ && now - since_ > deadline_) leave(name_, text("has waited ", deadline_, " s for others"));
-            if (sums_wait_ && now - sums_since_ > deadline_)
-                leave(waits_ ? name_ : sums_name_, text("has waited ", deadline_, " s for others"));
+            if (waits_ && now - since_ > deadline_) leave(name_, overdue());
+            if (sums_wait_ && now - sums_since_ > deadline_) leave(waits_ ? name_ : sums_name_, overdue());
             if (!waits_ || now - since_ <= last_part_seconds) continue;
             for (std::size_t p = 0; p < missing_.size(); ++p) {
-                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p]))
-                    leave(name_, text("has lost process ", name_of(p), ", which does not exist any more"));
+                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p])) leave(name_, loss_of(p));
             }
             if (const int p = exited_ ? exited_() : -1; p >= 0)
                 leave(name_, text("has lost process ", p, ", which has ended by itself"));
@@ -226,6 +238,11 @@ private:
     [[nodiscard]] int name_of(Number process) const {
         return numbers_at_start_.empty() ? static_cast<int>(process)
                                          : numbers_at_start_[static_cast<std::size_t>(process)];
+    }
+    [[nodiscard]] std::string overdue() const { return text("has waited ", deadline_, " s for others"); }
+    template <class Number>
+    [[nodiscard]] std::string loss_of(Number process) const {
+        return text("has lost process ", name_of(process), ", which does not exist any more");
     }
     [[nodiscard]] std::string missing() const {
         if (!waits_ || !names_missing_) return "it is not known which are missing";
