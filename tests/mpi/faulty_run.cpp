@@ -4,7 +4,8 @@
 //
 // A TrainingRun of REPLICAS replicas with a checkpoint after every third step, for tests that stop it: POLICY is `shared`
 // (MpiConcatMean in common memory), `messages` (MpiConcatMean without) or `sums` (MpiAllReduce); with `periodic:` or
-// `elastic:` before it, replicas with parameters of their own agree on a centre by it. It resumes from what is in
+// `elastic:` before it, replicas with parameters of their own agree on a centre by it; with `downpour:`, `easgd:` (both
+// round robin) or `hogwild:` before `shared`, they exchange with one that the processes share. It resumes from what is in
 // FOLDER, waits PAUSE milliseconds per step, and writes the id of each process to `<number>.pid` of FOLDER.ids. Process 0
 // prints "bits" and a hash of the state at the end. Environment:
 //
@@ -30,9 +31,13 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/mpi.hpp>
+#include <cupola/parallel/kinds/asynchronous.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/processes/shared_centre.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../labelled_samples.hpp"
@@ -90,7 +95,7 @@ struct Rest {
 };
 
 template <class Averaging>
-int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& averaging) {
+int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& averaging, int check_every = 1) {
     TrainingRun run({.folder = arguments.folder,
                      .resume = Resume::if_there,
                      .writes = mpi.number() == 0,
@@ -105,7 +110,7 @@ int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& 
          .seed = 5,
          .optimizer = {.learning_rate = 0.05, .momentum = 0.9},
          .averaging = averaging,
-         .check_every = 1});
+         .check_every = check_every});
     const int status = run.train(training, Batches(), NoTest{}, Rest{arguments.pause});
     const TrainingState state = training.state();
     if (status == 0 && mpi.number() == 0) {
@@ -125,6 +130,18 @@ int with_kind(const MpiEnvironment& mpi, const Arguments& arguments, const Avera
                        .every = 2, .averaging = averaging, .outer = {.learning_rate = 0.7, .momentum = 0.5}});
     if (arguments.kind == "elastic")
         return run(mpi, arguments, ElasticAveraging<Averaging>{.every = 2, .averaging = averaging});
+    if constexpr (!sums_of_processes<Averaging>) {
+        using Choice = OneOf<Averaging, SharedCentre<Asynchronous<Downpour>, Averaging>,
+                             SharedCentre<Asynchronous<Elastic>, Averaging>, SharedCentre<Hogwild, Averaging>>;
+        const auto with = [&]<class Policy>(const Policy& policy) {
+            return run(mpi, arguments,
+                       Choice(SharedCentre<Policy, Averaging>{.policy = policy, .processes = averaging}), 6);
+        };
+        const Order order = Order::round_robin();
+        if (arguments.kind == "downpour") return with(Asynchronous<Downpour>{.rule = {.every = 2}, .order = order});
+        if (arguments.kind == "easgd") return with(Asynchronous<Elastic>{.rule = {.every = 2}, .order = order});
+        if (arguments.kind == "hogwild") return with(Hogwild{});
+    }
     require(arguments.kind.empty(), "there is no kind ", arguments.kind);
     return run(mpi, arguments, averaging);
 }

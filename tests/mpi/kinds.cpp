@@ -4,10 +4,11 @@
 //
 // Replicas of several processes that agree on a centre: around MpiConcatMean the bits of one process, between and after
 // agreements, continued from any state; around sums, equal on all processes and to a few roundings the same as one process.
+// And replicas that exchange with a centre in memory of all processes: the bits of one process, round robin and replayed.
 // tests/mpi/run starts it.
 //
 // Covers: cupola/parallel/kinds/centre_agreement.hpp, cupola/parallel/kinds/periodic.hpp,
-// cupola/parallel/kinds/elastic_averaging.hpp
+// cupola/parallel/kinds/elastic_averaging.hpp, cupola/processes/shared_centre.hpp
 #include <cupola/mpi.hpp>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +26,14 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/processes/shared_centre.hpp>
 
 namespace {
 
@@ -60,18 +67,21 @@ private:
 };
 
 template <class Averaging>
-auto training_of(const Averaging& averaging, int devices = 1, int accumulation = 1) {
-    return DataParallel<Net, CrossEntropy<classes>, Sgd, Averaging, Host>(
-        {.replicas = replicas,
-         .devices = devices,
-         .batch_size = batch_size,
-         .other_batch_sizes = {2},
-         .gradient_accumulation_steps = accumulation,
-         .seed = 5,
-         .optimizer = {.learning_rate = exponential_decay(0.05, 3, 0.9), .momentum = 0.9},
-         .averaging = averaging,
-         .moving_average = {.decay = 0.75, .warm_up = false},
-         .check_every = 2});
+using Training = DataParallel<Net, CrossEntropy<classes>, Sgd, Averaging, Host>;
+
+template <class Averaging>
+Training<Averaging> training_of(const Averaging& averaging, int devices = 1, int accumulation = 1,
+                                int check_every = 2) {
+    return Training<Averaging>({.replicas = replicas,
+                                .devices = devices,
+                                .batch_size = batch_size,
+                                .other_batch_sizes = {2},
+                                .gradient_accumulation_steps = accumulation,
+                                .seed = 5,
+                                .optimizer = {.learning_rate = exponential_decay(0.05, 3, 0.9), .momentum = 0.9},
+                                .averaging = averaging,
+                                .moving_average = {.decay = 0.75, .warm_up = false},
+                                .check_every = check_every});
 }
 
 bool equal(const TrainingState& a, const TrainingState& b) {
@@ -130,6 +140,101 @@ void check_near(const MpiEnvironment& mpi, const Inside& inside, const Alone& al
     check(largest < limit, "another centre than one process", name, mpi);
 }
 
+/// One process, whatever the launcher has started.
+struct Alone {
+    class Lone final : public Processes {
+    public:
+        Lone() : Processes(1, 0) {}
+        void exchange(const ExchangeName&, std::span<const ProcessMessage>, std::span<const ProcessMessage>) override {}
+        void sum(const ExchangeName&, std::span<float>) override {}
+        std::vector<std::byte*> share(std::size_t) override { return {}; }
+    };
+
+    static constexpr std::string_view name = "Alone";
+    using Rows = ConcatMean;
+    static constexpr Rows rows{};
+    [[nodiscard]] std::shared_ptr<Processes> join() const { return std::make_shared<Lone>(); }
+};
+
+template <class Carrier>
+using Asynchronously =
+    OneOf<Carrier, SharedCentre<Asynchronous<Elastic>, Carrier>, SharedCentre<Asynchronous<Downpour>, Carrier>,
+          SharedCentre<Hogwild, Carrier>, SharedCentre<Backup, Carrier>>;
+
+/// The states inside and at the end of a training with steps in flight.
+template <class Carrier, class Policy>
+std::vector<TrainingState> asynchronous_states(const Carrier& carrier, const Policy& policy, int devices,
+                                               const TrainingState* from = nullptr) {
+    const SharedCentre<Policy, Carrier> shared{.policy = policy, .processes = carrier};
+    auto training = training_of(Asynchronously<Carrier>(shared), devices, 1, 4);
+    const Batches all;
+    // Asynchronous replicas need samples.
+    const auto batches = [&](std::int64_t place, int replica, HostContext& context) {
+        const BatchView batch = all(place, replica, context);
+        return batch.size > 0 ? batch : all(place + 1, replica, context);
+    };
+    if (from != nullptr) training.restore(*from);
+    std::vector<TrainingState> states;
+    while (training.step() < 3 * steps) {
+        training.queue(batches);
+        static_cast<void>(training.poll_report());
+        if (training.step() == steps) states.push_back(training.state());
+    }
+    states.push_back(training.state());
+    return states;
+}
+
+template <class Policy>
+void check_asynchronous(const MpiEnvironment& mpi, Policy policy) {
+    const std::string name = policy.description();
+    const MpiConcatMean several{.deadline_seconds = 300};
+    const bool is_free = policy.order.kind() == Order::Kind::free;
+    policy.log = std::make_shared<OrderLog>();
+    const std::vector<TrainingState> found = asynchronous_states(several, policy, 1);
+    auto replay = policy;
+    replay.log = nullptr;
+    // Without an order of its own, a run is compared with its replays.
+    if (is_free) replay.order = Order::replay(*policy.log);
+    const auto expected = asynchronous_states(Alone{}, replay, is_free ? mpi.count() : 1);
+    check(std::ranges::equal(found, expected, equal), "other bits than one process", name, mpi);
+    const auto again = asynchronous_states(several, replay, 1, &expected.front());
+    check(equal(again.back(), expected.back()), "not continued from one process", name, mpi);
+}
+
+/// Whether the training is refused with this message.
+template <class Policy>
+void check_refused(const MpiEnvironment& mpi, const Policy& policy, const MpiConcatMean& processes,
+                   std::string_view message) {
+    std::string found;
+    try {
+        static_cast<void>(asynchronous_states(processes, policy, 1));
+    } catch (const InvalidArgument& error) {
+        found = error.what();
+    }
+    check(found == message, "is not refused as it should be", Policy::name, mpi);
+    if (found != message) std::printf("%s\n", found.c_str());
+}
+
+void check_asynchronous(const MpiEnvironment& mpi) {
+    for (const Order& order : {Order::round_robin(), Order::free()}) {
+        check_asynchronous(mpi, Asynchronous<Elastic>{.rule = {.every = 2}, .ahead = 3, .order = order});
+        check_asynchronous(mpi, Asynchronous<Downpour>{.rule = {.every = 3}, .ahead = 3, .order = order});
+    }
+    const MpiConcatMean processes{.deadline_seconds = 300};
+    const TrainingState end = asynchronous_states(processes, Hogwild{}, 1).back();
+    std::vector<float> of_first = end.parameters;
+    MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+    check(end.parameters == of_first, "another centre than process 0", Hogwild::name, mpi);
+    if (mpi.count() == 1) return;
+    check_refused(mpi, Backup{}, processes,
+                  text("Backup trains in one process, and this training has ", mpi.count(),
+                       ": use Periodic or ElasticAveraging"));
+    check_refused(mpi, Hogwild{}, {.deadline_seconds = 300, .shares_memory = false},
+                  text("Hogwild exchanges with a centre in memory that all processes share, and of ", mpi.count(),
+                       " processes 1 can share memory with process ", mpi.number(),
+                       ", those of its machine: between machines use Periodic or ElasticAveraging"));
+}
+
 template <class Inner>
 using LocalSgd = Periodic<Inner>;
 template <class Inner>
@@ -165,6 +270,7 @@ int main() {
             kind.outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true};
         });
         check_kind<ElasticAveraging>(mpi, [](auto& kind) { kind.every = 3; });
+        check_asynchronous(mpi);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

@@ -809,7 +809,7 @@ TEST_CASE("numbers that are out of range, states of another rule, and several pr
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     fails(Asynchronous<Downpour>{},
           "Asynchronous trains in one process, and the launcher has started 2 (OMPI_COMM_WORLD_SIZE): use Periodic or "
-          "ElasticAveraging");
+          "ElasticAveraging, or SharedCentre on one machine");
     unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 

@@ -8,8 +8,9 @@
 //       {.replicas = 4, .averaging = local ? Choice(Periodic<ConcatMean>{.every = 16}) : Choice(ConcatMean{})});
 //
 // The policies have one carrier: each is that policy itself, which averages gradient rows or spans processes, or
-// agrees on a centre around it. In one process there may also be asynchronous ones. The training is that of the chosen
-// policy: its bits, memory, errors, description and checkpoints.
+// agrees on a centre around it. There may also be asynchronous ones: in one process as they are, in several in a
+// SharedCentre of that policy. The training is that of the chosen policy: its bits, memory, errors, description and
+// checkpoints.
 #pragma once
 
 #include <concepts>
@@ -100,7 +101,7 @@ private:
         message = agreement_diagnostic<P, D>();
         if (!message.empty()) return;
         if constexpr (TrainsAsynchronously<P>) {
-            if (SpansProcesses<Carrier>)
+            if (SpansProcesses<Carrier> && !std::same_as<CarrierOf<P>, Carrier>)
                 message << "OneOf cannot choose " << P::name << ", which trains in one process, beside "
                         << Carrier::name;
         } else if constexpr (!AgreesOnCentre<P> && !AveragesRows<P, typename D::Kernels> && !SpansProcesses<P>) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,9 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/kinds/asynchronous_processes.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
+#include <cupola/parallel/kinds/impl/common_centre.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 
@@ -27,13 +30,23 @@ class AsynchronousAgreement final : public StepAgreement<D, T> {
 public:
     using typename StepAgreement<D, T>::Step;
 
-    AsynchronousAgreement(Replicas<D, T>& replicas, const AsynchronousRun& of, std::unique_ptr<CentreExchange> rule)
+    /// `other_processes` is null in one process.
+    AsynchronousAgreement(Replicas<D, T>& replicas, const AsynchronousRun& of, std::unique_ptr<CentreExchange> rule,
+                          std::unique_ptr<AsynchronousProcesses> other_processes = nullptr)
         : StepAgreement<D, T>(replicas),
           run(of),
           exchange(std::move(rule)),
-          since(static_cast<std::size_t>(replicas.placement().replicas())) {}
+          others(std::move(other_processes)),
+          since(static_cast<std::size_t>(replicas.placement().replicas())) {
+        if (others != nullptr) common_peers_.emplace(*others);
+    }
 
-    [[nodiscard]] Peers& peers() override { return none_; }
+    [[nodiscard]] Peers& peers() override {
+        if (common_peers_) return *common_peers_;
+        return none_;
+    }
+    /// Where there are several processes, before the first step.
+    void bind(const CommonCentre& common) { common_peers_->bind(common); }
     bool agree(Step&) override { return true; }
     void wait(int, std::int64_t, bool) override {}
     void end(int) override {}
@@ -54,13 +67,16 @@ public:
 
     const AsynchronousRun run;
     const std::unique_ptr<CentreExchange> exchange;
-    /// The batches of each replica since its last exchange.
+    /// The other processes; null in one process.
+    const std::unique_ptr<AsynchronousProcesses> others;
+    /// The batches of each replica since its last exchange; free order counts those of this process's replicas alone.
     FixedArray<std::int64_t> since;
     /// How often the state was set from outside.
     std::int64_t changes = 0;
 
 private:
     Peers none_;
+    std::optional<CommonPeers> common_peers_;
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

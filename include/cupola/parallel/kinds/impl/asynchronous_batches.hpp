@@ -38,7 +38,7 @@ void AsynchronousEngine<D, T>::work(int device) {
         while (claim(device, batch)) compute(device, batch);
     } catch (const Stopped&) {
     } catch (...) {
-        fail({.error = std::current_exception(), .batch = batch, .what = {}, .where = {}});
+        fail(std::current_exception());
     }
 }
 
@@ -67,8 +67,11 @@ bool AsynchronousEngine<D, T>::claim_now(int device, Batch& batch) {
         // The places before the first step in flight were passed by an earlier job.
         number = std::max(own.begun, (log_from_ - log->first_step) * replica_count());
         const std::int64_t last = end - log->first_step * replica_count();
-        const auto owner = [&] { return placement.device_of(log->claims[static_cast<std::size_t>(number)]); };
-        while (number < last && owner() != device) ++number;
+        const auto is_own = [&] {
+            const int computes = log->claims[static_cast<std::size_t>(number)];
+            return placement.is_here(computes) && placement.device_of(computes) == device;
+        };
+        while (number < last && !is_own()) ++number;
         own.begun = number;
         if (number >= last) return false;
         replica = log->claims[static_cast<std::size_t>(number)];
@@ -77,17 +80,21 @@ bool AsynchronousEngine<D, T>::claim_now(int device, Batch& batch) {
         const std::int64_t step = first_step_ + own.begun / count;
         if (step >= queued_) return false;
         number = step * replica_count() + replica;
-    } else if (reserved_ >= 0 && device == 0) {
-        number = std::exchange(reserved_, -1);
-        replica = first;
     } else {
-        if (next_claim_ >= end) return false;
-        number = next_claim_++;
+        if (next_claim_ == reserved_) skip_claim();
+        if (device == 0 && reserved_ >= 0 && reserved_ < next_claim_) {
+            number = std::exchange(reserved_, -1);
+            replica = first;
+        } else {
+            if (next_claim_ >= end) return false;
+            number = next_claim_;
+            skip_claim();
+        }
     }
     ++own.begun;
     batch = {
         .step = number / replica_count(), .number = static_cast<int>(number % replica_count()), .replica = replica};
-    claims_log_[static_cast<std::size_t>(number - log_from_ * replica_count())] = static_cast<std::uint16_t>(replica);
+    batch.probed = probe_ && batch.step == probed_step_ && batch.number == first_here() && replica == first_here();
     return true;
 }
 
@@ -102,6 +109,7 @@ bool AsynchronousEngine<D, T>::claim_open(int device, Batch& batch) {
         if (begun == open_.step) continue;
         begun = open_.step;
         batch = {.step = open_.step, .number = replica, .replica = replica};
+        batch.probed = probe_ && batch.step == probed_step_ && replica == first_here();
         return true;
     }
     return false;
@@ -145,9 +153,14 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
         }
         return fail(not_finite(device, batch));
     }
-    if (probe_ && device == 0 && batch.number == 0 && batch.replica == 0) {
+    if (batch.probed) {
         shown_ = &batch;
         probe_(*this);
+        {
+            const std::scoped_lock lock(mutex_);
+            probed_step_ = -1;
+        }
+        for_reader_.notify_all();
     }
     if (counts_first()) return give_gradient(device, batch, weight);
     sum_regularized(device, batch);
@@ -170,10 +183,7 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     }
     for_each_segment([&](const Segment& each) { exchange.before_update(arenas, each, since); });
     update(device, batch, turn.exchanges);
-    if (!is_ordered()) {
-        const std::scoped_lock lock(mutex_);
-        turn = draw(batch.replica);
-    }
+    if (!is_ordered()) turn = draw(batch.replica);
     pass_centre(device, batch, turn);
     publish(device, batch, turn);
 }
@@ -249,9 +259,8 @@ bool AsynchronousEngine<D, T>::finish_gradient(int device, const Batch& batch, d
 }
 
 template <class D, class T>
-auto AsynchronousEngine<D, T>::not_finite(int device, const Batch& batch) -> Failure {
+std::exception_ptr AsynchronousEngine<D, T>::not_finite(int device, const Batch& batch) {
     State& state = replicas_.at(device);
-    Failure failure{.error = nullptr, .batch = batch, .what = {}, .where = {}};
     double sum = 0;
     const SampleCounts& counts = *workers_[static_cast<std::size_t>(device)].counts;
     std::int64_t samples = 0;
@@ -261,28 +270,42 @@ auto AsynchronousEngine<D, T>::not_finite(int device, const Batch& batch) -> Fai
         samples += counts.of(batch.step, part, batch.number);
     }
     const bool is_loss = !is_finite(sum);
-    failure.what = is_loss ? text("the loss of replica ", batch.replica, " is ", sum / static_cast<double>(samples))
-                           : text("the gradient of replica ", batch.replica, " is not finite");
+    const std::string what =
+        is_loss ? text("the loss of replica ", batch.replica, " is ", sum / static_cast<double>(samples))
+                : text("the gradient of replica ", batch.replica, " is not finite");
     const TakenBatch& taken = passes_of(device).batches().of(batch.replica);
     Plan<Kernels, T>& plan = state.worker.plans().inspection(replicas_.network().make, taken.batch.size);
-    failure.where = first_not_finite(state.worker, plan, replicas_.network().layers,
-                                     replicas_.parameters(batch.replica), taken.batch, taken.key);
-    if (!failure.where.empty() || is_loss) return failure;
-    const auto element = static_cast<std::int64_t>(*state.layout.not_finite(state.queue->status(), batch.replica)) - 1;
-    failure.where =
-        text("every output is finite; the gradient of ", parameter_at(replicas_.network().layers, element), " is not");
-    return failure;
+    std::string where = first_not_finite(state.worker, plan, replicas_.network().layers,
+                                         replicas_.parameters(batch.replica), taken.batch, taken.key);
+    if (where.empty() && !is_loss) {
+        const auto element =
+            static_cast<std::int64_t>(*state.layout.not_finite(state.queue->status(), batch.replica)) - 1;
+        where = text("every output is finite; the gradient of ", parameter_at(replicas_.network().layers, element),
+                     " is not");
+    }
+    try {
+        // A label or an id that is not valid.
+        static_cast<void>(reports_.part_not_finite(batch.step, batch.number));
+        throw DivergedError(text(what, " at step ", batch.step, where.empty() ? "" : ": ", where,
+                                 "; training diverged or a batch holds numbers that are not finite; the training has "
+                                 "the state of step ",
+                                 saved_.step, ", the last that was checked"),
+                            batch.step, batch.replica);
+    } catch (...) {
+        return std::current_exception();
+    }
 }
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::sum_regularized(int device, const Batch& batch) {
     const ReplicaPlacement& placement = replicas_.placement();
     const int owner = placement.device_of(batch.number);
-    // The report of a device's first batch says the sums for all of them.
-    if (batch.number != placement.first_replica(owner)) return;
+    // The report of a device's first batch says the sums for all of them; in several processes that of the first batch.
+    if (batch.number != (common_ ? 0 : placement.first_replica(owner))) return;
     State& state = replicas_.at(device);
     const Stopwatch watch(state.worker.times(), StepPart::regularization);
-    double* const to = StatusLayout::regularization(replicas_.at(owner).queue->landed(batch.step));
+    double* const to = common_ ? common_->regularization(batch.step)
+                               : StatusLayout::regularization(replicas_.at(owner).queue->landed(batch.step));
     for (std::size_t i = 0; i < regularized_.size(); ++i) {
         const std::span<const float> weights(replicas_.parameters(batch.replica) + regularized_[i].offset,
                                              static_cast<std::size_t>(regularized_[i].size));

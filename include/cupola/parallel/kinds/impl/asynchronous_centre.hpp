@@ -23,20 +23,31 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 template <class D, class T>
 auto AsynchronousEngine<D, T>::draw(int replica) -> Turn {
+    Turn turn;
+    if (common_) {
+        common_->draw([&](CommonCentre::Turns& turns) { turn = draw(replica, turns); });
+    } else {
+        const std::scoped_lock lock(mutex_);
+        turn = draw(replica, turns_);
+    }
+    return turn;
+}
+
+template <class D, class T>
+auto AsynchronousEngine<D, T>::draw(int replica, CommonCentre::Turns& turns) -> Turn {
     const auto r = static_cast<std::size_t>(replica);
     const CentreExchange& exchange = *agreement_.exchange;
     Turn turn;
     turn.since = agreement_.since[r];
     turn.exchanges = exchange.is_due(turn.since);
     agreement_.since[r] = (turn.since + 1) % exchange.every();
-    turn.number = ++turns_;
-    turn.averages = functions_.moving_average.on() && turns_ % replica_count() == 0;
+    turn.number = ++turns.turns;
+    turn.averages = functions_.moving_average.on() && turn.number % replica_count() == 0;
     if (turn.exchanges) {
-        turn.staleness = exchanges_ - last_exchange_[r] - 1;
-        last_exchange_[r] = exchanges_++;
+        turn.staleness = turns.exchanges - last_exchange_[r] - 1;
+        last_exchange_[r] = turns.exchanges++;
     }
-    if (exchange.is_ordered() && (turn.exchanges || turn.averages)) turn.ticket = tickets_++;
-    turns_log_.push_back(static_cast<std::uint16_t>(replica));
+    if (exchange.is_ordered() && (turn.exchanges || turn.averages)) turn.ticket = turns.tickets++;
     return turn;
 }
 
@@ -46,18 +57,34 @@ void AsynchronousEngine<D, T>::pass_centre(int device, const Batch& batch, const
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     if (turn.ticket < 0) {
         // The average alone has an order, but none that is known.
+        const auto pass = [&] {
+            for_each_segment([&](const Segment& each) { pass_segment(device, batch, turn, each); });
+        };
+        if (turn.averages && common_) return common_->update_averages(pass);
         std::unique_lock lock(centre_mutex_, std::defer_lock);
         if (turn.averages) lock.lock();
-        for_each_segment([&](const Segment& each) { pass_segment(device, batch, turn, each); });
-        return;
+        return pass();
     }
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-        {
+        if (common_) {
+            bool is_stopped = false;
+            const auto stopped = [&] {
+                const std::scoped_lock lock(mutex_);
+                is_stopped = is_stopped_;
+                return is_stopped;
+            };
+            if (!common_->wait_for_piece(i, turn.ticket, batch.step, stopped)) stop();
+            if (stopped()) throw Stopped();
+        } else {
             std::unique_lock lock(mutex_);
             for_workers_.wait(lock, [&] { return is_stopped_ || passed_[i] == turn.ticket; });
             if (is_stopped_) throw Stopped();
         }
         pass_segment(device, batch, turn, pieces_[i]);
+        if (common_) {
+            common_->pass_piece(i, turn.ticket);
+            continue;
+        }
         {
             const std::scoped_lock lock(mutex_);
             passed_[i] = turn.ticket + 1;
@@ -116,6 +143,15 @@ void AsynchronousEngine<D, T>::publish(int device, const Batch& batch, const Tur
         slot.turns[k] = turn;
         slot.replicas[k] = batch.replica;
         ++slot.complete;
+    }
+    if (common_) {
+        State& owner = replicas_.at(replicas_.placement().device_of(batch.number));
+        std::byte* const block = owner.queue->landed(batch.step);
+        for (int part = 0; part < functions_.gradient_accumulation_steps; ++part)
+            common_->write(batch.step, batch.number, part, counts_.of(batch.step, part, batch.number),
+                           owner.layout.result(block, replicas_.placement().batch_number(batch.number, part)));
+        common_->complete(batch.step, batch.number,
+                          {.replica = batch.replica, .turn = turn.number, .staleness = turn.staleness});
     }
     for_reader_.notify_all();
 }
@@ -200,11 +236,20 @@ void AsynchronousEngine<D, T>::update_centre(int device, std::int64_t step) {
 }
 
 template <class D, class T>
-void AsynchronousEngine<D, T>::fail(Failure failure) {
+void AsynchronousEngine<D, T>::fail(const std::exception_ptr& error) {
+    {
+        const std::scoped_lock lock(mutex_);
+        if (failure_ == nullptr) failure_ = error;
+    }
+    if (common_) common_->fail(error);
+    stop();
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::stop() {
     {
         const std::scoped_lock lock(mutex_);
         is_stopped_ = true;
-        if (!failure_) failure_ = std::move(failure);
     }
     for_workers_.notify_all();
     for_reader_.notify_all();

@@ -12,7 +12,10 @@
 // updates it; those that are late drop theirs.
 //
 // Between two calls the threads are inside a job that ends when no step is in flight: then all other members of a
-// training work as they do with a StepEngine. Included by asynchronous_training.hpp.
+// training work as they do with a StepEngine.
+//
+// In several processes each queues the same steps, and computes the batches whose numbers are those of its replicas;
+// what the replicas have in common is in a CommonCentre. Included by asynchronous_training.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +25,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +38,7 @@
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
 #include <cupola/parallel/kinds/impl/asynchronous_agreement.hpp>
+#include <cupola/parallel/kinds/impl/common_centre.hpp>
 #include <cupola/parallel/kinds/order.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -120,6 +123,8 @@ private:
     struct Batch {
         std::int64_t step = 0;
         int number = 0, replica = 0;
+        /// Whether the probe sees it.
+        bool probed = false;
     };
     /// The turn in which a batch is complete.
     struct Turn {
@@ -140,13 +145,6 @@ private:
         /// For each batch, the turn in which it is complete, and its replica.
         FixedArray<Turn> turns;
         FixedArray<int> replicas;
-    };
-    /// Why the steps in flight are given up.
-    struct Failure {
-        std::exception_ptr error;
-        /// Without an exception: what of the batch is not finite, and where.
-        Batch batch;
-        std::string what, where;
     };
     /// The state of the last check, to which a failure returns.
     struct Saved {
@@ -173,8 +171,21 @@ private:
     [[nodiscard]] Passes& passes_of(int device) { return *workers_[static_cast<std::size_t>(device)].passes; }
     [[nodiscard]] bool is_ordered() const { return agreement_.run.order.kind() != Order::Kind::free; }
     [[nodiscard]] const OrderLog* replayed() const { return agreement_.run.order.log(); }
-    [[nodiscard]] float* centre() { return replicas_.at(0).worker.centre(); }
-    [[nodiscard]] float* averages() { return replicas_.at(0).worker.averages(); }
+    /// Those of this process between two jobs, and those that replicas exchange with in one.
+    [[nodiscard]] float* own_centre() { return replicas_.at(0).worker.centre(); }
+    [[nodiscard]] float* own_averages() { return replicas_.at(0).worker.averages(); }
+    [[nodiscard]] float* centre() { return common_ ? common_->centre() : own_centre(); }
+    [[nodiscard]] float* averages() { return common_ ? common_->averages() : own_averages(); }
+    /// The replicas of this process, and the batches that it computes, are [first, end).
+    [[nodiscard]] int first_here() const { return replicas_.placement().first_replica(0); }
+    [[nodiscard]] int end_here() const {
+        return replicas_.placement().first_replica(replicas_.placement().device_count());
+    }
+    [[nodiscard]] int replicas_here() const { return replicas_.placement().replicas_here(); }
+    /// The devices of all processes.
+    [[nodiscard]] int all_devices() const {
+        return replicas_.placement().device_count() * replicas_.placement().process_count();
+    }
     [[nodiscard]] ExchangeArenas arenas_of(int replica);
     template <class Call>
     void for_each_segment(Call&& call) const {
@@ -212,13 +223,25 @@ private:
     bool copy_centre(int device, const Batch& batch);
     void give_gradient(int device, const Batch& batch, double weight);
     void update_centre(int device, std::int64_t step);
-    void fail(Failure failure);
-    [[nodiscard, gnu::cold]] Failure not_finite(int device, const Batch& batch);
+    /// Ends the steps in flight with an error.
+    void fail(const std::exception_ptr& error);
+    /// The same without one of its own, because another process has failed.
+    void stop();
+    [[nodiscard, gnu::cold]] std::exception_ptr not_finite(int device, const Batch& batch);
+
+    /// The next turn, which is a replica's, by the turns so far.
+    Turn draw(int replica, CommonCentre::Turns& turns);
+    /// In free order.
+    Turn draw(int replica);
 
     // With the mutex held.
 
-    /// The next turn, which is a replica's.
-    Turn draw(int replica);
+    /// The next number of a batch in free order.
+    void skip_claim() {
+        ++next_claim_;
+        if (next_claim_ % replica_count() == end_here() % replica_count())
+            next_claim_ += replica_count() - replicas_here();
+    }
     [[nodiscard]] std::int64_t number_of(const Batch& batch) const {
         return batch.step * replica_count() + batch.number;
     }
@@ -241,19 +264,27 @@ private:
 
     // On the thread that uses the training.
 
+    void queue_step(BatchSource batches, Probe probe);
     void begin_job();
+    /// Waits until the probe has seen its batch.
+    void wait_for_probe();
     void end_job();
     /// Waits until all batches of a step are complete, or the steps have failed.
     void wait_for(std::int64_t step);
     void make_report();
+    /// Takes what all processes report of a step that is complete.
+    void take_results(std::int64_t step);
+    void log_order(std::int64_t step);
     [[noreturn, gnu::cold]] void roll_back();
     void forget();
     void check();
     void save();
     template <class Copy>
     void for_each_saved(Copy&& copy);
+    void take_common_centre();
     void share_centre();
     void write_log();
+    void require_replayable(const OrderLog& log) const;
     void require_log(std::int64_t step) const;
     static void require_complete(const OrderLog& log, std::int64_t step) {
         require_fitting(log, is_complete_before(log, step), " has batches in flight before step ", step,
@@ -262,7 +293,7 @@ private:
     /// The log of this training, from the first step on that no log has yet, without batches.
     [[nodiscard, gnu::cold]] OrderLog own_log() const {
         return {.replicas = replica_count(),
-                .devices = replicas_.placement().device_count(),
+                .devices = all_devices(),
                 .seed = functions_.seed,
                 .rule = agreement_.run.rule,
                 .first_step = log_from_};
@@ -295,6 +326,9 @@ private:
     /// The steps that were queued, whose reports were made, and whose reports were read.
     std::int64_t next_ = 0, made_ = 0, reported_ = 0;
     bool is_running_ = false, centre_moved_ = false;
+    /// Null in one process. Whether what is in it does not belong to this training's steps any more.
+    std::unique_ptr<CommonCentre> common_;
+    bool is_forgotten_ = true;
     /// The step at which the training was started or restored.
     std::int64_t first_step_ = 0;
     Probe probe_{};
@@ -309,16 +343,17 @@ private:
     std::mutex mutex_;
     std::condition_variable for_workers_, for_reader_;
     // With the mutex held while the job runs.
-    std::int64_t queued_ = 0, next_claim_ = 0, reserved_ = -1;
+    std::int64_t queued_ = 0, next_claim_ = 0, reserved_ = -1, probed_step_ = -1;
     bool is_ending_ = false, is_stopped_ = false;
-    std::optional<Failure> failure_;
+    std::exception_ptr failure_;
     /// For each batch number, the next place that is requested.
     FixedArray<std::int64_t> requested_;
     /// The turns that are known before the batches are computed, by replica.
     FixedArray<std::deque<Turn>> turns_of_;
     /// For each piece, the ticket that passes it next.
     FixedArray<std::int64_t> passed_;
-    std::int64_t turns_ = 0, tickets_ = 0, exchanges_ = 0;
+    /// Those of this process, unless they are common.
+    CommonCentre::Turns turns_;
     /// The number of each replica's last exchange.
     FixedArray<std::int64_t> last_exchange_;
     Open open_;

@@ -26,14 +26,14 @@ template <class Copy>
 void AsynchronousEngine<D, T>::for_each_saved(Copy&& copy) {
     const ReplicaPlacement& placement = replicas_.placement();
     const std::size_t state = static_cast<std::size_t>(replicas_.settings().state_arenas) * replicas_.elements();
-    for (int r = 0; r < replica_count(); ++r) {
+    for (int r = first_here(); r < end_here(); ++r) {
         copy(std::span(replicas_.parameters(r), replicas_.all_elements()));
         copy(std::span(replicas_.at(placement.device_of(r)).worker.state(placement.copy_of(r)), state));
     }
-    copy(std::span(centre(), replicas_.all_elements()));
+    copy(std::span(own_centre(), replicas_.all_elements()));
     copy(std::span(replicas_.at(0).worker.centre_state(),
                    static_cast<std::size_t>(replicas_.settings().centre_states) * replicas_.elements()));
-    if (functions_.moving_average.on()) copy(std::span(averages(), replicas_.elements()));
+    if (functions_.moving_average.on()) copy(std::span(own_averages(), replicas_.elements()));
 }
 
 template <class D, class T>
@@ -62,38 +62,26 @@ void AsynchronousEngine<D, T>::check() {
                                 next_ - 1, -1);
     };
     try {
-        for (int r = 0; r < replica_count(); ++r) require_finite(replicas_.parameters(r), text(" of replica ", r));
-        require_finite(centre(), " of the centre");
+        for (int r = first_here(); r < end_here(); ++r)
+            require_finite(replicas_.parameters(r), text(" of replica ", r));
+        require_finite(own_centre(), " of the centre");
         const std::string found = all_finite(statistics_.values())
                                       ? std::string()
                                       : invalid_buffer(replicas_.network().layers, statistics_.values());
         if (!found.empty()) throw_update_diverged(next_ - 1, text("running statistic ", found));
     } catch (const DivergedError&) {
-        fail({.error = std::current_exception(), .batch = {}, .what = {}, .where = {}});
+        fail(std::current_exception());
         roll_back();
     }
+    if (common_ && !common_->meet({"the check of the parameters", next_})) roll_back();
     save();
 }
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::roll_back() {
+    stop();
     end_job();
-    Failure failure = std::move(*failure_);
-    std::exception_ptr error = failure.error;
-    const std::int64_t step = failure.batch.step;
-    if (error == nullptr) {
-        try {
-            // A label or an id that is not valid.
-            static_cast<void>(reports_.part_not_finite(step, failure.batch.number));
-            throw DivergedError(text(failure.what, " at step ", step, failure.where.empty() ? "" : ": ", failure.where,
-                                     "; training diverged or a batch holds numbers that are not finite; the training "
-                                     "has the state of step ",
-                                     saved_.step, ", the last that was checked"),
-                                step, failure.batch.replica);
-        } catch (...) {
-            error = std::current_exception();
-        }
-    }
+    const std::exception_ptr error = failure_ != nullptr ? failure_ : common_->error();
     const float* from = saved_.arenas.data();
     for_each_saved([&](std::span<float> each) {
         std::copy_n(from, each.size(), each.begin());
@@ -107,12 +95,20 @@ void AsynchronousEngine<D, T>::roll_back() {
         worker.set(worker.buffers(), saved_.running);
         worker.plans().parameters_changed();
     });
-    for (int r = 0; r < replica_count(); ++r) std::copy(zeros.begin(), zeros.end(), replicas_.gradients().row(r));
+    for (int r = first_here(); r < end_here(); ++r) std::copy(zeros.begin(), zeros.end(), replicas_.gradients().row(r));
     next_ = saved_.step;
     forget();
+    if (common_) common_->give_up();
     centre_moved_ = true;
     share_centre();
     std::rethrow_exception(error);
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::take_common_centre() {
+    if (!common_ || !centre_moved_) return;
+    std::copy_n(centre(), replicas_.all_elements(), own_centre());
+    if (functions_.moving_average.on()) std::copy_n(averages(), replicas_.elements(), own_averages());
 }
 
 template <class D, class T>
@@ -122,11 +118,25 @@ void AsynchronousEngine<D, T>::share_centre() {
         auto& worker = replicas_.at(device).worker;
         worker.plans().parameters_changed();
         if (device == 0) continue;
-        std::copy_n(centre(), replicas_.all_elements(), worker.centre());
+        std::copy_n(own_centre(), replicas_.all_elements(), worker.centre());
         std::copy_n(replicas_.at(0).worker.centre_state(),
                     static_cast<std::size_t>(replicas_.settings().centre_states) * replicas_.elements(),
                     worker.centre_state());
-        if (functions_.moving_average.on()) std::copy_n(averages(), replicas_.elements(), worker.averages());
+        if (functions_.moving_average.on()) std::copy_n(own_averages(), replicas_.elements(), worker.averages());
+    }
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::require_replayable(const OrderLog& log) const {
+    require_log_of(own_log(), log);
+    const ReplicaPlacement& placement = replicas_.placement();
+    for (std::size_t n = 0; n < log.claims.size(); ++n) {
+        const auto number = static_cast<int>(n % static_cast<std::size_t>(log.replicas));
+        const int replica = log.claims[n], process = placement.process_of(replica);
+        require(placement.process_of(number) == process, "in the order log replica ", replica, " computes batch ",
+                number, " of step ", log.first_step + static_cast<std::int64_t>(n) / log.replicas,
+                ", which is prepared in process ", placement.process_of(number), " of ", placement.process_count(),
+                ", and the replica is in process ", process, ": replay it in one process");
     }
 }
 
@@ -163,7 +173,7 @@ void AsynchronousEngine<D, T>::end_unless_reachable(std::int64_t step, std::int6
     try {
         for (; step < end; ++step) require_reachable(step, next_);
     } catch (const InvalidArgument&) {
-        fail({.error = std::current_exception(), .batch = {}, .what = {}, .where = {}});
+        fail(std::current_exception());
         roll_back();
     }
 }

@@ -82,8 +82,22 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
     if (const OrderLog* const kept = agreement_.run.log.get(); kept != nullptr && kept->replicas > 0)
         require_log_of(own_log(), *kept, to_be_continued);
     const OrderLog* const log = replayed();
+    if (log != nullptr) require_replayable(*log);
+    if (agreement_.others != nullptr) {
+        common_ = std::make_unique<CommonCentre>(
+            *agreement_.others, replicas.placement(),
+            CommonCentre::Sizes{.elements = replicas.network().trained_elements,
+                                .all_elements = replicas.network().parameter_elements,
+                                .averages = functions.moving_average.on(),
+                                .pieces = pieces_.size(),
+                                .steps = replicas.settings().steps_in_flight,
+                                .parts = functions.gradient_accumulation_steps,
+                                .losses = replicas.settings().losses,
+                                .regularized = regularized.size(),
+                                .buffers = static_cast<std::size_t>(replicas.network().buffer_elements)});
+        agreement_.bind(*common_);
+    }
     if (log == nullptr) return;
-    require_log_of(own_log(), *log);
     needs_.resize(static_cast<std::size_t>(log->end_step() - log->first_step));
     std::vector<std::vector<std::int64_t>> batches(requested_.size());
     for (std::size_t n = log->claims.size(); n-- > 0;)
@@ -117,9 +131,48 @@ ExchangeArenas AsynchronousEngine<D, T>::arenas_of(int replica) {
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
+    // The others wait for this step, so an error of this process alone ends it for all.
+    const std::int64_t given_up = common_ ? common_->given_up() : 0;
+    try {
+        queue_step(batches, probe);
+        if (probe) wait_for_probe();
+    } catch (...) {
+        if (common_ && common_->given_up() == given_up) {
+            fail(std::current_exception());
+            roll_back();
+        }
+        throw;
+    }
+    if (!probe) return;
+    if (error_of_probe_) std::rethrow_exception(std::exchange(error_of_probe_, nullptr));
+    require(std::exchange(shown_, nullptr) != nullptr, "replica 0 was late in step ", step() - 1,
+            ", so its inspector was not called; the step is done");
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::wait_for_probe() {
+    if (!common_) {
+        synchronize();
+        probe_ = {};
+        return;
+    }
+    // Other processes may have no inspector, so this one alone waits.
+    std::unique_lock lock(mutex_);
+    for_reader_.wait(lock, [&] { return is_stopped_ || probed_step_ < 0; });
+    const bool is_stopped = is_stopped_;
+    probe_ = {};
+    lock.unlock();
+    if (is_stopped) roll_back();
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::queue_step(BatchSource batches, Probe probe) {
+    // The state that the training was started or restored with.
+    if (saved_.step < 0) save();
+    if (common_ && common_->has_failed()) roll_back();
     if (next_ - reported_ == agreement_.run.ahead) static_cast<void>(poll(0));
     const bool is_check = functions_.check_every > 0 && next_ > 0 && next_ % functions_.check_every == 0;
-    if (probe || (is_check && saved_.step != next_)) synchronize();
+    if ((probe && !common_) || (is_check && saved_.step != next_)) synchronize();
     const std::int64_t step = next_;
     functions_.require_learning_rate_at(step);
     require_log(step);
@@ -127,12 +180,14 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
         require_reachable(step, step + 1);
         shown_ = nullptr;
         if (const OrderLog* const log = replayed()) {
-            const int first = log->claims[static_cast<std::size_t>((step - log->first_step) * replica_count())];
-            require(first == 0, "step ", step, " cannot be inspected: in the order log its batch 0 is replica ", first,
-                    "'s, and an inspector sees replica 0");
+            const int seen = first_here();
+            const int first = log->claims[static_cast<std::size_t>((step - log->first_step) * replica_count() + seen)];
+            require(first == seen, "step ", step, " cannot be inspected: in the order log its batch ", seen,
+                    " is replica ", first, "'s, and an inspector sees replica ", seen);
         }
     }
     if (saved_.changes != agreement_.changes) save();
+    if (common_ && is_running_ && !common_->wait_for_place(step)) roll_back();
     {
         const std::scoped_lock lock(mutex_);
         counts_.clear(step);
@@ -142,23 +197,16 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
         if (probe) {
             error_of_probe_ = nullptr;
             probe_ = probe;
-            reserved_ = step * replica_count();
-            next_claim_ = reserved_ + 1;
+            probed_step_ = step;
+            if (!is_ordered()) reserved_ = step * replica_count() + first_here();
         }
-        claims_log_.resize(claims_log_.size() + requested_.size());
-        const auto from = claims_log_.end() - replica_count();
-        if (const OrderLog* const log = replayed()) {
-            const std::int64_t first = (step - log->first_step) * replica_count();
-            std::copy_n(log->claims.begin() + first, replica_count(), from);
-            for (int k = 0; k < replica_count(); ++k) {
-                const std::uint16_t replica = log->turns[static_cast<std::size_t>(first + k)];
-                turns_of_[replica].push_back(draw(replica));
-            }
-        } else if (is_ordered()) {
-            for (int k = 0; k < replica_count(); ++k) {
-                from[k] = static_cast<std::uint16_t>(k);
-                turns_of_[static_cast<std::size_t>(k)].push_back(draw(k));
-            }
+        const OrderLog* const log = replayed();
+        const std::int64_t first = log == nullptr ? 0 : (step - log->first_step) * replica_count();
+        for (int k = 0; is_ordered() && k < replica_count(); ++k) {
+            const int replica = log == nullptr ? k : log->turns[static_cast<std::size_t>(first + k)];
+            // Each process draws the turns of all.
+            const Turn turn = draw(replica, turns_);
+            if (replicas_.placement().is_here(replica)) turns_of_[static_cast<std::size_t>(replica)].push_back(turn);
         }
         queued_ = step + 1;
     }
@@ -167,16 +215,19 @@ void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
         for_workers_.notify_all();
     else
         begin_job();
-    if (!probe) return;
-    synchronize();
-    probe_ = {};
-    if (error_of_probe_) std::rethrow_exception(std::exchange(error_of_probe_, nullptr));
-    require(std::exchange(shown_, nullptr) != nullptr, "replica 0 was late in step ", step,
-            ", so its inspector was not called; the step is done");
 }
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::begin_job() {
+    if (common_) {
+        const auto fill = [&] {
+            if (is_forgotten_) common_->clear(first_step_, first_step_ * replica_count());
+            std::copy_n(own_centre(), replicas_.all_elements(), centre());
+            if (functions_.moving_average.on()) std::copy_n(own_averages(), replicas_.elements(), averages());
+        };
+        if (!common_->begin(queued_ - 1, fill)) roll_back();
+        is_forgotten_ = false;
+    }
     is_running_ = true;
     centre_moved_ = true;
     replicas_.threads().post(job_);
@@ -198,9 +249,10 @@ void AsynchronousEngine<D, T>::end_job() {
 template <class D, class T>
 void AsynchronousEngine<D, T>::wait_for(std::int64_t step) {
     end_unless_reachable(step, step + 1);
+    if (common_ && !common_->wait_for_step(step)) roll_back();
     std::unique_lock lock(mutex_);
     const Slot& slot = slot_of(step);
-    for_reader_.wait(lock, [&] { return is_stopped_ || (slot.complete == replica_count() && slot.requests == 0); });
+    for_reader_.wait(lock, [&] { return is_stopped_ || (slot.complete == replicas_here() && slot.requests == 0); });
     const bool is_stopped = is_stopped_;
     lock.unlock();
     if (is_stopped) roll_back();
@@ -210,6 +262,7 @@ template <class D, class T>
 void AsynchronousEngine<D, T>::make_report() {
     const std::int64_t step = made_;
     wait_for(step);
+    if (common_) take_results(step);
     static_cast<void>(reports_.read(step));
     reports_.finish(step, functions_.learning_rate_at(step), loss_scale_, loss_scale_);
     const Slot& slot = slot_of(step);
@@ -219,7 +272,39 @@ void AsynchronousEngine<D, T>::make_report() {
         report.staleness = slot.turns[static_cast<std::size_t>(k)].staleness;
     }
     statistics_.update(step, functions_, !is_running_);
+    log_order(step);
     ++made_;
+    if (common_) common_->set_reported(step);
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::take_results(std::int64_t step) {
+    Slot& slot = slot_of(step);
+    for (int k = 0; k < replica_count(); ++k) {
+        const CommonCentre::Completed batch = common_->completed(step, k);
+        slot.replicas[static_cast<std::size_t>(k)] = static_cast<int>(batch.replica);
+        slot.turns[static_cast<std::size_t>(k)] = {.number = batch.turn, .staleness = batch.staleness};
+        for (int part = 0; part < functions_.gradient_accumulation_steps; ++part)
+            counts_.of(step, part, k) = common_->samples(step, k, part);
+    }
+    for (State& state : replicas_.devices())
+        std::copy_n(common_->regularization(step), regularized_.size(),
+                    StatusLayout::regularization(state.queue->landed(step)));
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::log_order(std::int64_t step) {
+    if (agreement_.run.log == nullptr) return;
+    const Slot& slot = slot_of(step);
+    claims_log_.resize(static_cast<std::size_t>((next_ - log_from_) * replica_count()));
+    turns_log_.resize(claims_log_.size());
+    for (int k = 0; k < replica_count(); ++k) {
+        const auto replica = static_cast<std::uint16_t>(slot.replicas[static_cast<std::size_t>(k)]);
+        claims_log_[static_cast<std::size_t>((step - log_from_) * replica_count() + k)] = replica;
+        // Turns are numbered from 1 on.
+        const std::int64_t turn = slot.turns[static_cast<std::size_t>(k)].number - 1 - log_from_ * replica_count();
+        turns_log_[static_cast<std::size_t>(turn)] = replica;
+    }
 }
 
 template <class D, class T>
@@ -242,6 +327,7 @@ void AsynchronousEngine<D, T>::synchronize() {
     end_job();
     if (is_stopped_) roll_back();
     while (made_ < next_) make_report();
+    take_common_centre();
     share_centre();
     write_log();
     check();
@@ -255,7 +341,7 @@ void AsynchronousEngine<D, T>::drain() {
     }
     end_job();
     is_stopped_ = false;
-    failure_.reset();
+    failure_ = nullptr;
 }
 
 template <class D, class T>
@@ -266,17 +352,19 @@ void AsynchronousEngine<D, T>::restart(std::int64_t step, std::span<const float>
     statistics_.restart(running);
     saved_.step = saved_.changes = -1;
     forget();
+    if (common_) common_->restart({"the state of the training", step});
 }
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::forget() {
     made_ = reported_ = queued_ = log_from_ = first_step_ = next_;
-    next_claim_ = turns_ = next_ * replica_count();
-    tickets_ = exchanges_ = 0;
-    reserved_ = -1;
+    next_claim_ = next_ * replica_count() + first_here();
+    turns_ = {.turns = next_ * replica_count()};
+    reserved_ = probed_step_ = -1;
     probe_ = {};
     is_stopped_ = false;
-    failure_.reset();
+    failure_ = nullptr;
+    is_forgotten_ = true;
     claims_log_.clear();
     turns_log_.clear();
     std::ranges::fill(requested_, next_ * functions_.gradient_accumulation_steps);

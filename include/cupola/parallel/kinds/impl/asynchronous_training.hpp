@@ -19,6 +19,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
+#include <cupola/parallel/kinds/asynchronous_processes.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
 #include <cupola/parallel/kinds/impl/asynchronous_engine.hpp>
 #include <cupola/parallel/launched_processes.hpp>
@@ -41,7 +42,7 @@ template <class A, class D>
     const LaunchedProcesses launched =
         launched_processes([](const char* name) -> const char* { return std::getenv(name); });
     require(launched.count == 1, policy, " trains in one process, and the launcher has started ", launched.count, " (",
-            launched.variable, "): use Periodic or ElasticAveraging");
+            launched.variable, "): use Periodic or ElasticAveraging, or SharedCentre on one machine");
 }
 
 template <class A, class D, class T>
@@ -65,13 +66,22 @@ struct AgreementOf<A, D, T> {
     [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
                                                                               Replicas<D, T>& replicas) {
         require_one_process(A::name);
+        return make(policy, replicas, nullptr);
+    }
+    /// The same in several processes, or in one if `others` is null.
+    [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(
+        const A& policy, Replicas<D, T>& replicas, std::unique_ptr<AsynchronousProcesses> others) {
         replicas.settings().require_no_skipping(A::name);
         std::unique_ptr<CentreExchange> exchange = policy.exchange(replicas.placement().replicas());
         require(
             has_elastic_force<A> || !exchange->takes_position(), A::name,
             " has a rule whose exchange takes the position before the update, and the rule does not say so: give it "
             "`static constexpr bool has_force = true`");
-        return std::make_unique<AsynchronousAgreement<D, T>>(replicas, policy.run(), std::move(exchange));
+        require(others == nullptr || exchange->counted() == 0, A::name,
+                " trains in one process, and this training has ", replicas.placement().process_count(),
+                ": use Periodic or ElasticAveraging");
+        return std::make_unique<AsynchronousAgreement<D, T>>(replicas, policy.run(), std::move(exchange),
+                                                             std::move(others));
     }
 };
 

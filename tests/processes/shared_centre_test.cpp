@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Asynchronous training in several processes, which are threads here: the bits of one process, errors and what is
+// refused. tests/mpi/kinds.cpp has real processes.
+#include <cupola/processes/shared_centre.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/parallel/kinds/asynchronous.hpp>
+#include <cupola/parallel/kinds/backup.hpp>
+#include <cupola/parallel/kinds/hogwild.hpp>
+#include <cupola/parallel/kinds/one_of.hpp>
+
+#include "../test.hpp"
+#include "process_trainings.hpp"
+#include "thread_processes.hpp"
+
+using namespace cupola;
+using processes::append;
+
+namespace {
+
+template <class Policy>
+using Shared = SharedCentre<Policy, ThreadConcatMean>;
+using Several = OneOf<ThreadConcatMean, Shared<Asynchronous<Elastic>>, Shared<Asynchronous<Downpour>>, Shared<Hogwild>,
+                      Shared<Backup>>;
+using Alone = OneOf<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>, Hogwild, Backup>;
+
+consteval bool says(const CompileTimeMessage& message, std::string_view expected) {
+    return std::string_view(message.characters, message.size) == expected;
+}
+static_assert(
+    says(SharedCentre<ConcatMean, ThreadConcatMean>::diagnostic<Host>(),
+         "SharedCentre needs an asynchronous policy, such as Asynchronous<Downpour>, and ConcatMean is none"));
+static_assert(says(SharedCentre<Hogwild, ConcatMean>::diagnostic<Host>(),
+                   "SharedCentre needs a policy that spans processes, such as MpiConcatMean, and ConcatMean is none"));
+
+constexpr int steps = 9;
+constexpr std::int64_t in_flight = 3;
+using Bytes = std::vector<std::byte>;
+
+template <class Averaging>
+auto training_of(const Averaging& averaging, int devices = 1, int accumulation = 1) {
+    using Training = processes::Training<Averaging, Pooled>;
+    return std::make_unique<Training>(
+        processes::options_of({.accumulation = accumulation, .devices = devices}, averaging, Pooled{}));
+}
+
+/// The reports, with the replica and the staleness of each batch.
+template <class Training>
+void read(Training& training, Bytes& trace, std::int64_t max_in_flight = in_flight - 1) {
+    while (const StepReport* const report = training.poll_report(max_in_flight)) {
+        append(trace, *report);
+        for (const ReplicaReport& each : report->replicas) {
+            const std::int64_t numbers[] = {each.replica, each.staleness};
+            append(trace, std::span<const std::int64_t>(numbers));
+        }
+    }
+}
+
+template <class Training, class Batches>
+void go(Training& training, const Batches& batches, int to, Bytes& trace) {
+    while (training.step() < to) {
+        training.queue(batches);
+        read(training, trace);
+    }
+    read(training, trace, 0);
+}
+
+void append_state(Bytes& trace, const TrainingState& state) {
+    append(trace, std::span<const float>(state.parameters));
+    append(trace, std::span<const float>(state.buffers));
+    append(trace, std::span<const float>(state.averages));
+    append(trace, std::span<const std::int64_t>(state.samples_since));
+    for (const ReplicaState& each : state.replicas) {
+        append(trace, std::span<const float>(each.parameters));
+        for (const OptimizerState& arena : each.optimizer) append(trace, std::span<const float>(arena.values));
+    }
+}
+
+/// All that a training reports, the state between two steps, and the last.
+template <class Training>
+Bytes trace_of(Training& training) {
+    const processes::Batches batches{{}};
+    Bytes trace;
+    go(training, batches, 5, trace);
+    append_state(trace, training.state());
+    go(training, batches, steps, trace);
+    append_state(trace, training.state());
+    return trace;
+}
+
+template <class Policy>
+Several shared(const Policy& policy, Hub& hub, int number) {
+    return Shared<Policy>{.policy = policy, .processes = {.hub = &hub, .number = number}};
+}
+
+void check_nothing_thrown(const std::vector<std::string>& errors) {
+    for (const std::string& each : errors) CHECK(each == "");
+}
+
+/// The traces of all processes; `policy_of(number)` is the policy of one.
+template <class PolicyOf>
+std::vector<Bytes> traces_of(int count, int devices, int accumulation, PolicyOf&& policy_of) {
+    Hub hub(count, true);
+    std::vector<Bytes> traces(static_cast<std::size_t>(count));
+    check_nothing_thrown(on_threads(count, [&](int number) {
+        const auto training = training_of(shared(policy_of(number), hub, number), devices, accumulation);
+        traces[static_cast<std::size_t>(number)] = trace_of(*training);
+    }));
+    return traces;
+}
+
+/// Two processes with a training each.
+template <class Policy, class Run>
+std::vector<std::string> in_two(const Policy& policy, Run&& run) {
+    Hub hub(2, true);
+    return on_threads(2, [&](int number) {
+        const auto training = training_of(shared(policy, hub, number));
+        run(*training, number);
+    });
+}
+
+Asynchronous<Downpour> downpour(const Order& order, std::shared_ptr<OrderLog> log = nullptr) {
+    return {.rule = {.every = 2}, .ahead = in_flight, .order = order, .log = std::move(log)};
+}
+
+}  // namespace
+
+TEST_CASE("round robin in several processes has the bits of one: reports, states and logs") {
+    const auto check = [](auto policy, int count, int devices, int accumulation) {
+        CAPTURE(policy.description());
+        CAPTURE(count);
+        policy.log = std::make_shared<OrderLog>();
+        const auto alone = training_of(Alone(policy), 1, accumulation);
+        const Bytes expected = trace_of(*alone);
+        std::vector<std::shared_ptr<OrderLog>> logs;
+        for (int p = 0; p < count; ++p) logs.push_back(std::make_shared<OrderLog>());
+        const std::vector<Bytes> traces = traces_of(count, devices, accumulation, [&](int number) {
+            auto own = policy;
+            own.log = logs[static_cast<std::size_t>(number)];
+            return own;
+        });
+        for (const Bytes& each : traces) CHECK(each == expected);
+        for (const auto& each : logs) {
+            CHECK(each->devices == count * devices);
+            CHECK(each->claims == policy.log->claims);
+            CHECK(each->turns == policy.log->turns);
+        }
+    };
+    const Asynchronous<Elastic> elastic{.rule = {.every = 3}, .ahead = in_flight, .order = Order::round_robin()};
+    check(elastic, 2, 1, 1);
+    check(elastic, 4, 1, 1);
+    check(downpour(Order::round_robin()), 2, 2, 1);
+    check(downpour(Order::round_robin()), 2, 1, 2);
+}
+
+TEST_CASE("a free run of two processes is replayed by two and by one") {
+    const auto check = [](const auto& free) {
+        std::shared_ptr<OrderLog> logs[] = {std::make_shared<OrderLog>(), std::make_shared<OrderLog>()};
+        const std::vector<Bytes> traces = traces_of(2, 1, 1, [&](int number) {
+            auto policy = free;
+            policy.log = logs[number];
+            return policy;
+        });
+        CHECK(traces[0] == traces[1]);
+        CHECK(*logs[0] == *logs[1]);
+        CHECK_NOTHROW(require_valid(*logs[0]));
+        auto replay = free;
+        replay.order = Order::replay(*logs[0]);
+        for (const Bytes& each : traces_of(2, 1, 1, [&](int) { return replay; })) CHECK(each == traces[0]);
+        // Its reports have another device's regularization.
+        const auto alone = training_of(Alone(replay), 2);
+        const Bytes trace = trace_of(*alone);
+        Bytes last;
+        append_state(last, alone->state());
+        CHECK(std::equal(last.rbegin(), last.rend(), traces[0].rbegin()));
+        CHECK(trace.size() == traces[0].size());
+    };
+    check(Asynchronous<Elastic>{.rule = {.every = 2}, .ahead = in_flight});
+    check(downpour(Order::free()));
+}
+
+TEST_CASE("the processes of Hogwild report the same, and have one centre") {
+    const std::vector<Bytes> traces = traces_of(2, 1, 1, [](int) { return Hogwild{.ahead = in_flight}; });
+    CHECK(traces[0] == traces[1]);
+}
+
+TEST_CASE("one process trains as without a shared centre") {
+    Hub hub(1, true);
+    const auto alone = training_of(Alone(downpour(Order::round_robin())));
+    const auto training = training_of(shared(downpour(Order::round_robin()), hub, 0));
+    CHECK(trace_of(*training) == trace_of(*alone));
+}
+
+TEST_CASE("a batch of one process that is not finite returns all to the state of the last check") {
+    // What each process has at the end, after an error in a batch of the second, or without one.
+    const auto ends = [](bool fails, const Order& order) {
+        std::vector<Bytes> found(2);
+        std::vector<std::string> messages(2);
+        const auto errors = in_two(downpour(order), [&](auto& training, int number) {
+            const processes::Batches good{{}};
+            processes::Batches bad{{}};
+            bad.set_input(0, std::numeric_limits<float>::infinity());
+            for (std::size_t i = 1; i < 64 * 8 * 8 * 3; ++i) bad.set_input(i, 1e30F);
+            Bytes trace;
+            const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
+                return fails && step == 5 && replica == 3 ? bad(step, replica, context) : good(step, replica, context);
+            };
+            try {
+                go(training, batches, 6, trace);
+            } catch (const DivergedError& error) {
+                messages[static_cast<std::size_t>(number)] = error.what();
+                CHECK(error.step == 5);
+                CHECK(error.replica == 3);
+                CHECK(training.step() == 4);
+            }
+            go(training, good, steps, trace);
+            append_state(found[static_cast<std::size_t>(number)], training.state());
+        });
+        check_nothing_thrown(errors);
+        for (const std::string& each : messages) CHECK(each.empty() != fails);
+        if (fails) {
+            CHECK(messages[0] == "process 1: " + messages[1]);
+            CHECK(messages[1].starts_with("the loss of replica 3 is "));
+            CHECK(messages[1].ends_with("the training has the state of step 4, the last that was checked"));
+        }
+        CHECK(found[0] == found[1]);
+        return found[0];
+    };
+    CHECK(ends(true, Order::round_robin()) == ends(false, Order::round_robin()));
+    ends(true, Order::free());
+}
+
+TEST_CASE("an exception of one process's batches, or of its step, is that of all") {
+    const auto errors = in_two(downpour(Order::free()), [](auto& training, int number) {
+        const processes::Batches good{{}};
+        const auto failing = [&](std::int64_t step, int replica, HostContext& context) {
+            require<DataError>(step < 6 || number == 0, "there is no batch of step ", step);
+            return good(step, replica, context);
+        };
+        Bytes trace;
+        go(training, failing, steps, trace);
+    });
+    CHECK(errors[0] == "process 1: there is no batch of step 6");
+    CHECK(errors[1] == "there is no batch of step 6");
+
+    // A log of process 0 alone that cannot be continued: the other one is in the step.
+    Hub hub(2, true);
+    const auto refused = on_threads(2, [&](int number) {
+        const auto log = number == 0 ? std::make_shared<OrderLog>(OrderLog{.replicas = 3, .devices = 1}) : nullptr;
+        const auto training = training_of(shared(downpour(Order::free(), log), hub, number));
+        Bytes trace;
+        go(*training, processes::Batches{{}}, steps, trace);
+    });
+    const std::string message =
+        "the order log that is to be continued is of another training: it has 3 replicas on 1 devices, seed 0 and the "
+        "rule ";
+    CHECK(refused[0] == message);
+    CHECK(refused[1] == "process 0: " + message);
+}
+
+TEST_CASE("one process inspects a step that the others do not") {
+    for (const Order& order : {Order::free(), Order::round_robin()}) {
+        std::atomic<int> inspections{0};
+        check_nothing_thrown(in_two(downpour(order), [&](auto& training, int number) {
+            const processes::Batches batches{{}};
+            Bytes trace;
+            for (int step = 0; step < steps; ++step) {
+                if (number == 1 && step % 3 == 1) {
+                    training.queue(batches, [&](const auto& inspection) {
+                        CHECK(inspection.step() == step);
+                        ++inspections;
+                    });
+                } else {
+                    training.queue(batches);
+                }
+                read(training, trace);
+            }
+            read(training, trace, 0);
+            CHECK(training.state().step == steps);
+        }));
+        CHECK(inspections == 3);
+    }
+}
+
+TEST_CASE("a state is restored in all processes, also while steps are in flight") {
+    const auto alone = training_of(Alone(downpour(Order::round_robin())));
+    const processes::Batches batches{{}};
+    Bytes trace, expected;
+    go(*alone, batches, 4, trace);
+    const TrainingState state = alone->state();
+    go(*alone, batches, steps, trace);
+    append_state(expected, alone->state());
+    check_nothing_thrown(in_two(downpour(Order::round_robin()), [&](auto& training, int) {
+        Bytes ignored, found;
+        training.queue(batches);
+        training.queue(batches);
+        training.restore(state);
+        go(training, batches, steps, ignored);
+        append_state(found, training.state());
+        CHECK(found == expected);
+    }));
+}
+
+TEST_CASE("fit evaluates and records in all processes, with batches that each prepares for its own replicas") {
+    const auto run = [](auto& training) {
+        std::vector<float> inputs(40 * 8 * 8 * 3), targets(40 * 2, 1.0F);
+        initialize(inputs, normal(1.0), 1, 1, 3, 0);
+        const InMemory data(Shape{8, 8, 3}, inputs, Shape{2}, targets);
+        Prefetch batches(TrainingBatches(data, IdentityTransform{},
+                                         {.batch_size = processes::batch, .replicas = processes::replicas, .seed = 5}),
+                         {.workers = 1,
+                          .first_replica = training.process().number * processes::replicas / training.process().count,
+                          .replicas = processes::replicas / training.process().count});
+        EvaluationBatches evaluation(data, IdentityTransform{}, processes::batch, 1);
+        const History history = fit(training, batches, {.steps = 8, .every = 4, .validation = evaluation});
+        std::vector<double> values;
+        for (const HistoryRecord& each : history.records) {
+            values.push_back(each.loss);
+            values.push_back(*each.validation_loss);
+        }
+        return values;
+    };
+    const auto alone = training_of(Alone(downpour(Order::round_robin())));
+    const std::vector<double> expected = run(*alone);
+    CHECK(expected.size() == 4);
+    check_nothing_thrown(
+        in_two(downpour(Order::round_robin()), [&](auto& training, int) { CHECK(run(training) == expected); }));
+}
+
+TEST_CASE("processes that cannot share a centre, and logs that they cannot replay, are errors") {
+    const auto errors_of = [](bool shares, const auto& policy_of) {
+        Hub hub(2, shares);
+        return on_threads(
+            2, [&](int number) { const auto training = training_of(shared(policy_of(number), hub, number)); });
+    };
+    const auto all_say = [](const std::vector<std::string>& errors, const std::string& expected) {
+        for (const std::string& each : errors) CHECK(each == expected);
+    };
+    const auto apart = errors_of(false, [](int) { return downpour(Order::free()); });
+    for (int p = 0; p < 2; ++p)
+        CHECK(apart[static_cast<std::size_t>(p)] ==
+              text("Asynchronous exchanges with a centre in memory that all processes share, and of 2 processes 1 can "
+                   "share memory with process ",
+                   p, ", those of its machine: between machines use Periodic or ElasticAveraging"));
+    all_say(errors_of(true, [](int) { return Backup{.count = 3}; }),
+            "Backup trains in one process, and this training has 2: use Periodic or ElasticAveraging");
+
+    OrderLog log{.replicas = 4,
+                 .devices = 2,
+                 .seed = 5,
+                 .rule = Downpour{.every = 2}.description(),
+                 .claims = {0, 1, 2, 3},
+                 .turns = {0, 1, 2, 3}};
+    OrderLog crossed = log;
+    crossed.claims = {0, 2, 1, 3};
+    all_say(errors_of(true, [&](int) { return downpour(Order::replay(crossed)); }),
+            "in the order log replica 2 computes batch 1 of step 0, which is prepared in process 0 of 2, and the "
+            "replica is in process 1: replay it in one process");
+    OrderLog other = log;
+    other.turns = {2, 0, 1, 3};
+    const auto different =
+        errors_of(true, [&](int number) { return downpour(Order::replay(number == 0 ? log : other)); });
+    for (const std::string& each : different)
+        CHECK_MESSAGE(each.starts_with("process 1 has another order log than process 0: "), each);
+    const auto numbers = errors_of(true, [](int number) {
+        Asynchronous<Downpour> policy = downpour(Order::free());
+        policy.ahead += number;
+        return policy;
+    });
+    all_say(numbers,
+            "process 1 has another averaging's settings than process 0: Asynchronous Downpour every 2 batches, in free "
+            "order, at most 4 steps ahead, not Asynchronous Downpour every 2 batches, in free order, at most 3 steps "
+            "ahead");
+}
