@@ -18,6 +18,7 @@
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+#include <cupola/parallel/pipeline.hpp>
 #include <cupola/predict.hpp>
 
 #include "comma_locale.hpp"
@@ -135,6 +136,23 @@ TEST_CASE("the header names the network, the replicas and the devices") {
     CHECK(contains(placed,
                    "\nplacement: averaging: ConcatMean, each device its slice of the gradient\n"
                    "placement: update: each device its copy of the parameters\noptimiser: "));
+}
+
+TEST_CASE("the header says on which devices the parts of a network are, and how long they wait") {
+    struct Parts : Split<Sequential<Input<2>, Named<"hidden", Linear<4>>, Sigmoid, Named<"out", Linear<2>>>, 2> {};
+    const DataParallel<Parts, CrossEntropy<2>, Sgd, ConcatMean, Host> training(
+        {.replicas = 2, .devices = 4, .batch_size = 4, .gradient_accumulation_steps = 3});
+    Fixture f;
+    TrainingRun({.log = {.file = f.output.get()}}).print_header(training, {}, true);
+    const std::string header = f.said();
+    CHECK(header.starts_with(summary<Parts>(4)));
+    CHECK(
+        contains(header, '\n' + to_string(training.memory()) + '\n' + CutInfoOf<Parts>::value.step_text(3, 4) + '\n'));
+    CHECK(contains(header, "placement: hidden Linear<4>: replica 0 on host:0, replica 1 on host:2\n"));
+    CHECK(contains(header, "placement: out Linear<2>: replica 0 on host:1, replica 1 on host:3\n"));
+    CHECK(contains(header,
+                   "\nplacement: averaging: ConcatMean, the first device of each group its slice of the gradient\n"
+                   "placement: update: the first device of each group its copy of the parameters\noptimiser: "));
 }
 
 TEST_CASE("the header says what is updated where replicas do not average gradients") {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -41,10 +42,13 @@ namespace impl {
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
 /// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations
 /// use; for one of which blocks are computed again in backward, what that costs and saves.
+/// A network in parts (net/pipeline/split.hpp) has a line per part.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
-    return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
-                         sizeof(typename Net::Precision::Activation));
+    std::string result = impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
+                                       sizeof(typename Net::Precision::Activation));
+    if constexpr (requires { Net::part_begins; }) result += CutInfoOf<Net>::value.parts_text(batch);
+    return result;
 }
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -296,8 +296,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
     /// From now on the first device adds the time of each part of its steps to `times`; null stops this. `profile` of
-    /// train/profile.hpp makes a table of them.
+    /// train/profile.hpp makes a table of them. Throws InvalidArgument for a network that is cut into parts, which run
+    /// at the same time.
     void time_steps(StepTimes* times) {
+        require(times == nullptr || parts_.replicas_.network().cut == nullptr,
+                "the parts of a network that is cut run at the same time: time the network without its cuts");
         // Steps in flight of replicas that do not wait for each other have a thread at work.
         if (parts_.replicas_.settings().landed_steps > 0) synchronize();
         parts_.replicas_.at(0).worker.time(times);

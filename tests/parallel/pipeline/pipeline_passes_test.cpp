@@ -9,6 +9,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/net/summary.hpp>
 #include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
@@ -210,6 +211,24 @@ TEST_CASE("the memory of a training in parts has the batches in flight") {
     CHECK(contains(to_string(memory), " = 2 groups of 2 x ("));
     CHECK(contains(to_string(memory), text(ByteCount{memory.in_flight}, " batches in 2 parts + ")));
     CHECK(whole.memory().in_flight == 0);
+}
+
+TEST_CASE("the summary has the parts, whose times are not those of one network") {
+    const std::string table = summary<Thirds>(4);
+    CHECK(table.starts_with(summary<Net>(4)));
+    CHECK(contains(table, "\npart 1 of 3: from layer 1 (conv1), 0."));
+    CHECK(contains(table, "\npart 2 of 3: from layer 4 (Fork), 0."));
+    CHECK(contains(table,
+                   text(" of activations, ", ByteCount{4 * 36 * 4 * 4}, " from part 1\npart 3 of 3: from layer ")));
+    CHECK(contains(CutInfoOf<Thirds>::value.step_text(2, 4),
+                   "pipeline: 3 parts by GPipe, 2 batches per step: the devices wait in 0."));
+    CHECK(contains(CutInfoOf<Thirds>::value.step_text(2, 4),
+                   text("; batches in flight: 2, 2, 2; 8 copies between parts, ", ByteCount{4 * 4 * 4 * 36 * 8})));
+    Training<Thirds> parts(options_for<Training<Thirds>>(6));
+    CHECK(message_of<InvalidArgument>([&] {
+              StepTimes times(Net::layers.size(), 1);
+              parts.time_steps(&times);
+          }) == "the parts of a network that is cut run at the same time: time the network without its cuts");
 }
 
 TEST_CASE("devices that are not whole groups and a timetable that deadlocks are errors") {

@@ -41,11 +41,20 @@ struct CutInfo {
     bool splits_backward = false;
     /// Why the timetable cannot be run with this many batches; empty if it can.
     std::string (*problem)(std::size_t parts, std::int64_t batches) = nullptr;
+    /// A line per part of a plan for a batch; and the figures of a step of so many batches in each group: the texts of
+    /// net/pipeline/pipeline.hpp.
+    std::string (*parts_text)(std::int64_t batch_size) = nullptr;
+    std::string (*step_text)(std::int64_t batches, std::int64_t batch_size) = nullptr;
     /// That of PlanOptions.
     std::size_t (*keep_layers)(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                const LayerRange& range, bool& input_gradient) = nullptr;
 
     [[nodiscard]] std::size_t parts() const { return begins.size(); }
+    [[nodiscard]] std::size_t part_of(std::size_t layer) const {
+        std::size_t part = 0;
+        while (part + 1 < begins.size() && begins[part + 1] <= layer) ++part;
+        return part;
+    }
     [[nodiscard]] LayerRange layers_of(std::size_t part) const {
         return {begins[part], part + 1 < begins.size() ? begins[part + 1] : no_layer};
     }
@@ -54,5 +63,14 @@ struct CutInfo {
 /// `CutInfoOf<Net>::value`, for a network that is cut.
 template <class Net>
 struct CutInfoOf;
+/// Null for another network.
+template <class Net>
+[[nodiscard]] constexpr const CutInfo* cut_info_of() {
+    if constexpr (requires { Net::part_begins; }) {
+        return &CutInfoOf<Net>::value;
+    } else {
+        return nullptr;
+    }
+}
 
 }}  // namespace cupola::CUPOLA_ABI

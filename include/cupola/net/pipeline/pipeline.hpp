@@ -133,4 +133,43 @@ template <CutNetwork Net, Timetable S = TimetableOf<Net>>
     return figures;
 }
 
+namespace impl {
+
+template <class Net>
+struct PipelineText {
+    static constexpr std::size_t count = part_count<Net>;
+
+    /// "part 1 of 2: from layer 1 (conv1), 0.52 of the cost, 42.0 MB of activations", a line per part.
+    [[nodiscard, gnu::cold]] static std::string parts(std::int64_t batch_size) {
+        PipelineFigures<count> figures;
+        fill_figures<Net>(figures, {.batch_size = batch_size});
+        std::int64_t all = 0;
+        for (const std::int64_t cost : figures.cost) all = saturating_sum(all, cost);
+        std::string lines;
+        for (std::size_t k = 0; k < count; ++k) {
+            const LayerInfo& first = Net::layers[figures.layers[k].begin];
+            lines += text("part ", k + 1, " of ", count, ": from layer ", figures.layers[k].begin + 1, " (",
+                          first.name.empty() ? first.type : first.name, "), ",
+                          Decimals{static_cast<double>(figures.cost[k]) / static_cast<double>(all), 2},
+                          " of the cost, ", ByteCount{figures.activations[k]}, " of activations");
+            if (k > 0) lines += text(", ", ByteCount{figures.entering[k]}, " from part ", k);
+            lines += '\n';
+        }
+        return lines;
+    }
+
+    /// "pipeline: 2 parts by 1F1B, 8 batches per step: the devices wait in 0.11 of the time, ...".
+    [[nodiscard, gnu::cold]] static std::string step(std::int64_t batches, std::int64_t batch_size) {
+        const PipelineFigures<count> figures = pipeline<Net>({.batches = batches, .batch_size = batch_size});
+        std::string in_flight;
+        for (std::size_t k = 0; k < count; ++k) in_flight += text(k == 0 ? "" : ", ", figures.slot_count[k]);
+        return text("pipeline: ", count, count == 1 ? " part by " : " parts by ", TimetableOf<Net>::name, ", ", batches,
+                    batches == 1 ? " batch" : " batches", " per step: the devices wait in ",
+                    Decimals{figures.bubble, 2}, " of the time; batches in flight: ", in_flight, "; ", figures.copies,
+                    figures.copies == 1 ? " copy" : " copies", " between parts, ", ByteCount{figures.copied_bytes});
+    }
+};
+
+}  // namespace impl
+
 }}  // namespace cupola::CUPOLA_ABI

@@ -271,3 +271,5 @@ public:
 };
 
 }}  // namespace cupola::CUPOLA_ABI
+
+#include <cupola/net/pipeline/pipeline.hpp>

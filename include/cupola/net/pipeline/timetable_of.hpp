@@ -41,6 +41,10 @@ template <Timetable S>
     return std::string(message.characters, message.size);
 }
 
+/// In net/pipeline/pipeline.hpp.
+template <class Net>
+struct PipelineText;
+
 }  // namespace impl
 
 /// Net::PipelineTimetable, which may be a member of the network's struct; without it OneForwardOneBackward.
@@ -61,6 +65,8 @@ struct CutInfoOf {
                                    .action = &S::action,
                                    .splits_backward = impl::splits_backward<S>(),
                                    .problem = &impl::timetable_problem<S>,
+                                   .parts_text = &impl::PipelineText<Net>::parts,
+                                   .step_text = &impl::PipelineText<Net>::step,
                                    .keep_layers = &keep_layers};
 };
 

@@ -44,11 +44,9 @@ template <Network Net, class Kernels>
                                  .input_elements = Net::input.size(),
                                  .output_elements = Net::output_shape.size(),
                                  .fusion = Net::fusion,
-                                 .make = &Plan<Kernels, T>::template make<Net>};
-    if constexpr (requires { Net::part_begins; }) {
-        info.cut = &CutInfoOf<Net>::value;
-        info.make_parts = &make_part_workers<Kernels, T>;
-    }
+                                 .make = &Plan<Kernels, T>::template make<Net>,
+                                 .cut = cut_info_of<Net>()};
+    if constexpr (cut_info_of<Net>() != nullptr) info.make_parts = &make_part_workers<Kernels, T>;
     return info;
 }
 

@@ -10,7 +10,6 @@
 
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/net/step_times.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -33,8 +32,6 @@ public:
     /// The bytes of all batches in flight, after the plans are made.
     [[nodiscard]] virtual std::size_t bytes() const = 0;
     virtual void allocate() = 0;
-    /// See DeviceWorker; the nodes are those of the whole network.
-    virtual void time(StepTimes* times) = 0;
 
 protected:
     DeviceParts() = default;

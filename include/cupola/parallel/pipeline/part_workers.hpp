@@ -16,7 +16,6 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/net/step_times.hpp>
 #include <cupola/parallel/pipeline/device_parts.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
@@ -45,9 +44,6 @@ public:
     }
     [[nodiscard]] std::size_t bytes() const override;
     [[gnu::cold]] void allocate() override;
-    [[gnu::cold]] void time(StepTimes* times) override {
-        for (Plans<Device, T>& plans : plans_) plans.time(times);
-    }
 
     [[nodiscard]] const CutInfo& cut() const { return *cut_; }
     [[nodiscard]] std::size_t slot_count(std::size_t part) const { return slot_counts_[part]; }

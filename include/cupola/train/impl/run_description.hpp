@@ -83,15 +83,16 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
 }
 
-/// What a step updates, and where, of a policy with a centre or without one.
+/// What a step updates, and where, of a policy with a centre or without one. `each` are the devices that have a copy of
+/// the parameters.
 template <class A>
-[[nodiscard]] std::string_view updated_of(const A& averaging, bool centre) {
+[[nodiscard]] std::string updated_of(const A& averaging, bool centre, const char* each) {
     if constexpr (requires { averaging.chosen_name(); }) {
-        return averaging.visit([&](const auto& chosen) { return updated_of(chosen, centre); });
+        return averaging.visit([&](const auto& chosen) { return updated_of(chosen, centre, each); });
     } else if constexpr (requires { A::updates_centre; }) {
         return "the centre";
     } else {
-        return centre ? "each replica its own parameters" : "each device its copy of the parameters";
+        return centre ? std::string("each replica its own parameters") : text(each, " its copy of the parameters");
     }
 }
 
@@ -111,6 +112,12 @@ void print_header(const StandardOutput& output,
     const auto& options = training.options;
     output.print_message(cupola::summary<Net>(options.batch_size));
     output.print_message(to_string(training.memory()));
+    constexpr const CutInfo* cut = cut_info_of<Net>();
+    if constexpr (cut != nullptr) {
+        const int groups = options.devices / static_cast<int>(cut->devices) * training.process().count;
+        const std::int64_t of_group = (options.replicas + groups - 1) / groups;
+        output.print_message(cut->step_text(of_group * options.gradient_accumulation_steps, options.batch_size));
+    }
     const std::string quota = D::host_memory ? usable_processors().quota_note() : std::string();
     output.print_message(
         text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
@@ -122,13 +129,14 @@ void print_header(const StandardOutput& output,
         std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
         const MemoryReport& memory = training.memory();
         // Replicas that do not wait for each other average no gradients.
-        const char* const where_averaged = memory.saved > 0 ? ""
+        constexpr const char* each = cut == nullptr ? "each device" : "the first device of each group";
+        const std::string where_averaged = memory.saved > 0 ? std::string()
                                            : AveragesBuckets<CarrierOf<Averaging>, D>
-                                               ? ", the whole gradient on each device"
-                                               : ", each device its slice of the gradient";
+                                               ? text(", the whole gradient on ", each)
+                                               : text(", ", each, " its slice of the gradient");
         output.print_message(placement_lines(Net::layers, options.replicas, options.devices, place,
                                              text(averaging_of(options), where_averaged),
-                                             updated_of(options.averaging, memory.centre > 0)));
+                                             updated_of(options.averaging, memory.centre > 0, each), cut));
     }
     if constexpr (requires { options.averaging.warning(options.replicas); }) {
         const std::string warning = options.averaging.warning(options.replicas);

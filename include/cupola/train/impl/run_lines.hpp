@@ -12,6 +12,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/io/standard_output.hpp>
+#include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/loss_text.hpp>
@@ -19,18 +20,22 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// A line per layer, with the device of each replica that runs it, "host:0"; one for the averaging and one for the
-/// update.
+/// update. `cut` is null for a network that is not cut.
 [[nodiscard, gnu::cold]] inline std::string placement_lines(std::span<const LayerInfo> layers, int replicas,
                                                             int devices, std::string_view place,
-                                                            std::string_view averaging, std::string_view updated) {
+                                                            std::string_view averaging, std::string_view updated,
+                                                            const CutInfo* cut = nullptr) {
     std::string lines;
-    for (const LayerInfo& layer : layers) {
+    const int of_group = cut == nullptr ? 1 : static_cast<int>(cut->devices), groups = devices / of_group;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const LayerInfo& layer = layers[i];
+        const int in_group = cut == nullptr ? 0 : static_cast<int>(cut->device_of(cut->part_of(i), cut->parts()));
         std::string where;
         for (int r = 0; r < replicas; ++r) {
-            // The first device has the first replicas, as in DataParallel.
-            int device = 0;
-            while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
-            where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", device);
+            // The first device, or group, has the first replicas, as in DataParallel.
+            int group = 0;
+            while (static_cast<std::int64_t>(replicas) * (group + 1) / groups <= r) ++group;
+            where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", group * of_group + in_group);
         }
         if (!layer.traits.runs_on.empty()) where = text(layer.traits.runs_on, ", by name");
         lines += text("placement: ", layer.name, layer.name.empty() ? "" : " ", layer.type, ": ", where, '\n');
