@@ -25,14 +25,15 @@
 
 namespace cifar10 {
 
+/// The rules by which replicas agree on a centre around `Carrier`.
+template <class Carrier>
+using NamedRule = OneOf<Periodic<Carrier>, Periodic<Carrier, Sgd>, ElasticAveraging<Carrier>>;
 template <class Carrier, class... Others>
 using NamedAveraging = OneOf<Carrier, Periodic<Carrier>, Periodic<Carrier, Sgd>, ElasticAveraging<Carrier>, Others...>;
 
-/// The policy of --averaging, around `carrier`; `carrier` itself unless replicas have parameters of their own. Not for
-/// asynchronous ones.
+/// The rule of --averaging, around `carrier`, for replicas with parameters of their own. Not for asynchronous ones.
 template <class Named, class Carrier>
-Named averaging_around(const TrainOptions& options, const Carrier& carrier) {
-    if (!options.own_parameters()) return carrier;
+Named rule_around(const TrainOptions& options, const Carrier& carrier) {
     const std::string& name = options.averaging;
     if (name == "local-sgd")
         return Periodic<Carrier>{.every = options.period, .from_step = options.from_step, .averaging = carrier};
@@ -47,6 +48,13 @@ Named averaging_around(const TrainOptions& options, const Carrier& carrier) {
     ElasticAveraging<Carrier> elastic{.every = options.period, .averaging = carrier};
     if (options.moving_rate) elastic.rate = *options.moving_rate;
     return elastic;
+}
+
+/// The same; `carrier` itself unless replicas have parameters of their own.
+template <class Named, class Carrier>
+Named averaging_around(const TrainOptions& options, const Carrier& carrier) {
+    if (!options.own_parameters()) return carrier;
+    return rule_around<Named>(options, carrier);
 }
 
 #ifndef __CUDACC__

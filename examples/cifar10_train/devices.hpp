@@ -118,7 +118,7 @@ public:
     void finish() {}
 
     /// Calls `run` with the averaging that --averaging and --inner name; asynchronous ones are for networks in float.
-    template <bool in_float, class Run>
+    template <Precision precision, class Run>
     int with_averaging(Run&& run) const {
 #ifdef CUPOLA_EXAMPLE_MPI
         const double deadline = options_->deadline;
@@ -130,7 +130,7 @@ public:
         if (options_->carrier() == "mpi-all-reduce")
             return run_around(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
 #endif
-        if constexpr (in_float) {
+        if constexpr (precision == Precision::float32) {
             return run(averaging_of(*options_, log_));
         } else {
             return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
@@ -229,12 +229,21 @@ public:
         write_plans();
     }
 
-    /// Calls `run` with the averaging that --averaging and --inner name; asynchronous ones are for networks in float.
-    template <bool in_float, class Run>
+    /// Calls `run` with the averaging that --averaging and --inner name. A step in float16 may be skipped, which no
+    /// policy with a centre does.
+    template <Precision precision, class Run>
     int with_averaging(Run&& run) const {
+        constexpr bool has_rules = precision != Precision::float16;
 #ifdef CUPOLA_EXAMPLE_NCCL
-        if (options_->averaging == "nccl") {
-            return run_compressed(*options_, run,
+        if (options_->by_nccl()) {
+            // One type for each, because buckets of a gradient are averaged while it is computed, and rows are not.
+            const auto around = [&]<class Carrier>(const Carrier& carrier) {
+                if constexpr (has_rules) {
+                    if (options_->own_parameters()) return run(rule_around<NamedRule<Carrier>>(*options_, carrier));
+                }
+                return run(carrier);
+            };
+            return run_compressed(*options_, around,
                                   NcclAllReduce{.processes = options_->process_count,
                                                 .process = options_->process_number,
                                                 .id_file = options_->id_file,
@@ -244,7 +253,11 @@ public:
                                                 .heartbeat_seconds = std::min(5.0, options_->deadline / 2)});
         }
 #endif
-        return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
+        if constexpr (has_rules) {
+            return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
+        } else {
+            return run(ConcatMean{});
+        }
     }
 
 private:

@@ -154,7 +154,7 @@ struct Flags {
         const auto* const inner =
             app.add_option("--inner", o.inner,
                            "For local-sgd, diloco and elastic: the policy that averages the replicas' differences,\n"
-                           "concat-mean, mpi-concat-mean or mpi-all-reduce")
+                           "concat-mean; on the host mpi-concat-mean or mpi-all-reduce, on GPUs nccl")
                 ->capture_default_str();
         const auto* const order =
             app.add_option("--order", o.order,
@@ -197,10 +197,8 @@ struct Flags {
             require((o.own_parameters() && !o.asynchronous()) || !given(inner),
                     "--inner is for --averaging local-sgd, diloco or elastic, without --order");
             one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
-            require(o.inner != "nccl",
-                    "--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: this program has "
-                    "nccl for --averaging nccl alone");
-            only_on("host", o.inner != "concat-mean", "--inner " + o.inner);
+            only_on("cuda", o.inner == "nccl", "--inner nccl", "NCCL exchanges between GPUs");
+            only_on("host", is_mpi(o.inner), "--inner " + o.inner);
             require_built_for("--inner ", o.inner);
             require(!o.own_parameters() || o.precision != "half", "--averaging ", o.averaging,
                     " is not for --precision half, whose loss scale skips steps: use bf16");
@@ -370,8 +368,9 @@ struct Flags {
             ->check(whole_number(1, 1024));
         check([this] {
             only_on("cuda", o.devices_per_gpu != 1, "--devices-per-gpu");
-            require(o.devices_per_gpu == 1 || o.averaging != "nccl",
-                    "--devices-per-gpu is not for --averaging nccl: NCCL allows a GPU only one rank of a process");
+            require(o.devices_per_gpu == 1 || !o.by_nccl(), "--devices-per-gpu is not for ",
+                    o.own_parameters() ? "--inner" : "--averaging",
+                    " nccl: NCCL allows a GPU only one rank of a process");
         });
         app.add_option("--threads-per-device", o.threads_per_device,
                        "OpenMP threads per device of the host. Default, or 0: an equal part of the processors")

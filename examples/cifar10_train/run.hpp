@@ -153,7 +153,7 @@ int run_network(const TrainOptions& options, const ImageData& images, const Sche
                 const std::string& optimizer) {
     Side<place> side(options);
     using Net = typename NetworkIn<typename Parts<model>::Net, precision>::Type;
-    return side.template with_averaging<precision == Precision::float32>([&](const auto& averaging) {
+    return side.template with_averaging<precision>([&](const auto& averaging) {
         return with_statistics<model, place>(options, [&](const auto& statistics) {
             return run_training<Net, Parts<model>>(options, images, schedule, optimizer, side, averaging, statistics);
         });

@@ -53,9 +53,9 @@ RunNetwork* network_on(const TrainOptions& options) {
 #ifdef CUPOLA_EXAMPLE_CUDA
 RunNetwork* network_on_cuda(const TrainOptions& options) {
 #ifndef CUPOLA_EXAMPLE_NCCL
-    require(options.averaging != "nccl",
-            "this program was built without NCCL: leave out --averaging nccl, or build it again after\
- configuring Cupola with -DCUPOLA_ENABLE_NCCL=ON");
+    require(!options.by_nccl(), "this program was built without NCCL: leave out ",
+            options.own_parameters() ? "--inner" : "--averaging",
+            " nccl, or build it again after configuring Cupola with -DCUPOLA_ENABLE_NCCL=ON");
 #endif
     const int gpus = cuda_devices();
     const int per_gpu = options.devices_per_gpu;

@@ -35,6 +35,7 @@ refuses '--bn-stats synchronized is for --device host: replicas on GPUs normalis
 refuses '--profile is for --device host' "${cuda[@]}" --profile
 refuses '--averaging must be concat-mean, local-sgd, diloco, elastic or nccl on GPUs, not median' "${cuda[@]}" --averaging median
 refuses '--inner mpi-concat-mean is for --device host' "${cuda[@]}" --averaging elastic --inner mpi-concat-mean
+refuses '--devices-per-gpu is not for --inner nccl: NCCL allows a GPU only one rank of a process' "${cuda[@]}" --averaging elastic --inner nccl --devices-per-gpu 2
 refuses '--averaging downpour is for --device host: replicas exchange' "${cuda[@]}" --averaging downpour
 refuses '--order is for --device host: replicas exchange' "${cuda[@]}" --averaging elastic --order free
 refuses '--averaging elastic is not for --precision half, whose loss scale skips steps: use bf16' "${cuda[@]}" --averaging elastic --precision half
@@ -70,7 +71,7 @@ refuses '--plan-seconds: -1 is not a number of at least 0' "${cuda[@]}" --plan-s
 
 # The flags are valid; only the program lacks CUDA.
 if [ "$2" != 1 ]; then
-    for arguments in '' '--precision half' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic' --tf32-convolutions; do
+    for arguments in '' '--precision half' '--precision bf16 --averaging nccl' '--averaging elastic --inner nccl --processes 1' '--model resnet --tf32 --deterministic' --tf32-convolutions; do
         # shellcheck disable=SC2086
         refuses 'this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola with -DCUPOLA_CUDA=ON' \
             --device cuda $arguments --train-dir "$work/run"

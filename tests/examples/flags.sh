@@ -54,7 +54,7 @@ refuses '--outer-momentum is for --averaging diloco' --averaging elastic --outer
 refuses '--inner is for --averaging local-sgd, diloco or elastic, without --order' --averaging concat-mean --inner concat-mean
 refuses '--inner is for --averaging local-sgd, diloco or elastic, without --order' --averaging elastic --order free --inner concat-mean
 refuses '--inner must be concat-mean, mpi-concat-mean, mpi-all-reduce or nccl, not gossip' --averaging diloco --inner gossip
-refuses '--inner must be concat-mean, mpi-concat-mean or mpi-all-reduce: this program has nccl for --averaging nccl alone' --averaging elastic --inner nccl
+refuses '--inner nccl is for --device cuda: NCCL exchanges between GPUs' --averaging elastic --inner nccl
 refuses '--order is for --averaging elastic or downpour' --averaging hogwild --order free
 refuses '--order must be free, round-robin or replay, not random' --averaging downpour --order random
 refuses '--order replay needs --order-log, the file to read' --averaging downpour --order replay
