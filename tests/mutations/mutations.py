@@ -732,4 +732,14 @@ MUTATIONS = [
     Mutation("writes_of_the_captured_step", "A graph is launched with the writes and the batch of the step in which it was captured.",
         "launch", "writes_.replace_first_of(graph.captured, context_);", "",
         ["emulated/training: a captured step computes the same bits*"]),
+    # Blocks that are computed again.
+    Mutation("kept_value_computed_again", "a value that is read behind its block is computed again, after that was read",
+        "find_recomputed", "result[i] = !node.view && read_inside[i + 1] && «!kept[i + 1]»;", "true",
+        ["net/pass_list: a block runs forward again*", "net/recompute"]),
+    Mutation("frozen_norm_without_statistics", "a frozen normalisation runs forward again without its running statistics",
+        "run_backward", "again.buffers = {.running = «running_»};", "nullptr",
+        ["net/recompute: so has a network with frozen*"]),
+    Mutation("saved_memory_shared_by_all", "what blocks save lies in the memory of what other nodes save",
+        "Plan", "saved_at_[i] += «recomputed(i) ? bytes_.saved : 0»;", "0",
+        ["net/recompute"]),
 ]

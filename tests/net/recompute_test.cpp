@@ -120,7 +120,17 @@ template <class Net, class D>
         }
         const impl::Floats before = statistics.read();
         result.insert(result.end(), before.begin(), before.end());
-        plan.backward(context, batch, parameters.data(), gradients.data(), key, number > 0);
+        const auto backward = [&] {
+            plan.backward(context, batch, parameters.data(), gradients.data(), key, number > 0);
+        };
+        if constexpr (requires { typename D::Context::DeferScope; }) {
+            // As in a training: gradients are added at the end, from what the operations have saved.
+            const typename D::Context::DeferScope scope(context);
+            backward();
+            context.launch_deferred();
+        } else {
+            backward();
+        }
         CHECK(impl::same_bits(statistics.read(), before));
         if (input_gradient) append(plan.input_gradient(), recompute_batch * Net::input_shape.size());
     }
