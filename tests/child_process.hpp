@@ -5,19 +5,12 @@
 // is marked `doctest::skip()`, so that only the child runs it.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <doctest/doctest.h>
+#include "test.hpp"
 
 struct ChildResult {
     bool passed = false;
@@ -86,6 +79,24 @@ inline void check_in_child(const std::string& name, const std::vector<std::pair<
     CAPTURE(name);
     INFO(child.output);
     CHECK(child.passed);
+}
+
+/// The wait status of a process that does `work`: 0 where it returns, an exit with 1 where it throws.
+template <class Work>
+[[nodiscard]] int wait_status_of(Work&& work) {
+    std::fflush(nullptr);  // or the child would print again what is waiting here
+    const pid_t child = fork();
+    if (child == 0) {
+        try {
+            work();
+            _exit(0);
+        } catch (...) {
+            _exit(1);
+        }
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
 }
 
 /// The result of `f` in a process of its own, with its own limits and signals.

@@ -4,30 +4,23 @@
 #include "../test.hpp"
 
 #include <cerrno>
-#include <csignal>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-using cupola::WriteSignalsBlock;
+#include "child_process.hpp"
 
 namespace {
 
 /// How a process ends that may write files of 10 bytes: -1 for a signal, or what `f` returns.
 template <class Function>
 int exit_of(Function&& f) {
-    const pid_t child = fork();
-    if (child == 0) {
+    const int status = wait_status_of([&] {
         std::signal(SIGXFSZ, SIG_DFL);
         const rlimit limit{10, 10};
         setrlimit(RLIMIT_FSIZE, &limit);
         _exit(f());
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
+    });
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

@@ -7,20 +7,13 @@
 
 #include "../test.hpp"
 
-#include <atomic>
-#include <thread>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
+#include "child_process.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 
@@ -102,22 +95,11 @@ TEST_CASE("a call in a child of fork() is rejected, and the child ends") {
     Training training({.batch_size = 4});
     const auto batches = [&](std::int64_t, int, HostContext&) { return samples.view(); };
     training.step(batches);
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-        bool named = false;
-        try {
-            training.step(batches);
-        } catch (const InvalidArgument& error) {
-            named = contains(error.what(), "step() was called in a child of the process that made this training");
-        }
-        training.~Training();  // as the end of its scope would
-        _exit(named ? 0 : 1);
-    }
-    int status = -1;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(wait_status_of([&] {
+              const std::string error = message_of<InvalidArgument>([&] { training.step(batches); });
+              training.~Training();  // as the end of its scope would
+              _exit(contains(error, "step() was called in a child of the process that made this training") ? 0 : 1);
+          }) == 0);
     training.step(batches);
     CHECK(training.step() == 2);
 }

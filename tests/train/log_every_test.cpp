@@ -3,17 +3,13 @@
 
 #include "../test.hpp"
 
-#include <csignal>
 #include <regex>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "child_process.hpp"
 #include "comma_locale.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 
@@ -279,9 +275,7 @@ TEST_CASE("examples per second count all replicas since the last line, and secon
 TEST_CASE("a log that reaches the limit on file sizes is an error with the step, and no signal ends the process") {
     char name[] = "/tmp/cupola_log_XXXXXX";
     close(mkstemp(name));
-    std::fflush(nullptr);  // or the child would print again what is waiting here
-    const pid_t child = fork();
-    if (child == 0) {
+    const int status = wait_status_of([&] {
         std::signal(SIGXFSZ, SIG_DFL);
         const rlimit limit{10, 10};
         setrlimit(RLIMIT_FSIZE, &limit);
@@ -293,10 +287,7 @@ TEST_CASE("a log that reaches the limit on file sizes is an error with the step,
         const std::string said = message_of<DataError>([&] { log.on_step(report_of(7), run); });
         std::fflush(nullptr);  // as the process's end does
         _exit(said == "the log line of step 7 could not be written: File too large" ? 0 : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
+    });
     std::remove(name);
-    REQUIRE(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(status == 0);
 }

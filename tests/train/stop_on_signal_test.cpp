@@ -3,14 +3,8 @@
 
 #include "../test.hpp"
 
-#include <csignal>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "child_process.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 
@@ -30,19 +24,6 @@ private:
     static constexpr std::array<int, 3> all{SIGINT, SIGTERM, SIGHUP};
     std::array<void (*)(int), all.size()> before_{};
 };
-
-/// The wait status of a process that does this.
-template <class Work>
-int status_of(Work&& work) {
-    const pid_t child = fork();
-    if (child == 0) {
-        work();
-        _exit(0);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    return status;
-}
 
 }  // namespace
 
@@ -70,12 +51,12 @@ TEST_CASE_FIXTURE(DefaultActions, "a run that another callback has stopped stays
 
 TEST_CASE_FIXTURE(DefaultActions, "one of several processes ignores a second SIGTERM, and a second SIGINT ends it") {
     for (const int first : {SIGINT, SIGTERM}) {
-        CHECK(status_of([&] {
+        CHECK(wait_status_of([&] {
                   const StopOnSignal signals(true);
                   std::raise(first);
                   std::raise(SIGTERM);
               }) == 0);
-        CHECK(WTERMSIG(status_of([&] {
+        CHECK(WTERMSIG(wait_status_of([&] {
                   const StopOnSignal signals(true);
                   std::raise(first);
                   std::raise(SIGINT);
@@ -86,7 +67,7 @@ TEST_CASE_FIXTURE(DefaultActions, "one of several processes ignores a second SIG
 TEST_CASE_FIXTURE(DefaultActions, "the second signal, whichever of the two, ends the process at once") {
     for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
         for (const int second : {SIGINT, SIGTERM}) {
-            const int status = status_of([&] {
+            const int status = wait_status_of([&] {
                 const StopOnSignal signals;
                 std::raise(first);
                 std::raise(second);
@@ -99,7 +80,7 @@ TEST_CASE_FIXTURE(DefaultActions, "the second signal, whichever of the two, ends
 
 TEST_CASE_FIXTURE(DefaultActions, "a terminal that is closed sends SIGHUP twice: the second one ends no process") {
     for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
-        CHECK(status_of([&] {
+        CHECK(wait_status_of([&] {
                   const StopOnSignal signals;
                   std::raise(first);
                   std::raise(SIGHUP);
@@ -128,7 +109,7 @@ TEST_CASE_FIXTURE(DefaultActions,
 }
 
 TEST_CASE_FIXTURE(DefaultActions, "one signal alone ends no process") {
-    const int status = status_of([&] {
+    const int status = wait_status_of([&] {
         const StopOnSignal signals;
         std::raise(SIGTERM);
     });

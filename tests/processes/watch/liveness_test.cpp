@@ -9,21 +9,14 @@
 
 #include "../../test.hpp"
 
-#include <csignal>
-
 #include <sys/types.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cupola/core/error.hpp>
 
+#include "child_process.hpp"
 #include "throws_with.hpp"
 
-using cupola::impl::Liveness;
-using cupola::impl::may_go_on;
-using cupola::impl::process_exists;
-using cupola::impl::ProcessId;
-using cupola::impl::SharedMemory;
+using namespace cupola::impl;
 
 namespace {
 
@@ -139,20 +132,7 @@ TEST_CASE("memory of one process is written by another one, and outlives the fir
     SharedMemory memory(10000);
     for (std::size_t i = 0; i < 10000; ++i) REQUIRE(memory.data()[i] == std::byte{0});
     const SharedMemory::Address address = memory.address();
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-        try {
-            SharedMemory opened(address);
-            opened.data()[9999] = std::byte{7};
-            _exit(0);
-        } catch (...) {
-            _exit(1);
-        }
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    CHECK(status == 0);
+    CHECK(wait_status_of([&] { SharedMemory(address).data()[9999] = std::byte{7}; }) == 0);
     SharedMemory second(address);
     memory = SharedMemory();
     CHECK(second.data()[9999] == std::byte{7});
