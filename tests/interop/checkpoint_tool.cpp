@@ -7,23 +7,16 @@
 //
 // IMAGES holds float32 of the network's input, channels last; LOGITS gets those of the parameters and then, where the
 // checkpoint has them, those of the moving averages. Any error is one message and the status 1.
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <exception>
 #include <fstream>
 #include <iterator>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/net/plan.hpp>
+
+#include "../standard.hpp"
 
 namespace {
 
@@ -107,20 +100,17 @@ void run(std::string_view command, const std::string& path, const std::string& i
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    try {
-        require(argc == 6, "checkpoint_tool takes write or read, a network, a checkpoint, images and logits");
-        const std::string_view command = argv[1], network = argv[2];
-        require(command == "write" || command == "read", "checkpoint_tool has no command ", command);
-        if (network == "tutorial") {
-            run<Cifar10Net>(command, argv[3], argv[4], argv[5]);
-        } else {
-            require(network == "residual", "checkpoint_tool has no network ", network);
-            run<ResidualNet>(command, argv[3], argv[4], argv[5]);
-        }
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        return 1;
+int main(int argc, char** argv) try {
+    require(argc == 6, "checkpoint_tool takes write or read, a network, a checkpoint, images and logits");
+    const std::string_view command = argv[1], network = argv[2];
+    require(command == "write" || command == "read", "checkpoint_tool has no command ", command);
+    if (network == "tutorial") {
+        run<Cifar10Net>(command, argv[3], argv[4], argv[5]);
+    } else {
+        require(network == "residual", "checkpoint_tool has no network ", network);
+        run<ResidualNet>(command, argv[3], argv[4], argv[5]);
     }
-    return 0;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -14,15 +14,6 @@
 //
 // tests/mpi/hosts and tests/mpi/faults start it.
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <sys/syscall.h>
 #include <time.h>
@@ -41,6 +32,7 @@
 #include <cupola/train/training_run.hpp>
 
 #include "../labelled_samples.hpp"
+#include "../standard.hpp"
 
 using namespace cupola;
 
@@ -172,20 +164,18 @@ int with_policy(const Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    try {
-        require(argc == 7, "the arguments are FOLDER POLICY STEPS PAUSE DEADLINE REPLICAS");
-        const std::string policy = argv[2];
-        const std::size_t colon = policy.find(':');
-        return with_policy({.folder = argv[1],
-                            .policy = policy.substr(colon == policy.npos ? 0 : colon + 1),
-                            .kind = colon == policy.npos ? std::string() : policy.substr(0, colon),
-                            .steps = std::atoll(argv[3]),
-                            .pause = std::atoll(argv[4]),
-                            .deadline = std::atof(argv[5]),
-                            .replicas = std::atoi(argv[6])});
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        return 1;
-    }
+int main(int argc, char** argv) try {
+    require(argc == 7, "the arguments are FOLDER POLICY STEPS PAUSE DEADLINE REPLICAS");
+    const std::string policy = argv[2];
+    const std::size_t colon = policy.find(':');
+    return with_policy({.folder = argv[1],
+                        .policy = policy.substr(colon == policy.npos ? 0 : colon + 1),
+                        .kind = colon == policy.npos ? std::string() : policy.substr(0, colon),
+                        .steps = std::atoll(argv[3]),
+                        .pause = std::atoll(argv[4]),
+                        .deadline = std::atof(argv[5]),
+                        .replicas = std::atoi(argv[6])});
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -4,15 +4,7 @@
 // Trainings of four replicas with one policy for averages: ConcatMean (one process), MpiConcatMean, "MpiConcatMean by messages"
 // (no shared memory) or MpiAllReduce. Each process writes the bytes of all its reports and of its last state to
 // FOLDER/TRAINING.PROCESS, and process 0 the losses to FOLDER/TRAINING.losses. tests/mpi/thousand_steps.py starts it and compares.
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <fstream>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -20,6 +12,7 @@
 #include <cupola/parallel/synchronized.hpp>
 
 #include "../labelled_samples.hpp"
+#include "../standard.hpp"
 #include "processes/process_trainings.hpp"
 
 namespace {
@@ -134,13 +127,11 @@ void run(std::string_view policy, Request request) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    try {
-        require(argc == 4, "usage: long_trainings POLICY STEPS FOLDER");
-        run(argv[1], {.steps = std::atoi(argv[2]), .folder = argv[3]});
-        return 0;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        return 1;
-    }
+int main(int argc, char** argv) try {
+    require(argc == 4, "usage: long_trainings POLICY STEPS FOLDER");
+    run(argv[1], {.steps = std::atoi(argv[2]), .folder = argv[3]});
+    return 0;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -3,17 +3,8 @@
 // Usage: mpirun -n P mpi_runs FOLDER [HOW PROCESS STEP]
 // A TrainingRun of four replicas by MPI: by epochs, with a validation, a metric, patience, the best state and checkpoints; ended by
 // a signal, by a full disk, or different on one process. Process 0 prints the final state's checksum. tests/mpi/run starts it.
-#include <bit>
 #include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <filesystem>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -22,6 +13,8 @@
 #include <cupola/mpi.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/training_run.hpp>
+
+#include "../standard.hpp"
 
 namespace {
 
@@ -115,14 +108,11 @@ int run(const std::string& folder, const Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
     const auto argument = [&](int i) { return argc > i ? argv[i] : ""; };
-    try {
-        return run(
-            argument(1),
-            {.how = argument(2), .process = std::atoi(argument(3)), .step = std::atoll(argc > 4 ? argv[4] : "-1")});
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
-        return 1;
-    }
+    return run(argument(1),
+               {.how = argument(2), .process = std::atoi(argument(3)), .step = std::atoll(argc > 4 ? argv[4] : "-1")});
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
 }

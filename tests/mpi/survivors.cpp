@@ -19,22 +19,9 @@
 // Covers: cupola/processes/mpi_environment.hpp, cupola/processes/mpi/mpi_calls.hpp
 #include <cupola/processes/mpi_environment.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <cinttypes>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <map>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <dlfcn.h>
 #include <sys/syscall.h>
@@ -45,6 +32,7 @@
 #include <cupola/train/training_run.hpp>
 
 #include "../processes/process_trainings.hpp"
+#include "../standard.hpp"
 
 namespace {
 
@@ -176,12 +164,10 @@ extern "C" int MPIX_Comm_agree(MPI_Comm processes, int* bits) {
     return one_has_left ? impl::MpiFaultTolerance::process_failed : status;
 }
 
-int main(int argc, char** argv) {
-    try {
-        for (int i = 3; i < argc; ++i) faults.push_back(fault_of(argv[i]));
-        return run(argc > 1 ? argv[1] : "", argc > 2 ? std::atoll(argv[2]) : 0);
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        return 1;
-    }
+int main(int argc, char** argv) try {
+    for (int i = 3; i < argc; ++i) faults.push_back(fault_of(argv[i]));
+    return run(argc > 1 ? argv[1] : "", argc > 2 ? std::atoll(argv[2]) : 0);
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -9,23 +9,10 @@
 // Covers: cupola/mpi.hpp, cupola/processes/mpi.hpp
 #include <cupola/mpi.hpp>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cmath>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <exception>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <type_traits>
-#include <vector>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -40,6 +27,8 @@
 #include <cupola/parallel/synchronized.hpp>
 
 #include "../labelled_samples.hpp"
+#include "../reference/compare.hpp"
+#include "../standard.hpp"
 
 namespace {
 
@@ -115,6 +104,22 @@ std::vector<float> trace_of(T& training, const B& batches, int count = steps) {
     return trace;
 }
 
+/// Whether the process has the trace of process 0; it prints that it has not.
+bool same_as_first(const char* name, const MpiEnvironment& mpi, const std::vector<float>& trace) {
+    std::vector<float> of_first = trace;
+    MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+    const bool same = reference::same_bits(trace, of_first);
+    if (!same) std::printf("%s: process %d differs from process 0\n", name, mpi.number());
+    return same;
+}
+
+double largest_difference(const std::vector<float>& found, const std::vector<float>& expected) {
+    double largest = 0;
+    for (std::size_t i = 0; i < found.size(); ++i)
+        largest = std::max(largest, static_cast<double>(std::abs(found[i] - expected[i])));
+    return largest;
+}
+
 /// Returns the number of processes and cases whose trace is not the one of a single process.
 template <class Net, class Statistics>
 int unequal_traces(const char* name, const MpiEnvironment& mpi, const Case& c, const Statistics& statistics) {
@@ -129,17 +134,12 @@ int unequal_traces(const char* name, const MpiEnvironment& mpi, const Case& c, c
     for (const bool shares : {true, false}) {
         const MpiConcatMean averaging{.deadline_seconds = 300, .shares_memory = shares};
         Training<Net, MpiConcatMean, Statistics> training(options_of<Net>(c, averaging, statistics));
-        std::vector<float> trace = trace_of(training, Batches<Net>(c));
-        if (mpi.number() == 0) {
-            const bool equal = std::ranges::equal(std::as_bytes(std::span(trace)), std::as_bytes(std::span(expected)));
-            if (!equal) std::printf("%s: %d processes differ from one, shared memory %d\n", name, mpi.count(), shares);
-            errors += equal ? 0 : 1;
+        const std::vector<float> trace = trace_of(training, Batches<Net>(c));
+        if (mpi.number() == 0 && !reference::same_bits(trace, expected)) {
+            std::printf("%s: %d processes differ from one, shared memory %d\n", name, mpi.count(), shares);
+            ++errors;
         }
-        std::vector<float> of_first = trace;
-        MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
-        const bool same = std::ranges::equal(std::as_bytes(std::span(trace)), std::as_bytes(std::span(of_first)));
-        if (!same) std::printf("%s: process %d differs from process 0\n", name, mpi.number());
-        errors += same ? 0 : 1;
+        errors += same_as_first(name, mpi, trace) ? 0 : 1;
     }
     return errors;
 }
@@ -176,27 +176,19 @@ int compressed(const MpiEnvironment& mpi) {
             using Averaging = std::remove_cvref_t<decltype(averaging)>;
             Training<Tutorial, Averaging, FirstReplica> training(options_of<Tutorial>(c, averaging, FirstReplica{}));
             const std::vector<float> mine = trace_of(training, Batches<Tutorial>(c));
-            std::vector<float> of_first = mine;
-            MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
-            const bool same = std::ranges::equal(std::as_bytes(std::span(mine)), std::as_bytes(std::span(of_first)));
-            if (!same) std::printf("compressed: process %d differs from process 0\n", mpi.number());
-            errors += same ? 0 : 1;
+            errors += same_as_first("compressed", mpi, mine) ? 0 : 1;
             return mine;
         };
         for (const bool shares : {true, false}) {
             const std::vector<float> found =
                 trace(Compressed<MpiConcatMean>{.policy = {.deadline_seconds = 300, .shares_memory = shares}});
-            if (mpi.number() != 0 ||
-                std::ranges::equal(std::as_bytes(std::span(found)), std::as_bytes(std::span(expected))))
-                continue;
+            if (mpi.number() != 0 || reference::same_bits(found, expected)) continue;
             std::printf("compressed: %d processes differ from one, shared memory %d\n", mpi.count(), shares);
             ++errors;
         }
         const std::vector<float> sums = trace(Compressed<MpiAllReduce>{.policy = {.deadline_seconds = 300}});
         if (mpi.number() != 0) return;
-        double largest = 0;
-        for (std::size_t i = 0; i < sums.size(); ++i)
-            largest = std::max(largest, static_cast<double>(std::abs(sums[i] - expected[i])));
+        const double largest = largest_difference(sums, expected);
         if (!(largest < 2e-3)) std::printf("the compressed sum differs from the mean by up to %g\n", largest);
         errors += largest < 2e-3 ? 0 : 1;
     };
@@ -215,10 +207,9 @@ int unequal_sums(const MpiEnvironment& mpi, const Case& c, std::int64_t bucket_b
     };
     const std::vector<float> trace = trace_of_sum(), first_step = trace_of_sum(1);
     int errors = 0;
-    std::vector<float> of_first = trace;
-    MPI_Bcast(of_first.data(), static_cast<int>(of_first.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
-    if (trace != of_first || trace_of_sum() != trace) {
-        std::printf("the sums of process %d differ from those of process 0, or in a second run\n", mpi.number());
+    if (!same_as_first("sum", mpi, trace)) ++errors;
+    if (trace_of_sum() != trace) {
+        std::printf("the sums of process %d differ in a second run\n", mpi.number());
         ++errors;
     }
     if (mpi.number() != 0) return errors;
@@ -227,10 +218,7 @@ int unequal_sums(const MpiEnvironment& mpi, const Case& c, std::int64_t bucket_b
     // After the first step a rounding may change the sign of a ReLU's input, and so all of its gradient.
     const auto compare = [&](const std::vector<float>& found, int count, double limit) {
         Training<Net, ConcatMean, Statistics> alone(options_of<Net>(one_device, ConcatMean{}, statistics));
-        const std::vector<float> expected = trace_of(alone, Batches<Net>(c), count);
-        double largest = 0;
-        for (std::size_t i = 0; i < found.size(); ++i)
-            largest = std::max(largest, static_cast<double>(std::abs(found[i] - expected[i])));
+        const double largest = largest_difference(found, trace_of(alone, Batches<Net>(c), count));
         if (largest < limit) return;
         std::printf("the sum differs from the mean by up to %g after %d steps\n", largest, count);
         ++errors;
@@ -325,9 +313,9 @@ int sum(const MpiEnvironment& mpi) {
     return errors + sum_in_backward(mpi) + sums_posted_once(mpi);
 }
 
-/// A training in which `fail` is called in step 2 by process 1.
+/// A training in which process 1 calls `fail` before step 2.
 template <class Averaging = MpiConcatMean, class Fail>
-int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, std::uint64_t seed = 5,
+int failing(const MpiEnvironment& mpi, const std::string& folder, Fail&& fail, std::uint64_t seed = 5,
             double deadline = 1) {
     const Averaging averaging{.deadline_seconds = deadline, .folder = folder};
     auto options = options_of<Tutorial>({}, averaging, FirstReplica{});
@@ -341,14 +329,17 @@ int failing(const std::string& folder, Fail&& fail, const MpiEnvironment& mpi, s
     return 0;
 }
 
+/// Waits until the launcher ends the process.
+void hang() {
+    std::signal(SIGTERM, SIG_DFL);
+    for (;;) pause();
+}
+
 /// A sum to which process 2 does not come, and in which process 1 is stopped.
 int silent(const std::string& folder, const MpiEnvironment& mpi) {
     const auto made = impl::make_mpi_processes(2, folder, false, nullptr);
     Processes& processes = *made;
-    if (mpi.number() == 2) {
-        std::signal(SIGTERM, SIG_DFL);
-        for (;;) pause();
-    }
+    if (mpi.number() == 2) hang();
     std::thread stops([&] {
         if (mpi.number() != 1) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(600));
@@ -401,45 +392,20 @@ int run(std::string_view mode, const std::string& folder) {
     if (mode == "equal") return equal(mpi);
     if (mode == "compressed") return compressed(mpi);
     if (mode == "sum") return sum(mpi);
-    if (mode == "replicas")
-        return failing(
-            {}, [] {}, mpi);
-    if (mode == "seed")
-        return failing(
-            {}, [] {}, mpi, static_cast<std::uint64_t>(mpi.number()));
-    if (mode == "folder")
-        return failing(
-            mpi.number() == 1 ? folder + "/missing" : folder, [] {}, mpi);
-    if (mode == "deadline")
-        return failing(
-            {}, [] {}, mpi, 5, 0);
+    const auto nothing = [] {};
+    if (mode == "replicas") return failing(mpi, {}, nothing);
+    if (mode == "seed") return failing(mpi, {}, nothing, static_cast<std::uint64_t>(mpi.number()));
+    if (mode == "folder") return failing(mpi, mpi.number() == 1 ? folder + "/missing" : folder, nothing);
+    if (mode == "deadline") return failing(mpi, {}, nothing, 5, 0);
     // The launcher ends the others with this signal, whose file is then not written: a TrainingRun handles it too.
     std::signal(SIGTERM, SIG_IGN);
-    if (mode == "kill")
-        return failing(
-            folder, [] { std::raise(SIGKILL); }, mpi);
-    if (mode == "hang")
-        return failing(
-            folder,
-            [] {
-                std::signal(SIGTERM, SIG_DFL);
-                for (;;) pause();
-            },
-            mpi);
-    if (mode == "hang-sum")
-        return failing<MpiAllReduce>(
-            folder,
-            [] {
-                std::signal(SIGTERM, SIG_DFL);
-                for (;;) pause();
-            },
-            mpi);
+    if (mode == "kill") return failing(mpi, folder, [] { std::raise(SIGKILL); });
+    if (mode == "hang") return failing(mpi, folder, hang);
+    if (mode == "hang-sum") return failing<MpiAllReduce>(mpi, folder, hang);
     if (mode == "unopened") return unopened(mpi);
     if (mode == "larger") return larger_message(mpi);
     if (mode == "silent") return silent(folder, mpi);
-    if (mode == "error")
-        return failing(
-            folder, [] { throw DataError("file 7 is damaged"); }, mpi);
+    if (mode == "error") return failing(mpi, folder, [] { throw DataError("file 7 is damaged"); });
     throw InvalidArgument(text("there is no mode ", mode));
 }
 
@@ -482,11 +448,9 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
     return lock(mutex);
 }
 
-int main(int argc, char** argv) {
-    try {
-        return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "") == 0 ? 0 : 1;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        return 1;
-    }
+int main(int argc, char** argv) try {
+    return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "") == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -3,12 +3,6 @@
 // The rate in images per second at which a GPU makes batches, from bytes to augmented floats: 50,000 images of random bytes,
 // the tutorial's augmentation, timed by CUDA events, the median of 5 epochs for each batch size. Prints one line of JSON per
 // batch size, which also has the rate at which the host queues the batches: a step of a training does that in addition.
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstdio>
-#include <exception>
-
 #include <cuda_runtime.h>
 
 #include <cupola/core/monotonic_seconds.hpp>
@@ -17,6 +11,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
+#include "../../../standard.hpp"
 #include "../../random_images.hpp"
 
 using namespace cupola;
@@ -84,11 +79,7 @@ void run() {
 
 }  // namespace
 
-int main() {
-    try {
-        run();
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "bench_batches: %s\n", error.what());
-        return 1;
-    }
+int main() try { run(); } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_batches: %s\n", error.what());
+    return 1;
 }
