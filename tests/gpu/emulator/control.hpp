@@ -4,14 +4,9 @@
 // CUPOLA_EMULATOR_SEED sets the random seed; the default is 1.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <cuda_runtime_api.h>
+
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 
@@ -86,8 +81,7 @@ void let_idle(int device);
 void set_load_seconds(double seconds, bool again = true);
 /// The seconds that a call of this library's algorithm takes longer now.
 double load_seconds(std::string_view library, std::int64_t algorithm);
-/// The plans of cuDNN that were made, and how often its heuristics of a mode were asked.
-std::int64_t plans_made();
+/// How often cuDNN's heuristics of a mode were asked.
 std::int64_t heuristics_asked(int mode);
 /// What they take cuDNN: 10 ms for the first plan of a graph, which asks the heuristics, and half a millisecond for
 /// one whose engine is known, by version 9.19 without a GPU. The stand-in takes microseconds.

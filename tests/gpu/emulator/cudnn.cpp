@@ -3,15 +3,11 @@
 // cuDNN's C functions for Cupola's graphs, on the CPU: descriptors, a choice of engines, and plans that are queued on the
 // stream of the handle and run later. The statuses are those of cuDNN 9.19 where it can be called without a GPU
 // (tests/gpu/cudnn_calls_test.cpp); where cuDNN would read freed memory or end the program, the stand-in returns an error.
-#include <algorithm>
-#include <cstring>
-#include <memory>
 #include <new>
-#include <string>
-#include <vector>
 
 #include <cudnn.h>
 
+#include "../../standard.hpp"
 #include "control.hpp"
 #include "cudnn_objects.hpp"
 #include "memory.hpp"
@@ -248,12 +244,6 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
     return answered([&] {
         require_that(handle != nullptr, "nullptr == handle");
         handle->stream = stream;
-    });
-}
-cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
-    return answered([&] {
-        require_that(handle != nullptr && stream != nullptr, "nullptr == handle");
-        *stream = handle->stream;
     });
 }
 

@@ -3,27 +3,12 @@
 // CUDA's runtime without a GPU. A stream is a list of work; a piece of work runs when the host waits or queries, and
 // sometimes when it queues more. The next stream is chosen at random and may run far ahead of the others: only events order
 // streams. One piece of work runs at a time in the process, on the thread that waits, queries or queues.
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <deque>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "control.hpp"
 #include "kernel.hpp"
@@ -786,6 +771,7 @@ const char* meaning_of(cudaError_t error) {
     switch (error) {
 #define CUPOLA_EMULATED_ERROR(name, number, meaning) \
     case name: return *meaning != '\0' ? meaning : #name;
+#include "../../standard.hpp"
 #include "cuda_errors.inc"
 #undef CUPOLA_EMULATED_ERROR
     }
@@ -929,7 +915,6 @@ EngineBehavior product_behavior(std::int64_t splits) {
 }
 void set_kernel_seconds(double seconds) { locked()->kernel_seconds = seconds; }
 std::int64_t library_calls() { return locked()->library_calls; }
-std::int64_t plans_made() { return locked()->plans; }
 std::int64_t heuristics_asked(int mode) { return locked()->heuristics[mode]; }
 double planning_seconds() {
     constexpr double of_ranking = 10e-3, of_plan = 0.5e-3;
@@ -1131,12 +1116,6 @@ cudaError_t cudaDeviceSynchronize() {
         return std::ranges::all_of(streams, [](const auto& stream) { return stream->done >= stream->queued; });
     }));
 }
-cudaError_t cudaDeviceReset() {
-    const Guard guard;
-    state().device[static_cast<std::size_t>(current)].failed = cudaSuccess;
-    last_error = cudaSuccess;
-    return cudaSuccess;
-}
 
 cudaError_t cudaGetLastError() {
     const Guard guard;
@@ -1168,7 +1147,6 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
     if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
     return keep(allocate(memory, bytes, Kind::pinned));
 }
-cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, cudaHostAllocDefault); }
 cudaError_t cudaFreeHost(void* memory) { return kept_unless_failed(release(memory, Kind::pinned), current); }
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
     const Guard guard;
@@ -1183,13 +1161,6 @@ cudaError_t cudaHostUnregister(void* memory) {
     const auto found = state().allocations.find(reinterpret_cast<std::uintptr_t>(memory));
     if (found == state().allocations.end() || found->second.guarded) return keep(cudaErrorHostMemoryNotRegistered);
     state().allocations.erase(found);
-    return cudaSuccess;
-}
-cudaError_t cudaHostGetDevicePointer(void** on_device, void* memory, unsigned) {
-    const Guard guard;
-    const Allocation* const found = find(memory);
-    if (found == nullptr || found->kind != Kind::pinned) return keep(cudaErrorInvalidValue);
-    *on_device = memory;
     return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
@@ -1226,9 +1197,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return keep(make_stream(stream, cudaStreamDefault)); }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { return keep(make_stream(stream, flags)); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-    return keep(make_stream(stream, flags));
-}
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     const Guard guard;
     const std::shared_ptr<Stream> stream = handle == nullptr ? nullptr : find(handle);
@@ -1317,13 +1285,6 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
     if (!has_code()) return keep(cudaErrorNoKernelImageForDevice);
     *blocks = resident_blocks(threads);
     return cudaSuccess;
-}
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-    const Guard guard;
-    return keep(add(stream, cudaGraphNodeTypeHost, "a function of the host", [=] {
-        function(data);
-        return true;
-    }));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
