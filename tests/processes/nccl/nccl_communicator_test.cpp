@@ -5,13 +5,9 @@
 // heartbeats.
 #include "../../test.hpp"
 
-#include <atomic>
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include <unistd.h>
 
@@ -21,14 +17,7 @@
 #include "../../temporary_folder.hpp"
 #include "../../throws_with.hpp"
 
-using namespace cupola;
-using impl::CommunicatorId;
-using impl::Heartbeats;
-using impl::HeartbeatWatch;
-using impl::NcclCommunicators;
-using impl::NcclLimits;
-using impl::NcclRank;
-using impl::NcclWork;
+using namespace impl;
 
 namespace {
 
@@ -199,6 +188,15 @@ struct Training {
     void start() { communicators.start(communicators.make_id()); }
 };
 
+/// One that has started; the calls of the start are forgotten.
+struct Started : Training {
+    Started() {
+        start();
+        script.calls.clear();
+    }
+};
+
+const auto event = handle<cudaEvent_t>(9);
 const NcclWork work{"the sum of the gradients", 57};
 
 float no_values[11]{};
@@ -224,23 +222,19 @@ TEST_CASE("ranks start in one group, each on its GPU, and are waited for") {
 }
 
 TEST_CASE("a sum is complete before anything else is called, and its event is waited for") {
-    Training training;
-    training.start();
+    Started training;
     training.script.in_progress[handle<ncclComm_t>(102)] = 2;
     sum(training.communicators, 1, 11);
     CHECK(training.script.calls.back() == "group_end");
     CHECK(training.script.count("sum 2 of 11") == 1);
     CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
-    const auto event = handle<cudaEvent_t>(9);
     training.script.pending[event] = 5;
     training.communicators.wait(1, event, work);
     CHECK_FALSE(training.communicators.failed());
 }
 
 TEST_CASE("the calls of a group are made together, and one that fails is named and the last") {
-    Training training;
-    training.start();
-    training.script.calls.clear();
+    Started training;
     float weight[4]{}, values[11]{};
     std::byte mine[8]{}, all[32]{};
     const auto calls = [&](auto& group) {
@@ -279,7 +273,6 @@ TEST_CASE("a wait that ends within 200 us never sleeps, however fast it polls, a
         training.start();
         training.script.in_progress[handle<ncclComm_t>(102)] = usual;
         sum(training.communicators, 1, 11);
-        const auto event = handle<cudaEvent_t>(9);
         training.script.pending[event] = usual;
         training.communicators.wait(1, event, work);
         CHECK(training.script.sleeps == 0);
@@ -310,10 +303,7 @@ TEST_CASE("at the end all ranks are finalized before one is destroyed, and nothi
 
 TEST_CASE(
     "a wait that outlasts its deadline aborts every rank of the process, and names the ranks whose heartbeats stopped") {
-    Training training;
-    training.start();
-    training.script.calls.clear();
-    const auto event = handle<cudaEvent_t>(9);
+    Started training;
     training.script.pending[event] = -1;
     double stopped = 0;
     training.script.each_turn = [&] {
@@ -337,9 +327,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a deadline with all heartbeats continuing is reported as such") {
-    Training training;
-    training.start();
-    const auto event = handle<cudaEvent_t>(9);
+    Started training;
     training.script.pending[event] = -1;
     CHECK(contains(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }),
                    "; the heartbeats of all ranks continue: one rank is late, or waits for another collective"));
@@ -358,8 +346,7 @@ TEST_CASE("a start whose other ranks are missing ends at its own deadline") {
 }
 
 TEST_CASE("an error of NCCL is reported with the call, its meaning, and NCCL's last error text") {
-    Training training;
-    training.start();
+    Started training;
     training.script.last_error = "peer 3 closed the connection";
     SUBCASE("at once") {
         training.script.statuses["sum 1 of 5"] = ncclSystemError;
@@ -369,7 +356,6 @@ TEST_CASE("an error of NCCL is reported with the call, its meaning, and NCCL's l
             "closed the connection); the heartbeats of all ranks continue: one rank is late, or waits for another collective");
     }
     SUBCASE("later, while its event is waited for") {
-        const auto event = handle<cudaEvent_t>(9);
         training.script.pending[event] = -1;
         training.script.errors[handle<ncclComm_t>(101)] = ncclRemoteError;
         CHECK(contains(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }),
@@ -381,9 +367,7 @@ TEST_CASE("an error of NCCL is reported with the call, its meaning, and NCCL's l
 
 TEST_CASE(
     "an error that is caused by a dead rank names that rank: its heartbeat is checked first, while this process's continue") {
-    Training training;
-    training.start();
-    const auto event = handle<cudaEvent_t>(9);
+    Started training;
     training.script.pending[event] = -1;
     training.beats.beat(3);
     const std::uint64_t before = training.beats.count(2);
@@ -406,7 +390,6 @@ TEST_CASE(
     "with a folder a process that waits in vain leaves with the ranks and processes that are missing, and aborts nothing") {
     Training training("run", {{0, 2, 3}, {1, 5, 6}});
     training.start();
-    const auto event = handle<cudaEvent_t>(9);
     training.script.pending[event] = -1;
     SUBCASE("at the deadline") {
         training.script.each_turn = [&] { training.beats.beat(1); };
@@ -450,7 +433,6 @@ TEST_CASE("with a folder an error of the process itself is thrown, and one proce
 
     Training alone("run", {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 3, 3}});
     alone.start();
-    const auto event = handle<cudaEvent_t>(9);
     alone.script.pending[event] = -1;
     CHECK(contains(message_of<DeviceError>([&] { alone.communicators.wait(0, event, work); }),
                    "it is not done after 10 s"));
@@ -458,8 +440,7 @@ TEST_CASE("with a folder an error of the process itself is thrown, and one proce
 }
 
 TEST_CASE("an error of this rank itself does not mention the heartbeats of the others") {
-    Training training;
-    training.start();
+    Started training;
     training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
     training.script.each_turn = [] {};
     CHECK(
@@ -489,8 +470,7 @@ TEST_CASE("a missing GPU ends the start") {
 }
 
 TEST_CASE("an abort that does not return ends the process at its deadline, with the error") {
-    Training training;
-    training.start();
+    Started training;
     training.script.abort_hangs = true;
     training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
     training.script.pause = 0.25;
@@ -504,8 +484,7 @@ TEST_CASE("an abort that does not return ends the process at its deadline, with 
 }
 
 TEST_CASE("an abort for which there is no thread ends the process at once, with the error") {
-    Training training;
-    training.start();
+    Started training;
     training.script.no_thread = true;
     training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
     const double start = training.script.time;
@@ -554,10 +533,8 @@ TEST_CASE("a call that does not return in another thread does not delay the end 
 }
 
 TEST_CASE("after a failure a device is waited for until the abort's deadline, and then the process ends") {
-    Training training;
-    training.start();
+    Started training;
     training.communicators.break_off(1, work, "an illegal memory access was encountered");
-    const auto event = handle<cudaEvent_t>(9);
     training.script.pending[event] = 21'000;
     training.script.pause = 0.001;
     training.communicators.wait_for_broken_off(1, event);
@@ -613,7 +590,6 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
 TEST_CASE(
     "ranks that are left shrink their communicators once no call is in progress, and take them when they are made") {
     const std::string name = text("cupola-shrinks-", getpid());
-    const auto event = handle<cudaEvent_t>(9);
     const auto lose_the_other = [&](Training& training, NcclEnvironment& nccl, ncclResult_t comes_to) {
         {
             const NcclEnvironment other({.name = name, .processes = 2, .process = 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the tests of the stand-ins: a stream, and device memory with values of an element type and `gap` unused
+// Shared by the tests of the stand-ins: a stream, an event, and device memory with values of an element type and `gap` unused
 // elements after each `row` of them.
 #pragma once
 
@@ -13,15 +13,23 @@
 
 namespace emulator_tests {
 
-class Stream : NotCopied {
-public:
-    Stream() { CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess); }
-    ~Stream() { cudaStreamDestroy(stream_); }
-    operator cudaStream_t() const { return stream_; }
-
-private:
-    cudaStream_t stream_ = nullptr;
+/// What `make` makes on a device, which is not the current one afterwards.
+template <class Handle, auto make, auto destroy>
+struct Made : NotCopied {
+    explicit Made(int device = 0) {
+        CHECK(cudaSetDevice(device) == cudaSuccess);
+        CHECK(make(&get) == cudaSuccess);
+        CHECK(cudaSetDevice(0) == cudaSuccess);
+    }
+    ~Made() { destroy(get); }
+    operator Handle() const { return get; }
+    Handle get = nullptr;
 };
+inline cudaError_t make_stream(cudaStream_t* stream) {
+    return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+}
+using Stream = Made<cudaStream_t, make_stream, cudaStreamDestroy>;
+using Event = Made<cudaEvent_t, cudaEventCreate, cudaEventDestroy>;
 
 class DeviceMemory : NotCopied {
 public:

@@ -4,19 +4,17 @@
 // which NCCL would hang or return a wrong sum.
 #include "../../../test.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
-#include <thread>
 
 #include <unistd.h>
 
 #include <nccl.h>
 
 #include "../nccl_behavior.hpp"
+#include "device_memory.hpp"
 
 using namespace cupola::emulator;
+using emulator_tests::Event, emulator_tests::Stream;
 
 namespace {
 
@@ -31,18 +29,17 @@ bool done_within(double seconds, const auto& done) {
 /// Ranks 0 to n - 1 on this thread, each with a stream and an event.
 class Ranks : NotCopied {
 public:
-    explicit Ranks(int ranks)
-        : comms_(static_cast<std::size_t>(ranks)), streams_(comms_.size()), events_(comms_.size()) {
+    explicit Ranks(int ranks) : comms_(static_cast<std::size_t>(ranks)) {
         ncclUniqueId id;
         REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
         ncclGroupStart();
         for (int rank = 0; rank < ranks; ++rank) {
-            cudaSetDevice(rank);
+            streams_.push_back(std::make_unique<Stream>(rank));
+            events_.push_back(std::make_unique<Event>(rank));
             const auto i = static_cast<std::size_t>(rank);
-            cudaStreamCreateWithFlags(&streams_[i], cudaStreamNonBlocking);
-            cudaEventCreateWithFlags(&events_[i], cudaEventDisableTiming);
+            cudaSetDevice(rank);
             REQUIRE(ncclCommInitRankConfig(&comms_[i], ranks, id, rank, &config) == ncclSuccess);
         }
         ncclGroupEnd();
@@ -51,11 +48,7 @@ public:
     }
     ~Ranks() {
         abort();
-        for (std::size_t i = 0; i < comms_.size(); ++i) {
-            cudaStreamSynchronize(streams_[i]);
-            cudaStreamDestroy(streams_[i]);
-            cudaEventDestroy(events_[i]);
-        }
+        for (const auto& stream : streams_) cudaStreamSynchronize(*stream);
         static_cast<void>(take_nccl_misuse());  // the setting must not reach the next case
     }
 
@@ -76,19 +69,19 @@ public:
         return all_reduce(i, values.data(), values.size(), ncclFloat32);
     }
     ncclResult_t all_reduce(std::size_t i, void* values, std::size_t count, ncclDataType_t type) {
-        const ncclResult_t called = ncclAllReduce(values, values, count, type, ncclSum, comms_[i], streams_[i]);
+        const ncclResult_t called = ncclAllReduce(values, values, count, type, ncclSum, comms_[i], *streams_[i]);
         if (called != ncclSuccess && called != ncclInProgress) return called;
         const ncclResult_t settled = settle(i);
-        cudaEventRecord(events_[i], streams_[i]);
+        cudaEventRecord(*events_[i], *streams_[i]);
         return settled;
     }
     ncclResult_t all_gather(std::size_t i, const std::vector<char>& mine, std::vector<char>& all) {
         const ncclResult_t called =
-            ncclAllGather(mine.data(), all.data(), mine.size(), ncclInt8, comms_[i], streams_[i]);
+            ncclAllGather(mine.data(), all.data(), mine.size(), ncclInt8, comms_[i], *streams_[i]);
         return called == ncclSuccess || called == ncclInProgress ? settle(i) : called;
     }
     [[nodiscard]] bool done(std::size_t i, double seconds = 10) {
-        return done_within(seconds, [&] { return cudaEventQuery(events_[i]) == cudaSuccess; });
+        return done_within(seconds, [&] { return cudaEventQuery(*events_[i]) == cudaSuccess; });
     }
     void abort() {
         ncclGroupStart();
@@ -105,8 +98,8 @@ public:
 
 private:
     std::vector<ncclComm_t> comms_;
-    std::vector<cudaStream_t> streams_;
-    std::vector<cudaEvent_t> events_;
+    std::vector<std::unique_ptr<Stream>> streams_;
+    std::vector<std::unique_ptr<Event>> events_;
 };
 
 /// Numbers whose sum depends on the order of addition.
@@ -221,10 +214,8 @@ TEST_CASE("it reports \"in progress\" as often as configured, and queues nothing
     Ranks all(2);
     std::vector<std::vector<float>> values = numbers(2, 10, 0);
     const float expected = values[0][4] + values[1][4];
-    cudaStream_t stream = nullptr;
-    cudaEvent_t event = nullptr;
-    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    const Stream stream;
+    const Event event;
     CHECK(ncclAllReduce(values[0].data(), values[0].data(), 10, ncclFloat32, ncclSum, all.comm(0), stream) ==
           ncclInProgress);
     cudaEventRecord(event, stream);  // too early: it does not wait for the sum
@@ -236,16 +227,13 @@ TEST_CASE("it reports \"in progress\" as often as configured, and queues nothing
     CHECK(done_within(10, [&] { return cudaEventQuery(event) == cudaSuccess; }));
     CHECK(values[0][4] == expected);
     CHECK(all.done(1));
-    cudaStreamDestroy(stream);
-    cudaEventDestroy(event);
 }
 
 TEST_CASE("a call before the last one was complete is detected") {
     const NcclBehaves behaves({.in_progress = 1});
     Ranks all(1);
     std::vector<float> values(3);
-    cudaStream_t stream = nullptr;
-    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const Stream stream;
     const auto call = [&] {
         return ncclAllReduce(values.data(), values.data(), 3, ncclFloat32, ncclSum, all.comm(0), stream);
     };
@@ -254,7 +242,6 @@ TEST_CASE("a call before the last one was complete is detected") {
     CHECK(take_nccl_misuse() == "rank 0: ncclAllReduce was called before NCCL had settled the last call");
     CHECK(all.settle(0) == ncclSuccess);
     cudaStreamSynchronize(stream);
-    cudaStreamDestroy(stream);
 }
 
 TEST_CASE("a group costs the host the time of one thread, and its calls are queued together") {
@@ -262,10 +249,8 @@ TEST_CASE("a group costs the host the time of one thread, and its calls are queu
         CAPTURE(answers);
         const NcclBehaves behaves({.in_progress = answers});
         Ranks all(1);
-        cudaStream_t stream = nullptr;
-        cudaEvent_t events[2]{};
-        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-        for (cudaEvent_t& event : events) cudaEventCreate(&event);
+        const Stream stream;
+        const Event events[2];
         std::vector<float> values(3), others(5);
         std::vector<char> bytes(2), gathered(2);
         const auto calls = [&] {
@@ -300,8 +285,6 @@ TEST_CASE("a group costs the host the time of one thread, and its calls are queu
         }
         cudaStreamSynchronize(stream);
         CHECK(take_nccl_misuse().empty());
-        for (cudaEvent_t& event : events) cudaEventDestroy(event);
-        cudaStreamDestroy(stream);
     }
 }
 
@@ -345,15 +328,11 @@ TEST_CASE("ranks that give buffers in different orders are detected if buffers h
         return "element " + std::to_string(at - begin);
     }});
     Ranks all(2);
-    cudaStream_t stream = nullptr;
-    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const Stream stream;
     const auto call = [&](std::size_t rank, float* at, cudaStream_t on) {
         return ncclAllReduce(at, at, 4, ncclFloat32, ncclSum, all.comm(rank), on);
     };
-    cudaStream_t other = nullptr;
-    cudaSetDevice(1);
-    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
-    cudaSetDevice(0);
+    const Stream other(1);
     CHECK(call(0, &left[4], stream) == ncclSuccess);
     CHECK(call(1, &right[0], other) == ncclInvalidUsage);
     CHECK(take_nccl_misuse() ==
@@ -361,8 +340,6 @@ TEST_CASE("ranks that give buffers in different orders are detected if buffers h
           "all-reduce of 4 elements of type 7 from element 4");
     all.abort();
     cudaStreamSynchronize(stream);
-    cudaStreamDestroy(stream);
-    cudaStreamDestroy(other);
 }
 
 TEST_CASE("a rank that ends after fewer collectives than another is detected") {
@@ -478,11 +455,9 @@ TEST_CASE("a shrunken communicator is null until its parents are no longer in pr
 TEST_CASE("a stream of another device is detected") {
     Ranks all(2);
     float value = 1;
-    cudaStream_t stream = nullptr;
-    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const Stream stream;
     CHECK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, all.comm(1), stream) == ncclInvalidUsage);
     CHECK(take_nccl_misuse() == "rank 1: a stream of device 0, and the communicator's device is 1");
-    cudaStreamDestroy(stream);
 }
 
 TEST_CASE("two ranks of one device are rejected, as NCCL does") {

@@ -3,15 +3,13 @@
 // The emulated runtime: which work is ordered, captures, memory and errors; and the detection of a missing wait.
 #include "../../../test.hpp"
 
-#include <atomic>
-#include <thread>
-
 #include <cuda_runtime.h>
 
 #include "../control.hpp"
 #include "../stream.hpp"
+#include "device_memory.hpp"
 
-using namespace cupola;
+using emulator_tests::Event, emulator_tests::Stream;
 
 namespace {
 
@@ -40,26 +38,6 @@ cudaError_t start_early(cudaStream_t stream, void (*kernel)(Parameters...), Argu
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-struct Stream : NotCopied {
-    explicit Stream(int device = 0) {
-        CHECK(cudaSetDevice(device) == cudaSuccess);
-        CHECK(cudaStreamCreateWithFlags(&get, cudaStreamNonBlocking) == cudaSuccess);
-        CHECK(cudaSetDevice(0) == cudaSuccess);
-    }
-    ~Stream() { cudaStreamDestroy(get); }
-    operator cudaStream_t() const { return get; }
-    cudaStream_t get = nullptr;
-};
-struct Event : NotCopied {
-    explicit Event(int device = 0) {
-        CHECK(cudaSetDevice(device) == cudaSuccess);
-        CHECK(cudaEventCreate(&get) == cudaSuccess);
-        CHECK(cudaSetDevice(0) == cudaSuccess);
-    }
-    ~Event() { cudaEventDestroy(get); }
-    operator cudaEvent_t() const { return get; }
-    cudaEvent_t get = nullptr;
-};
 /// Memory of a device, filled with zeros.
 template <class V>
 struct Memory : NotCopied {
@@ -490,10 +468,10 @@ TEST_CASE("a test sets the error of a lost device, the driver, the compute capab
     emulator::mend();
     static_cast<void>(forgotten());
 
-    int version = 0, count = 0;
+    int driver = 0, count = 0;
     emulator::set_driver(12080);
-    CHECK(cudaDriverGetVersion(&version) == cudaSuccess);
-    CHECK(version == 12080);
+    CHECK(cudaDriverGetVersion(&driver) == cudaSuccess);
+    CHECK(driver == 12080);
     CHECK(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver);
     emulator::set_driver(CUDART_VERSION);
     CHECK(forgotten() == cudaErrorInsufficientDriver);
