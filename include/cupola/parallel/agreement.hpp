@@ -392,8 +392,9 @@ struct AgreementKind<A, D> {
             require_divisible(options.replicas, devices, joined.process.count, joined.survivors);
     }
     template <class Net, class Loss, class Options, class Agreement>
-    [[gnu::cold]] static void join_policy([[maybe_unused]] JoinedProcesses& joined, [[maybe_unused]] Agreement& agreement,
-                                   [[maybe_unused]] const Options& options) {
+    [[gnu::cold]] static void join_policy([[maybe_unused]] JoinedProcesses& joined,
+                                          [[maybe_unused]] Agreement& agreement,
+                                          [[maybe_unused]] const Options& options) {
         if constexpr (between_processes && !SpansProcesses<Carrier>) {
             if (ProcessGroup* const group = agreement.processes()) {
                 require_same_training<Net, Loss, D>(*group, options);

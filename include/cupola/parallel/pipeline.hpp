@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training of a network that is cut into parts (Split, SplitAt: net/pipeline/split.hpp): a group of devices computes what
-// one device computes of the whole network, each of them its part, of several batches of a step at a time. Programs
-// that train such a network include this header.
+// Training of a network that is cut into parts (Split, SplitAt: net/pipeline/split.hpp): a group of devices computes
+// what one device computes of the whole network, each of them its part, of several batches of a step at a time.
+// Programs that train such a network include this header.
 #pragma once
 
 #include <cupola/net/pipeline/pipeline.hpp>

@@ -16,7 +16,8 @@ class RowAveraging : public StepAgreement<D, T> {
 public:
     using typename StepAgreement<D, T>::Step;
 
-    /// Whether exchange_health() takes whether all is finite from the device's status instead, so that no device waits for it.
+    /// Whether exchange_health() takes whether all is finite from the device's status instead, so that no device waits
+    /// for it.
     [[nodiscard]] virtual bool exchanges_health_on_device() const { return false; }
     /// In place of agree(): the devices, and processes, exchange what they tell each other in a step, but no gradients.
     /// With several of them the update is left out unless `finite_here` is not 0 on any of them. False if every device

@@ -46,8 +46,8 @@ public:
     [[gnu::cold]] PipelinePasses(const StepFunctions<D>& functions, Replicas<D, T>& replicas, Peers& peers,
                                  Batches& batches, ReplicaLosses<D, T>& losses, const StepTrace& trace);
 
-    /// Runs the batches of all replicas of a group. An exception of one of its devices, after which the others leave the
-    /// step, is the group's.
+    /// Runs the batches of all replicas of a group. An exception of one of its devices, after which the others leave
+    /// the step, is the group's.
     bool queue(Step& step, BatchSource source) override {
         step.state.attempt([&] { run(step, source); });
         return true;
