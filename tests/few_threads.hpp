@@ -5,11 +5,10 @@
 // number of them.
 #pragma once
 
-#include <cstddef>
-#include <cstdio>
-
 #include <pthread.h>
 #include <sys/resource.h>
+
+#include "standard.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool threads_can_be_limited = false;  // a sanitizer ends a process that has no address space left

@@ -3,12 +3,10 @@
 // Random inputs and a label per sample, in memory that stays: what the batches of a training are views of.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <cupola/layers/initializer.hpp>
 #include <cupola/tensor/batch.hpp>
+
+#include "standard.hpp"
 
 struct LabelledSamples {
     LabelledSamples(std::int64_t count, const cupola::Shape& of_sample, std::int32_t classes, std::uint64_t seed = 3)

@@ -5,14 +5,12 @@
 
 #include <unistd.h>
 
-#include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <stdexcept>
-#include <string>
-#include <vector>
+
+#include "standard.hpp"
 
 /// A new folder, which others can read. It is deleted, with what is in it, at the end.
 class TemporaryFolder {

@@ -1,36 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests include before the headers that they test: doctest, and the common headers of the standard library.
-// CAPTURES(a, b, c) is CAPTURE of several expressions. TYPED_TEST_CASE(name, T, List) is a test case for each type of a std::tuple.
+// What tests include before the headers that they test: doctest, and the common headers of the standard library. The
+// library's names need no `cupola::` in a test. CAPTURES(a, b, c) is CAPTURE of several expressions.
+// TYPED_TEST_CASE(name, T, List) is a test case for each type of a std::tuple.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <functional>
-#include <initializer_list>
-#include <limits>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 #include <doctest/doctest.h>
+
+#include "standard.hpp"
+
+namespace cupola {
+}
+using namespace cupola;
 
 /// The base of what is not copied.
 struct NotCopied {

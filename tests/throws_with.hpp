@@ -4,8 +4,7 @@
 // message or search for its important parts.
 #pragma once
 
-#include <exception>
-#include <string>
+#include "standard.hpp"
 
 /// The text of the exception of type `Exception` that `f` throws; a text about it if `f` throws none, or another.
 template <class Exception, class Function>

@@ -4,17 +4,12 @@
 // and the norm by which arenas are compared.
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
-#include <vector>
-
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>
+
+#include "standard.hpp"
 
 namespace tutorial {
 

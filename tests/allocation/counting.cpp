@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "counting.hpp"
+#include "../standard.hpp"
 
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <new>
 
 #include <link.h>

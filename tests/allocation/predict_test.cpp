@@ -7,12 +7,9 @@
 #include "../test.hpp"
 
 #include <barrier>
-#include <thread>
 
 #include "counting.hpp"
 #include "tutorial.hpp"
-
-using namespace cupola;
 
 TEST_CASE("predicting allocates nothing, for any size of batch and from several threads") {
     Checkpoint checkpoint;

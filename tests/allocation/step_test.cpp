@@ -3,8 +3,6 @@
 // After the first step nothing is allocated by us in any thread, and the process takes no more memory than was printed.
 #include "../test.hpp"
 
-#include <thread>
-
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,8 +10,6 @@
 
 #include "counting.hpp"
 #include "tutorial.hpp"
-
-using namespace cupola;
 
 TEST_CASE("the counter sees Cupola's allocations, in any thread") {
     start_counting();

@@ -3,17 +3,12 @@
 //
 //   augmentation [rounds]        one line of JSON: images per second in each round, for the tutorial's augmentations, for the padded,
 //                               cropped and flipped images of ResNet and for the test's crop
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
 #include <cupola/data/batches.hpp>
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
 #include "../data/labelled.hpp"
+#include "../standard.hpp"
 
 using namespace cupola;
 

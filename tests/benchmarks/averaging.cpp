@@ -7,17 +7,12 @@
 // messages of bfloat16: their bytes are half, and the time is what those bytes have to take for compression to be of use.
 //
 //   averaging [threads] [rounds]        one line of JSON: milliseconds and bytes per second of the copies, the median of each round
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/parallel/compressed.hpp>
+
+#include "../standard.hpp"
 
 using namespace cupola;
 

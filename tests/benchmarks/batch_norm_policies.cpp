@@ -5,17 +5,7 @@
 // merged train the same parameters and differ in the running statistics that they keep: one training keeps all four.
 // Prints a line a policy: name, test accuracy, mean loss of the last 20 steps; then, ROUNDS times, the time of a step
 // with each policy. Without STEPS (0) only the times.
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
@@ -25,6 +15,8 @@
 #include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
+
+#include "../standard.hpp"
 
 using namespace cupola;
 

@@ -12,21 +12,13 @@
 //
 // Each line of standard input is a number of repetitions; each answer a line of JSON. Primitives that a network has
 // several times are run once and counted as often as it has them.
-#include <algorithm>
 #include <cctype>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <initializer_list>
-#include <string>
-#include <vector>
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <sys/mman.h>
+
+#include "../standard.hpp"
 
 namespace {
 

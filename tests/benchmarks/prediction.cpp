@@ -6,18 +6,12 @@
 // NETWORK is lrn or resnet44; `winograd` takes Winograd's convolution where it is faster; SAMPLES is a file of floats,
 // the samples of one batch with their channels last; what the network says of them is written to OUTPUTS before
 // anything is timed.
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/predict.hpp>
+
+#include "../standard.hpp"
 
 using namespace cupola;
 

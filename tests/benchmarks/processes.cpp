@@ -15,24 +15,8 @@
 // exchange is all that the policy does between two processes in a step: the records of the replicas, the slices and the
 // vote; `hash` is that of the parameters, which each process computes before. In a step each process has one replica with a batch
 // of BATCH; `alone` does not average.
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <exception>
-#include <functional>
-#include <map>
-#include <memory>
-#include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -42,6 +26,7 @@
 #include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/train/profile.hpp>
 
+#include "../standard.hpp"
 #include "synthetic.hpp"
 
 using namespace cupola;

@@ -4,10 +4,7 @@
 // peers/shapes.py has the same formula.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <vector>
+#include "../standard.hpp"
 
 namespace shapes {
 

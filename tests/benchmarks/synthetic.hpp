@@ -3,12 +3,10 @@
 // Synthetic batches in memory, the same for every placement of the replicas.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+
+#include "../standard.hpp"
 
 namespace benchmarks {
 

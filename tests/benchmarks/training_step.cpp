@@ -12,14 +12,6 @@
 // for another, four steps ahead at most. A time is that between two reports. `unfused` switches the fusion pass off,
 // `winograd` takes Winograd's convolution where it is faster, `recompute` computes each block of resnet44 again in
 // backward.
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>
@@ -31,6 +23,7 @@
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
 
+#include "../standard.hpp"
 #include "synthetic.hpp"
 
 using namespace cupola;

@@ -5,19 +5,13 @@
 //
 //   unet BATCH THREADS [recompute]     `recompute` computes each block again in backward
 //   unet train STEPS BATCH THREADS     one line of JSON: the loss of each step, and that of 256 other images at the end
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string_view>
-#include <vector>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/unet.hpp>
 #include <cupola/net/recompute.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 
+#include "../standard.hpp"
 #include "shapes.hpp"
 
 using namespace cupola;

@@ -6,15 +6,7 @@
 // batch.
 //
 //   winograd [threads] [rounds]      a table, and the same as a line of JSON at the end
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
-#include <string>
-#include <vector>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -22,6 +14,7 @@
 #include <cupola/ops/host/winograd_convolution.hpp>
 
 #include "../reference/convolution.hpp"
+#include "../standard.hpp"
 
 using namespace cupola;
 

@@ -3,17 +3,8 @@
 // Usage: write_events FOLDER FILE.csv. Trains the tutorial's network on the sample with summaries in FOLDER, is killed
 // in the middle of a record, goes on from an earlier step with another learning rate, and writes to FILE.csv what
 // TensorBoard then has to show. check.py compares the two.
-#include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <fstream>
 #include <iomanip>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +17,8 @@
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/train/summary_writer.hpp>
+
+#include "../standard.hpp"
 
 using namespace cupola;
 

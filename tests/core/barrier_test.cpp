@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../test.hpp"
 
-#include <atomic>
-#include <thread>
-
 #include <cupola/core/barrier.hpp>
-
-using namespace cupola;
 
 TEST_CASE("no thread passes a barrier before all have arrived, however often they meet") {
     constexpr int threads = 3, rounds = 2000;

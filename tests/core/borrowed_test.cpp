@@ -7,8 +7,6 @@
 
 #include <cupola/core/function_ref.hpp>
 
-using namespace cupola;
-
 static_assert(std::is_constructible_v<BorrowedSpan<float>, std::vector<float>&>);
 static_assert(!std::is_constructible_v<BorrowedSpan<float>, std::vector<double>&>);
 static_assert(!std::is_constructible_v<BorrowedString, std::vector<float>&>);

@@ -5,8 +5,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max(), half = std::int64_t{1} << 32;
 }

@@ -5,8 +5,6 @@
 
 #include <cupola/core/compile_time_message.hpp>
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::string_view view(const CompileTimeMessage& message) { return {message.characters, message.size}; }

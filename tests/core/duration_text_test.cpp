@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using cupola::duration_text;
-
 TEST_CASE("a duration is hours, minutes and seconds, rounded down") {
     CHECK(duration_text(0) == "0:00:00");
     CHECK(duration_text(59.999) == "0:00:59");

@@ -7,8 +7,6 @@
 
 #include <cupola/core/element_type.hpp>
 
-using namespace cupola;
-
 static_assert(element_type_of<float> == ElementType::float32);
 static_assert(element_type_of<BFloat16> == ElementType::bfloat16);
 static_assert(element_type_of<Float16> == ElementType::float16);

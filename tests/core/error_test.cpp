@@ -9,8 +9,6 @@
 
 #include "comma_locale.hpp"
 
-using namespace cupola;
-
 static_assert(std::is_base_of_v<std::runtime_error, Error>);
 static_assert(std::is_base_of_v<Error, InvalidArgument> && std::is_base_of_v<Error, DataError> &&
               std::is_base_of_v<Error, DeviceError> && std::is_base_of_v<Error, OutOfMemory> &&

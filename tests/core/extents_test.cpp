@@ -7,8 +7,6 @@
 
 #include <cupola/core/extents.hpp>
 
-using namespace cupola;
-
 static_assert(Shape{24, 24, 3}.rank == 3 && Shape{24, 24, 3}.size() == 1728);
 static_assert(Shape{24, 20, 3}.height() == 24 && Shape{24, 20, 3}.width() == 20 && Shape{24, 20, 3}.channels() == 3);
 static_assert(Shape{10}.channels() == 10, "the last extent of a flat sample is its features");

@@ -3,10 +3,7 @@
 
 #include <cupola/core/finite.hpp>
 
-using cupola::impl::is_finite;
-using cupola::impl::is_finite_in_memory;
-using cupola::impl::is_nan;
-using cupola::impl::not_a_number;
+using namespace cupola::impl;
 
 namespace {
 

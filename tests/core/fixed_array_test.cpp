@@ -6,8 +6,6 @@
 
 #include <cupola/core/fixed_array.hpp>
 
-using namespace cupola;
-
 namespace {
 
 constexpr int sum_of_squares(std::size_t count) {

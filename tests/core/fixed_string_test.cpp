@@ -7,8 +7,6 @@
 
 #include <cupola/core/fixed_string.hpp>
 
-using namespace cupola;
-
 template <FixedString name>
 struct Tagged {
     static constexpr std::string_view value = name;

@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using cupola::FunctionRef;
-
 namespace {
 
 int twice(int value) { return 2 * value; }

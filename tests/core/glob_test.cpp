@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 static_assert(glob_matches("conv?.*", "conv1.weight"));
 
 TEST_CASE("a pattern without stars and question marks matches itself alone") {

@@ -8,8 +8,6 @@
 
 #include <cupola/core/element_type.hpp>
 
-using namespace cupola;
-
 namespace {
 
 struct Constant {

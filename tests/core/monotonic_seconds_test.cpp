@@ -5,8 +5,6 @@
 
 #include <ctime>
 
-using namespace cupola;
-
 namespace {
 
 double seconds_of(const std::timespec& time) {

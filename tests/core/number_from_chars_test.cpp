@@ -9,8 +9,6 @@
 
 #include <cupola/core/philox.hpp>
 
-using namespace cupola;
-
 #ifdef __cpp_lib_to_chars
 namespace {
 

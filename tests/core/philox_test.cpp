@@ -9,8 +9,6 @@
 
 #include "../reference/dropout.hpp"
 
-using namespace cupola;
-
 using Words = RandomWords<4>;
 
 // The known-answer vectors of philox4x32_10 in kat_vectors of Random123, the authors' own library.

@@ -2,14 +2,10 @@
 #include "../test.hpp"
 
 #include <concepts>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/span_of.hpp>
 
-using namespace cupola;
 using impl::span_of;
 
 TEST_CASE("a span of a pointer and a number has these elements") {

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../test.hpp"
 
-#include <atomic>
-
 #include <cupola/core/error.hpp>
 #include <cupola/core/thread.hpp>
 
 #include "child_process.hpp"
 #include "few_threads.hpp"
-
-using namespace cupola;
 
 TEST_CASE("a thread is joined where its object ends, or takes another thread") {
     std::atomic<int> ended = 0;

@@ -34,9 +34,6 @@ struct WithBoth {};
 
 struct AtTheTop {};
 
-using cupola::short_type_name;
-using cupola::type_name;
-
 static_assert(type_name<somewhere::Plain>() == "Plain");
 static_assert(type_name<somewhere::Conv<64, 5>>() == "Conv<64, 5>");
 static_assert(type_name<somewhere::deep::Inner>() == "Inner", "all enclosing namespaces are left out");
@@ -52,8 +49,6 @@ static_assert(short_type_name<somewhere::Scaled<-12.25>>() == "Scaled<-12.25>");
 static_assert(short_type_name<somewhere::Scaled<1>>() == "Scaled<1>");
 static_assert(short_type_name<somewhere::Scaled<0>>() == "Scaled<0>");
 static_assert(type_name<int>() == "int" && type_name<double>() == "double");
-
-using cupola::short_type_name;
 
 static_assert(short_type_name<somewhere::Plain>() == "Plain");
 static_assert(short_type_name<somewhere::WithOptions<64, 5>>() == "WithOptions<64, 5>");

@@ -14,7 +14,6 @@
 #include "labelled.hpp"
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 namespace {

@@ -8,7 +8,6 @@
 #include "files_support.hpp"
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 namespace {

@@ -9,8 +9,6 @@
 
 #include "support.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct NoLabels {

@@ -11,7 +11,6 @@
 
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 TEST_CASE("the batches of an evaluation are the samples in order, the last one smaller") {

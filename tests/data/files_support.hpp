@@ -4,17 +4,9 @@
 // without privileges.
 #pragma once
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <map>
-#include <string>
-#include <vector>
 
 #include <unistd.h>
 
@@ -24,6 +16,7 @@
 #include <zlib.h>
 
 #include "../child_process.hpp"
+#include "../standard.hpp"
 #include "../temporary_folder.hpp"
 
 namespace cupola_tests {

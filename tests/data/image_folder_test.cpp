@@ -10,7 +10,6 @@
 #include "files_support.hpp"
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 namespace {

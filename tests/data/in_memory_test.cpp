@@ -7,7 +7,6 @@
 
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 TEST_CASE("samples in memory are returned in batches with their labels, each once per epoch") {

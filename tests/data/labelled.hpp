@@ -3,10 +3,9 @@
 // The memory of a batch of classes in a test's own arrays.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include <cupola/tensor/batch.hpp>
+
+#include "../standard.hpp"
 
 /// `source` has the columns "input" and "target", and must outlive the result.
 template <class Source>

@@ -6,9 +6,7 @@
 
 #include "../test.hpp"
 
-#include <atomic>
 #include <mutex>
-#include <thread>
 
 #include <cupola/tensor/algorithms.hpp>
 
@@ -17,7 +15,6 @@
 #include "labelled.hpp"
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 namespace {

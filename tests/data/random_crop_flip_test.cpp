@@ -11,7 +11,6 @@
 #include "support.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
 using cupola_tests::random_images;
 
 namespace {

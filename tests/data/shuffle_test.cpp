@@ -5,12 +5,7 @@
 
 #include "../test.hpp"
 
-#include <atomic>
-#include <thread>
-
 #include "support.hpp"
-
-using namespace cupola;
 
 TEST_CASE("the stream covers each sample exactly once per epoch, and epochs differ") {
     constexpr std::int64_t size = 101;

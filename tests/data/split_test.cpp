@@ -11,7 +11,6 @@
 
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 static_assert(Dataset<Subset<ImageSet>>);

@@ -12,7 +12,6 @@
 
 #include "support.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 static_assert(SampleTransform<Standardization, ImageSet>);

@@ -3,14 +3,10 @@
 // The common part of the tests of data/: images with known bytes, and contexts. (`message_of` is in tests/throws_with.hpp.)
 #pragma once
 
-#include <cstdint>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
 
+#include "../standard.hpp"
 #include "throws_with.hpp"
 
 namespace cupola_tests {

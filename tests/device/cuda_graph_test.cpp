@@ -13,7 +13,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
 using impl::CapturedWork;
 
 namespace {

@@ -8,7 +8,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
 using impl::StepConstants;
 
 namespace {

@@ -4,14 +4,10 @@
 // one without a GPU are compared where that is the case.
 #include "../test.hpp"
 
-#include <thread>
-
 #include <cupola/device/cuda.hpp>
 
 #include "../child_process.hpp"
 #include "../throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

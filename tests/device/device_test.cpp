@@ -5,8 +5,6 @@
 
 #include <cupola/device/device.hpp>
 
-using namespace cupola;
-
 namespace {
 
 struct Buffer {

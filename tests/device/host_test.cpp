@@ -3,15 +3,11 @@
 // The CPU as a device: its team of threads, its memory, and the errors for invalid options.
 #include "../test.hpp"
 
-#include <thread>
-
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 
 #include "../child_process.hpp"
 #include "../throws_with.hpp"
-
-using namespace cupola;
 
 static_assert(Device<Host>);
 static_assert(Host::name == "Host");

@@ -7,8 +7,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 std::string refusal(const std::string& text) {

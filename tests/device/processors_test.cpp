@@ -6,10 +6,6 @@
 // Covers: cupola/device/impl/control_groups.hpp
 #include "../test.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
 #include <sched.h>
 #include <unistd.h>
 
@@ -18,8 +14,6 @@
 #include <cupola/device/processors.hpp>
 
 #include "../child_process.hpp"
-
-using namespace cupola;
 
 namespace {
 

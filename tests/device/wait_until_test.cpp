@@ -7,8 +7,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 TEST_CASE("a wait ends when its condition is true, and does not evaluate it again") {
     for (const int turns : {1, 2, 999, 1000, 1001, 1010}) {
         int asked = 0;

@@ -3,14 +3,9 @@
 // The reader of image archives on any bytes: data or one error message, no more memory than its limits allow. A first byte
 // of 'j' says that the rest is one image of any format, so that its decoder is reached without an archive's checksums, and one of
 // 's' that the images are split by an option.
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
 #include <cupola/data/image_folder.hpp>
 
+#include "../standard.hpp"
 #include "support.hpp"
 
 namespace {

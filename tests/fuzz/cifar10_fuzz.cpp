@@ -2,14 +2,11 @@
 //
 // The reader of CIFAR-10's binary files on any bytes, which stand in all six of its files: data or one error message, no
 // more memory than the files and 1 MiB.
-#include <cstddef>
-#include <cstdint>
-#include <string>
-
 #include <unistd.h>
 
 #include <cupola/data/cifar10.hpp>
 
+#include "../standard.hpp"
 #include "support.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

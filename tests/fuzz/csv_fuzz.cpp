@@ -2,16 +2,9 @@
 //
 // The reader of CSV files on any bytes: a table or one error message, and memory in proportion to the file. The first byte
 // chooses the options. What is read is written again, every field in quotes, and must be read as the same table.
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include <cupola/data/csv.hpp>
 
+#include "../standard.hpp"
 #include "support.hpp"
 
 namespace {

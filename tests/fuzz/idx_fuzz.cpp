@@ -2,11 +2,9 @@
 //
 // The reader of idx files on any bytes: images or one error message, no more memory than the files and 1 MiB. The first two
 // bytes say how many of the others are the file of labels.
-#include <cstddef>
-#include <cstdint>
-
 #include <cupola/data/idx.hpp>
 
+#include "../standard.hpp"
 #include "support.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

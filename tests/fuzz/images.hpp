@@ -4,14 +4,9 @@
 // colour, in grey and as floats, or one error message; and no more memory than the pixels and the library's need.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include <cupola/data/impl/images/image_formats.hpp>
 
+#include "../standard.hpp"
 #include "support.hpp"
 
 namespace fuzz {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The decoder of JPEG, with its EXIF, on any bytes.
-#include <cstddef>
-#include <cstdint>
-
+#include "../standard.hpp"
 #include "images.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -2,12 +2,9 @@
 //
 // The decoder of PNG, with its eXIf, on any bytes. A changed chunk would be stopped by its checksum, so the mutations set most
 // checksums right again.
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include <zlib.h>
 
+#include "../standard.hpp"
 #include "images.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);

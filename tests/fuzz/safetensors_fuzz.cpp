@@ -2,18 +2,7 @@
 //
 // The safetensors reader, the checkpoint reader and load_parameters on any bytes: data or one error message, no more memory than the file and
 // 1 MiB. What the reader takes for a header is held against nlohmann-json.
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
 #include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -21,6 +10,7 @@
 #include <cupola/io/load_parameters.hpp>
 
 #include "../io/checkpoint_support.hpp"
+#include "../standard.hpp"
 #include "support.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);

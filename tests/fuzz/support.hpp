@@ -4,19 +4,14 @@
 // one line), and the largest memory that a call may use.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <sanitizer/allocator_interface.h>
 
 #include <cupola/core/error.hpp>
+
+#include "../standard.hpp"
 
 namespace fuzz {
 

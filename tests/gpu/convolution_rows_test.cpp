@@ -6,7 +6,6 @@
 #include <cupola/ops/impl/kernel_parts/convolution_rows.hpp>
 #include <cupola/ops/impl/kernel_parts/formula_elements.hpp>
 
-using namespace cupola;
 using impl::RowSlabs;
 
 namespace {

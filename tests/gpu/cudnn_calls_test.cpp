@@ -4,9 +4,6 @@
 // stand-ins: both must return the same.
 #include "../test.hpp"
 
-#include <fstream>
-#include <iterator>
-
 #include <cublasLt.h>
 #include <cudnn_backend.h>
 

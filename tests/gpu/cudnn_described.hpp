@@ -5,9 +5,6 @@
 
 #include "../test.hpp"
 
-#include <fstream>
-#include <iterator>
-
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 
 namespace cudnn_test {

@@ -5,8 +5,6 @@
 
 #include "../test.hpp"
 
-#include <iterator>
-
 #include <cudnn_backend.h>
 
 namespace cudnn_test {

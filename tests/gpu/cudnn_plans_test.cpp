@@ -4,24 +4,14 @@
 // until one is recorded on a GPU.
 #include "../test.hpp"
 
-#include <fstream>
-#include <iterator>
-
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
 
 #include "../ops/convolution_cases.hpp"
 #include "../throws_with.hpp"
 #include "cudnn_described.hpp"
 
-using namespace cupola;
-using cudnn_test::described;
-using cudnn_test::device_text;
-using cudnn_test::has;
-using cudnn_test::same;
-using cudnn_test::tutorial;
-using impl::ChosenPlan;
-using impl::ConvolutionDirection;
-using impl::ConvolutionProblem;
+using namespace cudnn_test;
+using namespace impl;
 
 namespace {
 

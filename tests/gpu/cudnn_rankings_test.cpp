@@ -9,13 +9,8 @@
 #include "../throws_with.hpp"
 #include "cudnn_described.hpp"
 
-using namespace cupola;
-using cudnn_test::described;
-using cudnn_test::has;
-using cudnn_test::tutorial;
-using impl::ChosenPlan;
-using impl::ConvolutionProblem;
-using impl::CudnnTarget;
+using namespace cudnn_test;
+using namespace impl;
 
 namespace {
 

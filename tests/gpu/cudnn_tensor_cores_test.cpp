@@ -12,13 +12,8 @@
 
 #include "cudnn_described.hpp"
 
-using namespace cupola;
-using cudnn_test::described;
-using cudnn_test::directions;
-using cudnn_test::has;
-using impl::ChosenPlan;
-using impl::ConvolutionDirection;
-using impl::ConvolutionProblem;
+using namespace cudnn_test;
+using namespace impl;
 
 namespace {
 

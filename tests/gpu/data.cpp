@@ -25,7 +25,6 @@
 #include "emulator/control.hpp"
 #endif
 
-using namespace cupola;
 using cupola_tests::random_images;
 
 namespace {

@@ -9,7 +9,6 @@
 
 #include "../reference/compare.hpp"
 
-using namespace cupola;
 using reference::at, reference::Floats, reference::values;
 
 namespace {

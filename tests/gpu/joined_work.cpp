@@ -24,9 +24,7 @@
 #include "../reference/compare.hpp"
 #include "emulator/control.hpp"
 
-using namespace cupola;
-using reference::Floats;
-using reference::same_bits;
+using reference::Floats, reference::same_bits;
 
 namespace {
 

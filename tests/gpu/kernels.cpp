@@ -4,9 +4,7 @@
 // the optimisers, the sums, and the division by which threads find their elements.
 #include "../test.hpp"
 
-#include <cstring>
 #include <random>
-#include <type_traits>
 
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
@@ -20,10 +18,7 @@
 #include "emulator/control.hpp"
 #include "emulator/listener.hpp"
 
-using namespace cupola;
-using reference::distance;
-using reference::Floats;
-using reference::same_bits;
+using reference::distance, reference::Floats, reference::same_bits;
 
 namespace {
 

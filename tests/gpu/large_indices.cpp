@@ -15,8 +15,6 @@
 #include "../reference/compare.hpp"
 #include "emulator/control.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::int64_t two_32 = std::int64_t{1} << 32;

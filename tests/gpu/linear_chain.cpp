@@ -14,7 +14,6 @@
 #include "../reference/compare.hpp"
 #include "emulator/control.hpp"
 
-using namespace cupola;
 using reference::at, reference::Floats, reference::same_bits, reference::values;
 
 namespace {

@@ -12,8 +12,6 @@
 #include "emulator/control.hpp"
 #include "emulator/cudnn_engines.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr double enough = 60;

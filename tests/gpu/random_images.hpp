@@ -3,15 +3,11 @@
 // Images of random bytes, with the shape and the classes of CIFAR-10.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <cupola/data/dataset.hpp>
+
+#include "../standard.hpp"
 
 namespace gpu_tests {
 

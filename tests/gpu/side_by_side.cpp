@@ -21,8 +21,6 @@
 #include "emulator/cudnn_engines.hpp"
 #include "emulator/stream.hpp"
 
-using namespace cupola;
-
 namespace {
 
 // The last layer has more than 16 outputs: layers of fewer have one kernel for both gradients. The pooling is a kernel before a product.

@@ -4,13 +4,11 @@
 // and arbitrary labels.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/models/cifar10_net.hpp>
+
+#include "../standard.hpp"
 
 namespace gpu_tests {
 

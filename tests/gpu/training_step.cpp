@@ -5,8 +5,6 @@
 // take them by value.
 #include "../test.hpp"
 
-#include <iterator>
-
 #include <cupola/cuda.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/host.hpp>
@@ -19,10 +17,7 @@
 #include "../reference/compare.hpp"
 #include "../throws_with.hpp"
 
-using namespace cupola;
-using reference::distance;
-using reference::Floats;
-using reference::same_bits;
+using reference::distance, reference::Floats, reference::same_bits;
 
 namespace {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../test.hpp"
 
-#include <csignal>
-#include <filesystem>
 #include <set>
 
 #include <sys/resource.h>
@@ -13,8 +11,6 @@
 
 #include "file_support.hpp"
 
-using cupola::AtomicFile;
-using cupola::DataError;
 using io_tests::TemporaryFolder;
 
 namespace {

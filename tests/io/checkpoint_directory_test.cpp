@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../test.hpp"
 
-#include <csignal>
 #include <set>
 
 #include <sys/resource.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../test.hpp"
 
-#include <thread>
-
 #include <sys/stat.h>
 #include <unistd.h>
 

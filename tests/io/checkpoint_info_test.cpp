@@ -3,9 +3,6 @@
 
 #include <cupola/io/checkpoint_info.hpp>
 
-using cupola::CheckpointInfo;
-using cupola::InfoDifference;
-
 TEST_CASE("The entries of a run keep their order, and a second value replaces the first") {
     CheckpointInfo info;
     info.set("seed", "1");

@@ -3,16 +3,14 @@
 // Small networks whose checkpoints the tests write, read and damage, and a state in which every value is different.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/sequential.hpp>
+
+#include "../standard.hpp"
 
 namespace io_tests {
 

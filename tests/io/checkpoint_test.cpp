@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../test.hpp"
 
-#include <filesystem>
-
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/sigmoid.hpp>

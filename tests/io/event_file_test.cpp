@@ -3,11 +3,7 @@
 
 #include "../test.hpp"
 
-#include <csignal>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 
 #include <sys/resource.h>
@@ -16,7 +12,6 @@
 #include "temporary_folder.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 namespace {

@@ -4,22 +4,15 @@
 // and the peak number of bytes that a piece of code has allocated.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <memory>
 #include <set>
-#include <string>
 
 #include <cupola/io/impl/whole_file.hpp>
 
 #include "../child_process.hpp"
+#include "../standard.hpp"
 #include "../temporary_folder.hpp"
 
 namespace io_tests {

@@ -6,8 +6,6 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/in_memory.hpp>
 
-using namespace cupola;
-
 namespace {
 
 ImageSet images(const char* name, std::vector<std::uint8_t> pixels, std::vector<std::int32_t> labels) {

@@ -5,8 +5,6 @@
 
 #include <cupola/core/philox.hpp>
 
-using namespace cupola;
-
 namespace {
 
 /// Values of both signs over many magnitudes, zeros among them.

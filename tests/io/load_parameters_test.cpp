@@ -13,8 +13,6 @@
 #include "file_support.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 template <std::int64_t classes>

@@ -3,14 +3,8 @@
 // Files of order logs.
 #include <cupola/io/order_log.hpp>
 
-#include <cstdint>
-#include <string>
-#include <utility>
-
 #include "../temporary_folder.hpp"
 #include "../test.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -6,8 +6,6 @@
 #include "io/file_support.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 const std::string head = std::string(PlanChoices::head) + '\n';

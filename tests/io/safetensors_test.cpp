@@ -2,8 +2,6 @@
 // Covers: cupola/io/safetensors_writer.hpp
 #include "../test.hpp"
 
-#include <fstream>
-
 #include <sys/resource.h>
 
 #include <cupola/io/safetensors.hpp>
@@ -12,12 +10,7 @@
 
 #include "file_support.hpp"
 
-using cupola::DataError;
-using cupola::InvalidArgument;
-using cupola::SafetensorsFile;
-using cupola::SafetensorsWriter;
-using io_tests::safetensors;
-using io_tests::TemporaryFolder;
+using namespace io_tests;
 
 namespace {
 

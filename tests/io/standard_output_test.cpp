@@ -5,8 +5,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;

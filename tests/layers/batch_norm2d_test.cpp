@@ -8,8 +8,6 @@
 #include "../reference/batch_norm.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr Shape image{6, 5, 20};

@@ -8,8 +8,6 @@
 #include "../reference/convolution.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr Shape image{24, 24, 3};

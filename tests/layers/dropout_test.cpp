@@ -8,8 +8,6 @@
 #include "../reference/dropout.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 static_assert(Dropout<0.5>::output(Shape{384}).shape == Shape{384});
 static_assert(Dropout<0.0>::output(Shape{3, 3, 8}).shape == Shape{3, 3, 8});
 static_assert(parameters_of<Dropout<0.5>>(Shape{384}).count == 0);

@@ -12,8 +12,6 @@
 #include "../reference/compare.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Words = Embedding<1000, 64>;

@@ -8,8 +8,6 @@
 
 #include "../devices.hpp"
 
-using namespace cupola;
-
 static_assert(Flatten::output(Shape{6, 6, 64}).shape == Shape{2304});
 static_assert(Flatten::output(Shape{2304}).shape == Shape{2304});
 static_assert(parameters_of<Flatten>(Shape{6, 6, 64}).count == 0);

@@ -8,8 +8,6 @@
 #include "../reference/pooling.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 static_assert(LayerOn<GlobalAvgPool2d, AnyDevice>);
 static_assert(GlobalAvgPool2d::output(Shape{8, 6, 64}).shape == Shape{64});
 static_assert(std::string_view(GlobalAvgPool2d::output(Shape{64}).error) == "expects height x width x channels");

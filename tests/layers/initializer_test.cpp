@@ -6,8 +6,6 @@
 
 #include <cupola/layers/initializer.hpp>
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::size_t count = 200'000;

@@ -9,8 +9,6 @@
 #include <cupola/host.hpp>
 #include <cupola/net/summary.hpp>
 
-using namespace cupola;
-
 static_assert(description_of<Conv2d<64, 5>>() == "Conv2d 64, 5 x 5");
 static_assert(description_of<Conv2d<32, 3, stride(2), pad(1), no_bias>>() ==
               "Conv2d 32, 3 x 3, stride 2, pad 1, no bias");

@@ -4,10 +4,6 @@
 // values are random.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include <cupola/layers/layer.hpp>
 
 #include "../ops/operation_run.hpp"

@@ -8,8 +8,6 @@
 #include <cupola/host.hpp>
 #include <cupola/layers.hpp>
 
-using namespace cupola;
-
 namespace {
 
 template <class... Ls>

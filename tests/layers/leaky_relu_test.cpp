@@ -9,8 +9,6 @@
 
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 static_assert(LeakyReLU<0.1>::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
 static_assert(LeakyReLU<>::output(Shape{384}).shape == Shape{384} && std::is_same_v<LeakyReLU<>, LeakyReLU<0.01>>);
 static_assert(parameters_of<LeakyReLU<>>(Shape{384}).count == 0);

@@ -8,8 +8,6 @@
 #include "../reference/linear.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Local3 = Linear<384, weights(truncated_normal(0.04)), biases(constant(0.1))>;

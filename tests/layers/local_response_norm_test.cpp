@@ -8,8 +8,6 @@
 #include "../reference/local_response_norm.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 static_assert(LocalResponseNorm<4>::output(Shape{12, 12, 64}).shape == Shape{12, 12, 64});

@@ -11,8 +11,6 @@
 #include <cupola/host_operations.hpp>
 #include <cupola/net/summary.hpp>
 
-using namespace cupola;
-
 namespace {
 
 /// A device whose memory holds the complement of each byte: what reads it without a copy reads something else.

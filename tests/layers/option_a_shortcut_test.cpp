@@ -9,8 +9,6 @@
 #include "../reference/pooling.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 static_assert(LayerOn<OptionAShortcut<32, 2>, AnyDevice>);

@@ -5,8 +5,6 @@
 
 #include <cupola/layers/options.hpp>
 
-using namespace cupola;
-
 static_assert(impl::option_or(StrideOption{}).value == 1);
 static_assert(impl::option_or(StrideOption{}, no_bias, stride(3), valid).value == 3);
 static_assert(impl::option_or(Padding::same, stride(3), valid) == Padding::valid);

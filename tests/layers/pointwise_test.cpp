@@ -12,8 +12,6 @@
 
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct SoftsignFormula {

@@ -10,8 +10,6 @@
 #include "../reference/pooling.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 static_assert(MaxPool2d<3, 2>::output(Shape{24, 24, 64}).shape == Shape{12, 12, 64});

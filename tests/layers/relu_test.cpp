@@ -8,8 +8,6 @@
 #include "../reference/relu.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 static_assert(ReLU::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
 static_assert(ReLU::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<ReLU>(Shape{384}).count == 0 && multiply_adds_of<ReLU>(Shape{384}) == 0);

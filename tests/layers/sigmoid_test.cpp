@@ -9,8 +9,6 @@
 
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 static_assert(Sigmoid::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
 static_assert(Sigmoid::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<Sigmoid>(Shape{384}).count == 0 && multiply_adds_of<Sigmoid>(Shape{384}) == 0);

@@ -12,8 +12,6 @@
 #include "../reference/compare.hpp"
 #include "layer_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 static_assert(LayerOn<Upsample2d<2>, AnyDevice>);

@@ -18,11 +18,7 @@
 #include "../throws_with.hpp"
 #include "loss_run.hpp"
 
-using namespace cupola;
-using loss_run::close;
-using loss_run::Floats;
-using loss_run::infinity;
-using loss_run::not_a_number;
+using namespace loss_run;
 
 namespace {
 

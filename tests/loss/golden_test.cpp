@@ -9,7 +9,6 @@
 #include "../golden/golden.hpp"
 #include "loss_run.hpp"
 
-using namespace cupola;
 using loss_run::Floats;
 
 namespace {

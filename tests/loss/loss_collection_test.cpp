@@ -8,8 +8,6 @@
 
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 static_assert(DataLoss<CrossEntropy<10>, Host> && !DataLoss<int, Host>);
 static_assert(Regularizer<WeightDecay<0.1, "a">> && !Regularizer<CrossEntropy<10>>);
 static_assert(std::same_as<CollectionOf<CrossEntropy<10>>, LossCollection<CrossEntropy<10>>>);

@@ -10,8 +10,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::int64_t height = 6, width = 5, replicas = 4, batch = 3;

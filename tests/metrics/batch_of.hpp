@@ -3,13 +3,9 @@
 // A metric's result on outputs and targets that a test writes down, given in batches of two samples.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include <cupola/metrics/metric.hpp>
+
+#include "../standard.hpp"
 
 template <class M>
 [[nodiscard]] std::vector<cupola::MetricValue> values_of(const M& metric) {

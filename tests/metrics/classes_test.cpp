@@ -8,8 +8,6 @@
 #include "metrics/batch_of.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();

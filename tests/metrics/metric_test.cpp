@@ -11,8 +11,6 @@
 #include "metrics/batch_of.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Three : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};

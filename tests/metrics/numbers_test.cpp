@@ -8,8 +8,6 @@
 #include "metrics/batch_of.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 std::vector<float> numbers(std::uint64_t count, std::uint64_t seed, float scale = 1, float shift = 0) {

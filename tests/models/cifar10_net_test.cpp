@@ -8,8 +8,6 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
-using namespace cupola;
-
 static_assert(Cifar10Net::input == Extents<24, 24, 3>{} && Cifar10Net::output == Extents<10>{});
 static_assert(Cifar10Net::parameter_count == 1'068'298);
 static_assert(Cifar10NetBf16::parameter_count == Cifar10Net::parameter_count);

@@ -16,8 +16,6 @@
 #include "golden/golden.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 static_assert(ResNet<44>::parameter_count == 658'651 && ResNet<44>::output == Extents<11>{});
 static_assert(std::is_base_of_v<ResNet<>, ResNet<44>>, "44 layers unless named");
 static_assert(ResNet<44>::input == Extents<32, 32, 3>{});

@@ -8,7 +8,6 @@
 
 #include "data/support.hpp"
 
-using namespace cupola;
 using cupola_tests::random_images;
 
 namespace {

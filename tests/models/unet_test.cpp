@@ -18,9 +18,7 @@
 #include "../devices.hpp"
 #include "../net/graph_run.hpp"
 
-using namespace cupola;
-using graph_run::agrees;
-using graph_run::Oracle;
+using namespace graph_run;
 
 namespace {
 

@@ -7,10 +7,7 @@
 #include "../devices.hpp"
 #include "graph_run.hpp"
 
-using namespace cupola;
-using graph_run::all_agree;
-using graph_run::Oracle;
-using graph_run::unfused_agree;
+using namespace graph_run;
 
 namespace {
 

@@ -11,8 +11,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// The errors that a layer y = scale[c] x can have.

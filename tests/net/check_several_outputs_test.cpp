@@ -11,8 +11,6 @@
 #include "../loss/squares.hpp"
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Heads : Sequential<Input<6>, Named<"body", Linear<7>>, Sigmoid, Keep<"f">, Named<"kinds", Linear<3>>,

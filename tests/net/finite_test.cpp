@@ -8,8 +8,6 @@
 #include <cupola/layers.hpp>
 #include <cupola/net/sequential.hpp>
 
-using namespace cupola;
-
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity(),

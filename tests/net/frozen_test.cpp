@@ -15,8 +15,6 @@
 
 #include "devices.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct FrozenTestNet : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"norm1", BatchNorm2d<>>, ReLU,

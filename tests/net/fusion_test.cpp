@@ -9,8 +9,6 @@
 #include "../instructions.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// The row of the table for two kinds.

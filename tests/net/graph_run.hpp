@@ -29,10 +29,8 @@
 
 namespace graph_run {
 
-using namespace cupola;
 using operation_run::Guarded;
-using reference::Doubles;
-using reference::Floats;
+using reference::Doubles, reference::Floats;
 
 /// A computation in double that remembers how to go back. A value is a matrix; layers compute its rows.
 class Oracle {

@@ -8,9 +8,7 @@
 #include "../throws_with.hpp"
 #include "graph_run.hpp"
 
-using namespace cupola;
-using graph_run::agrees;
-using graph_run::Oracle;
+using namespace graph_run;
 
 namespace {
 

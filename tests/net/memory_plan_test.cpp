@@ -9,8 +9,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// No arena can be smaller than what is alive at one time.

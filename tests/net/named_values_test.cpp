@@ -9,10 +9,7 @@
 #include "../reference/compare.hpp"
 #include "graph_run.hpp"
 
-using namespace cupola;
-using graph_run::all_agree;
-using graph_run::Oracle;
-using graph_run::unfused_agree;
+using namespace graph_run;
 using operation_run::Guarded;
 using reference::Floats, reference::same_bits;
 

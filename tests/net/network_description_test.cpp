@@ -9,8 +9,6 @@
 #include <cupola/host.hpp>
 #include <cupola/layers/on_device.hpp>
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<4, 4, 3>, Named<"conv", Conv2d<2, 3>>, ReLU, Residual<Identity, Conv2d<2, 3>, ReLU>,

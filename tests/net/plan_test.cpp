@@ -9,8 +9,6 @@
 #include "golden/golden.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// A plan with memory of its own, every byte of it not a number before the run.

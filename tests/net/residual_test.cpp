@@ -14,7 +14,6 @@
 
 #include "../reference/compare.hpp"
 
-using namespace cupola;
 using reference::same_bits;
 
 namespace {

@@ -8,8 +8,6 @@
 
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 static_assert(tutorial::Net::input == Extents<24, 24, 3>{});
 static_assert(tutorial::Net::output == Extents<10>{});
 static_assert(tutorial::Net::parameter_count == 1'068'298);

@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// Lets the clock go on.

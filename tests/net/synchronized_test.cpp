@@ -12,8 +12,6 @@
 
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Floats = std::vector<float>;

@@ -13,10 +13,7 @@
 #include "../labelled_samples.hpp"
 #include "graph_run.hpp"
 
-using namespace cupola;
-using graph_run::all_agree;
-using graph_run::Oracle;
-using graph_run::unfused_agree;
+using namespace graph_run;
 
 namespace {
 

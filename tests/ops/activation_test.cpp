@@ -9,11 +9,7 @@
 #include "../reference/relu.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using reference::Floats;
+using namespace operation_run;
 
 namespace {
 

@@ -9,13 +9,8 @@
 #include "../reference/batch_norm.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using operation_run::tolerance;
-using reference::distance;
-using reference::distance_of_sums_at;
+using namespace operation_run;
+using reference::distance, reference::distance_of_sums_at;
 
 namespace {
 

@@ -9,8 +9,6 @@
 #include "../reference/compare.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 template <class D, class T>

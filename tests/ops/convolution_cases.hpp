@@ -3,14 +3,10 @@
 // The convolutions that the tests of the operation run, and for which the tests of cuDNN's plans make plans without a GPU.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <cupola/core/error.hpp>
 #include <cupola/ops/convolution.hpp>
+
+#include "../standard.hpp"
 
 namespace convolution_cases {
 

@@ -3,8 +3,6 @@
 // The common part of the tests of convolutions: the operation's shape and a random problem, from the plain loops' shape.
 #pragma once
 
-#include <cstdint>
-
 #include <cupola/ops/convolution.hpp>
 
 #include "../reference/convolution.hpp"

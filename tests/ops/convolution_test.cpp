@@ -16,10 +16,8 @@
 #include "operation_run.hpp"
 #include "weighted_operation.hpp"
 
-using namespace cupola;
 using convolution_cases::Case;
-using operation_run::Outcome;
-using operation_run::Problem;
+using namespace operation_run;
 
 namespace {
 

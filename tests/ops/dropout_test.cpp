@@ -9,12 +9,7 @@
 #include "../reference/dropout.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using operation_run::tolerance;
-using reference::Floats;
+using namespace operation_run;
 
 namespace {
 

@@ -10,10 +10,7 @@
 #include "../reference/compare.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Guarded;
-using operation_run::rounded;
-using reference::Floats;
+using namespace operation_run;
 
 namespace {
 

@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 TEST_CASE("without terms a gradient is unchanged, to the bit") {
     constexpr GradientAt g_at{GradientTerms{}};
     static_assert(g_at(1.5F, 1e30F) == 1.5F);

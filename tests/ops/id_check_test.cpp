@@ -8,8 +8,6 @@
 
 #include "../devices.hpp"
 
-using namespace cupola;
-
 namespace {
 
 template <class V, class D>

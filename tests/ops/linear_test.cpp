@@ -17,11 +17,7 @@
 #include "operation_run.hpp"
 #include "weighted_operation.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using reference::Floats;
+using namespace operation_run;
 
 namespace {
 

@@ -10,11 +10,7 @@
 #include "../throws_with.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using operation_run::tolerance;
+using namespace operation_run;
 using reference::distance;
 
 namespace {

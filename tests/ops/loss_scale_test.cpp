@@ -5,8 +5,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// PyTorch's _amp_update_scale_ on its three numbers.

@@ -10,8 +10,6 @@
 #include "../reference/compare.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();

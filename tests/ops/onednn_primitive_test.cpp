@@ -8,8 +8,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// A convolution whose weights stay in the plain layout, which oneDNN 3.2 can do by its reference code only.

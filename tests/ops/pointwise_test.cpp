@@ -10,10 +10,7 @@
 #include "../reference/compare.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
+using namespace operation_run;
 
 namespace {
 

@@ -13,13 +13,8 @@
 #include "../reference/relu.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using reference::distance;
-using reference::Doubles;
-using reference::Floats;
+using namespace operation_run;
+using reference::distance, reference::Doubles;
 
 namespace {
 

@@ -12,13 +12,8 @@
 #include "../throws_with.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
-using operation_run::rounded;
-using operation_run::tolerance;
+using namespace operation_run;
 using reference::distance;
-using reference::Floats;
 
 namespace {
 

@@ -9,8 +9,6 @@
 #include "../devices.hpp"
 #include "../reference/compare.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr Shape shape{3, 5, 7};

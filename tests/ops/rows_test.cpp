@@ -8,10 +8,8 @@
 #include "../test.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
 using operation_run::Guarded;
-using reference::Doubles;
-using reference::Floats;
+using reference::Doubles, reference::Floats;
 
 // Not in an unnamed namespace: emulated/every_kernel finds kernels by their symbols.
 namespace formulas_of_rows {

@@ -11,7 +11,6 @@
 #include "../throws_with.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
 using operation_run::Guarded;
 using reference::Floats;
 

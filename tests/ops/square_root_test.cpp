@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 TEST_CASE("roots are precise to the last bits of float, over all normal numbers") {
     double worst = 0, worst_inverse = 0;
     // Every 4099th float from the least normal one to the largest.

@@ -12,7 +12,6 @@
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/queue_loss.hpp>
 
-using namespace cupola;
 using Step = ops::TrainingStep<Host>;
 
 namespace {

@@ -14,11 +14,8 @@
 #include "convolution_problem.hpp"
 #include "operation_run.hpp"
 
-using namespace cupola;
-using operation_run::Outcome;
-using operation_run::Problem;
+using namespace operation_run;
 using reference::distance;
-using reference::Floats;
 
 namespace {
 

@@ -12,7 +12,6 @@
 
 namespace weighted_operation {
 
-using cupola::Activation;
 using operation_run::Outcome, operation_run::Problem, operation_run::tolerance;
 using reference::distance_of_sums, reference::Floats, reference::magnitudes;
 

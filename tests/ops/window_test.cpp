@@ -12,8 +12,6 @@
 
 #include "../reference/window.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr bool is(const WindowAxis& axis, std::int64_t output, std::int64_t begin, std::int64_t end) {

@@ -7,7 +7,6 @@
 #include "../reference/compare.hpp"
 #include "updated_tensors.hpp"
 
-using namespace cupola;
 using reference::Floats;
 
 namespace {

@@ -13,8 +13,6 @@
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 TEST_CASE("the norm is over all tensors, with what the regularisers add, in the same bits from any team") {
     constexpr std::size_t first = 9001, second = 77;
     double norms[2] = {};

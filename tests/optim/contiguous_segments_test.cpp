@@ -5,8 +5,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Separate {

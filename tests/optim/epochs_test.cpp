@@ -6,8 +6,6 @@
 #include "golden/golden.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::int64_t images = 50'000, batch = 128;

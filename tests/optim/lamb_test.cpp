@@ -7,8 +7,6 @@
 
 #include "stepping.hpp"
 
-using namespace cupola;
-
 namespace {
 
 double norm(const std::vector<double>& values) {

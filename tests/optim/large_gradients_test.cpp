@@ -9,7 +9,6 @@
 #include "each_optimizer.hpp"
 #include "updated_tensors.hpp"
 
-using namespace cupola;
 using reference::Floats;
 
 namespace {

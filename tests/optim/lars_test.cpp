@@ -7,8 +7,6 @@
 
 #include "stepping.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// Algorithm 1 of You, Gitman, Ginsburg 2017 (arXiv 1708.03888) on one tensor, in double, as it is written there.

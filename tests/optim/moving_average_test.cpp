@@ -10,8 +10,6 @@
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 TEST_CASE("the decay grows as the tutorial's, min(0.9999, (1 + n) / (10 + n))") {
     const MovingAverage average{.decay = 0.9999};
     CHECK(average.decay_at(0) == 0.1);

@@ -16,8 +16,6 @@
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 static_assert([]<class... O>(std::tuple<O...>*) {
     return (Optimizer<O, Host> && ...);
 }(static_cast<EachOptimizer*>(nullptr)));

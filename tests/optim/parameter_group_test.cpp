@@ -12,8 +12,6 @@
 #include "stepping.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<6>, Named<"hidden", Linear<5>>, ReLU, Named<"head", Linear<3>>> {};

@@ -8,8 +8,6 @@
 #include "golden/golden.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 TEST_CASE("the rate scales with the global batch not at all, linearly or with its square root") {
     CHECK(ScaledRate{.global_batch = 512}(0.1)(7) == 0.1);
     CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 512}(0.1)(7) == doctest::Approx(0.4));

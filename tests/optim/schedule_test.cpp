@@ -7,8 +7,6 @@
 
 #include "golden/golden.hpp"
 
-using namespace cupola;
-
 namespace {
 
 Schedule schedule_of(const golden::Case& golden) {

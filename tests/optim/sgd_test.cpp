@@ -6,8 +6,6 @@
 #include "golden/golden.hpp"
 #include "stepping.hpp"
 
-using namespace cupola;
-
 static_assert(Optimizer<Sgd, Host>);
 static_assert(!Optimizer<int, Host> && !HasUpdate<Schedule, Host> && !HasFormula<Schedule> && HasFormula<Sgd> &&
               !HasStateArenas<Schedule>);

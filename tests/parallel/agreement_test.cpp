@@ -13,8 +13,6 @@
 #include "delayed_device.hpp"
 #include "policies.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Nothing {

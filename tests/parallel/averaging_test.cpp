@@ -7,7 +7,6 @@
 #include "../reference/compare.hpp"
 #include "../test.hpp"
 
-using namespace cupola;
 using operation_run::Guarded;
 using reference::Floats;
 

@@ -12,8 +12,6 @@
 
 #include "policies.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// The events on the only device, in order: "mark 0", "give 0".

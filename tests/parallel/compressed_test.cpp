@@ -21,8 +21,6 @@
 #include "../ops/operation_run.hpp"
 #include "../reference/compare.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct ScaledForCompressed : Float32 {

@@ -7,8 +7,6 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
-using namespace cupola;
-
 namespace {
 
 struct Nameless {

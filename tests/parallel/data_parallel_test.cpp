@@ -11,7 +11,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
 using Training = tutorial::SmallTraining<>;
 
 namespace {

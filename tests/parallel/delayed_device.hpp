@@ -4,17 +4,15 @@
 // thread waits. This file contains all that a device needs for a training in addition to its operations.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <cstring>
 #include <deque>
-#include <functional>
 #include <thread>
-#include <vector>
 
 #include <cupola/data/impl/batch_buffer.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/replicas/status.hpp>
+
+#include "../standard.hpp"
 
 class DelayedQueue;
 struct Delayed : cupola::Host {

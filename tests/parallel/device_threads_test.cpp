@@ -3,15 +3,11 @@
 // Covers: cupola/parallel/replicas/device_threads.hpp
 #include "../test.hpp"
 
-#include <thread>
-
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 
 #include "child_process.hpp"
 #include "few_threads.hpp"
-
-using namespace cupola;
 
 TEST_CASE("each device has a thread of its own") {
     impl::DeviceThreads threads(3);

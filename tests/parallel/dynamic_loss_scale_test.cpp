@@ -6,7 +6,6 @@
 
 #include "../test.hpp"
 
-#include <filesystem>
 #include <set>
 
 #include <unistd.h>
@@ -23,8 +22,6 @@
 #include "processes/sum_of_processes.hpp"
 #include "processes/thread_processes.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

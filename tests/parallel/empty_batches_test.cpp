@@ -12,8 +12,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, ReLU, Flatten, Linear<2>> {};

@@ -10,8 +10,6 @@
 #include "../data/labelled.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Training = tutorial::AnyTraining;

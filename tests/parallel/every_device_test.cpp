@@ -6,8 +6,6 @@
 
 #include "../test.hpp"
 
-#include <filesystem>
-
 #include <unistd.h>
 
 #include <cupola/io/checkpoint.hpp>
@@ -21,8 +19,6 @@
 #include "step_names.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"
-
-using namespace cupola;
 
 namespace {
 

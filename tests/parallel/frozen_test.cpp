@@ -24,8 +24,6 @@
 #include "policies.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"norm1", BatchNorm2d<>>, ReLU,

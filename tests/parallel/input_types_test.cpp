@@ -18,8 +18,6 @@
 #include "../instructions.hpp"
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::int64_t word_count = 12, words_per_sample = 6, pixels_per_sample = 5, kinds = 3;

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The warning of a training of one process that a launcher has started beside others.
-#include <map>
-#include <string>
-#include <utility>
-
-#include <doctest/doctest.h>
 #include <cupola/parallel/launched_processes.hpp>
 
-using namespace cupola;
+#include "../test.hpp"
 
 namespace {
 

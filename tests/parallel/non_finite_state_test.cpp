@@ -13,8 +13,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity(),

@@ -14,8 +14,6 @@
 #include "../labelled_samples.hpp"
 #include "policies.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<6>, Named<"hidden", Linear<20>>, ReLU, Named<"head", Linear<3>>> {};

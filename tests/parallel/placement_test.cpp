@@ -10,8 +10,6 @@
 
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Training = tutorial::AnyTraining;

@@ -4,17 +4,13 @@
 #pragma once
 
 #include <barrier>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/collective_agreement.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+
+#include "../standard.hpp"
 
 /// The mean of the rows, each by its samples, added in double.
 struct MeanInDouble {

@@ -16,8 +16,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Narrow : InPrecision<MixedBFloat16, tutorial::AnyNet> {};

@@ -7,8 +7,6 @@
 
 #include <cupola/cupola.hpp>
 
-using namespace cupola;
-
 TEST_CASE("a parameter that several regularisers name has the sum of their coefficients") {
     struct Net : Sequential<Input<4>, Named<"first", Linear<3>>, Named<"second", Linear<2>>> {};
     using Loss = LossCollection<CrossEntropy<2>, WeightDecayAll<0.25>, WeightDecay<0.5, "second">>;

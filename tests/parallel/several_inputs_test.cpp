@@ -15,8 +15,6 @@
 #include "delayed_device.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Two : Sequential<Input<1, 1, 5>, Keep<"first">, FromInput<"age", 1, 1, 4>, Keep<"age">, From<"first">,

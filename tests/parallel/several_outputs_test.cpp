@@ -16,8 +16,6 @@
 #include "policies.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Squares = SumOfSquares<>;

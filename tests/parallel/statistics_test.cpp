@@ -20,8 +20,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Normalized : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 3, stride(2), no_bias>>,

@@ -15,8 +15,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Training = tutorial::SmallTraining<ConcatMean, Sgd>;

@@ -15,8 +15,6 @@
 #include "policies.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct ScaledLoss : Float32 {

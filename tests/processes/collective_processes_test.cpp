@@ -13,11 +13,7 @@
 #include "process_trainings.hpp"
 #include "sum_of_processes.hpp"
 
-using namespace cupola;
-using processes::AnyStatistics;
-using processes::append;
-using processes::Batches;
-using processes::Case;
+using namespace processes;
 
 namespace {
 

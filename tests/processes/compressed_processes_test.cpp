@@ -16,8 +16,6 @@
 #include "process_trainings.hpp"
 #include "thread_processes.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using processes::AnyStatistics, processes::Batches, processes::Case;

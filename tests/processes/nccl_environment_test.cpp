@@ -5,13 +5,9 @@
 
 #include "../test.hpp"
 
-#include <thread>
-
 #include <unistd.h>
 
 #include "../throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -3,16 +3,9 @@
 // What NcclAllReduce takes from a launcher's variables in the process itself.
 #include <cupola/processes/nccl_launch.hpp>
 
-#include <cstdlib>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <doctest/doctest.h>
+#include "../test.hpp"
 
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -12,13 +12,9 @@
 #include <cupola/net/frozen.hpp>
 #include <cupola/parallel/synchronized.hpp>
 
-#include <atomic>
-
 #include "instructions.hpp"
 #include "process_trainings.hpp"
 #include "thread_processes.hpp"
-
-using namespace cupola;
 
 namespace {
 

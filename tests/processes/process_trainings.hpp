@@ -4,18 +4,12 @@
 // batches of several sizes and none, accumulation, weights; and the trace by which two are compared bit for bit.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "../loss/squares.hpp"
+#include "../standard.hpp"
 
 namespace processes {
 

@@ -16,8 +16,6 @@
 #include "thread_processes.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using processes::AnyStatistics, processes::Batches, processes::Case;

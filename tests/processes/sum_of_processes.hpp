@@ -4,18 +4,12 @@
 // processes exchange these and the devices' blocks.
 #pragma once
 
-#include <algorithm>
 #include <barrier>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string_view>
-#include <vector>
 
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/processes/nccl/collective_processes.hpp>
 
+#include "../standard.hpp"
 #include "parallel/policies.hpp"
 #include "thread_processes.hpp"
 

@@ -3,25 +3,11 @@
 // "Processes" that are threads of one process: each has a training of its own, and they exchange through a hub.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <deque>
-#include <exception>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/parallel/concat_mean.hpp>
@@ -29,6 +15,8 @@
 #include <cupola/processes/agreement/process_rows_agreement.hpp>
 #include <cupola/processes/agreement/process_sums_agreement.hpp>
 #include <cupola/processes/processes.hpp>
+
+#include "../standard.hpp"
 
 /// Where the messages of all threads are.
 class Hub {

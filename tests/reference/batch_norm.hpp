@@ -3,10 +3,7 @@
 // Batch normalisation in plain loops, in double, channels last. Includes nothing of Cupola.
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-#include <span>
-
+#include "../standard.hpp"
 #include "compare.hpp"
 
 namespace reference {

@@ -6,17 +6,10 @@
 // weights [out, in].
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <random>
 #include <ranges>
-#include <span>
-#include <vector>
+
+#include "../standard.hpp"
 
 namespace reference {
 

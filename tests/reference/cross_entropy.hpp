@@ -4,13 +4,7 @@
 // PyTorch's documentation of CrossEntropyLoss defines it. Rows are the positions of all samples.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-
+#include "../standard.hpp"
 #include "compare.hpp"
 
 namespace reference {

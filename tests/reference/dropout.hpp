@@ -5,9 +5,7 @@
 // purpose 4 in the upper byte, xor the layer).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
+#include "../standard.hpp"
 #include "compare.hpp"
 
 namespace reference {

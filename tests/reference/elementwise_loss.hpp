@@ -4,8 +4,7 @@
 // with their derivatives.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
+#include "../standard.hpp"
 
 namespace reference {
 

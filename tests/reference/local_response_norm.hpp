@@ -4,9 +4,7 @@
 // rule).
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-
+#include "../standard.hpp"
 #include "compare.hpp"
 
 namespace reference {

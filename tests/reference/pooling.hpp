@@ -4,10 +4,7 @@
 // gradient of a maximum goes to the first of equal values in row order.
 #pragma once
 
-#include <cstddef>
-#include <limits>
-#include <vector>
-
+#include "../standard.hpp"
 #include "compare.hpp"
 #include "window.hpp"
 

@@ -3,9 +3,7 @@
 // Softmax and cross-entropy with label smoothing, by plain loops in double.
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-
+#include "../standard.hpp"
 #include "compare.hpp"
 
 namespace reference {

@@ -4,8 +4,7 @@
 // are written differently from Cupola's; and PyTorch's.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include "../standard.hpp"
 
 namespace reference {
 

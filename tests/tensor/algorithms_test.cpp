@@ -6,9 +6,7 @@
 // Covers: cupola/core/hash_word.hpp
 #include "../test.hpp"
 
-#include <atomic>
 #include <random>
-#include <thread>
 
 #include <sched.h>
 
@@ -16,8 +14,6 @@
 #include <cupola/tensor/algorithms.hpp>
 
 #include "../reference/compare.hpp"
-
-using namespace cupola;
 
 namespace {
 

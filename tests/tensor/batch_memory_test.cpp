@@ -7,8 +7,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 TEST_CASE("the columns of a batch lie one after another, each aligned") {
     const Columns columns{{"input", ElementType::float32, {3}},
                           {"mask", ElementType::uint8, {5, 2}},

@@ -7,8 +7,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 static_assert(std::is_trivially_copyable_v<BatchView>);
 static_assert(!std::is_constructible_v<BatchView, const float*, const std::int32_t*>);
 

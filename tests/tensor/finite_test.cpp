@@ -5,8 +5,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity(),
                 not_a_number = std::numeric_limits<float>::quiet_NaN();

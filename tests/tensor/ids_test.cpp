@@ -5,8 +5,6 @@
 
 #include <cupola/tensor/ids.hpp>
 
-using namespace cupola;
-
 TEST_CASE("the first id that is out of range is found") {
     CHECK(first_bad_id({}, 3) == -1);
     CHECK(first_bad_id(std::vector<std::int32_t>{0, 1, 2, 2}, 3) == -1);

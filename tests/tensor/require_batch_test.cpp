@@ -7,8 +7,6 @@
 
 #include "../throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr Shape wanted_input{6, 6, 3};

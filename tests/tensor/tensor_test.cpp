@@ -6,8 +6,6 @@
 #include "devices.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 using Images = Tensor<Host, float, Extents<2, 3, 4>>;
 static_assert(Images::element_type == ElementType::float32);
 static_assert(std::convertible_to<TensorView<float, Extents<2>>, TensorView<const float, Extents<2>>>);

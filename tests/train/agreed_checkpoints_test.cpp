@@ -7,8 +7,6 @@
 
 #include "../test.hpp"
 
-#include <filesystem>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/inspection.hpp>
@@ -18,8 +16,6 @@
 #include "parallel/delayed_device.hpp"
 #include "processes/sum_of_processes.hpp"
 #include "processes/thread_processes.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -24,8 +24,6 @@
 #include "io/file_support.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<2>, Linear<8>, ReLU, Linear<2>> {};

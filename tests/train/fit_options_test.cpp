@@ -9,8 +9,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Two : Sequential<Input<2>, Linear<8>, ReLU, Linear<2>> {};

@@ -12,8 +12,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Two : Sequential<Input<2>, Linear<8>, ReLU, Linear<2>> {};

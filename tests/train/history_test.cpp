@@ -3,14 +3,8 @@
 
 #include "../test.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
 #include "temporary_folder.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -4,9 +4,6 @@
 // summaries.
 #include "../test.hpp"
 
-#include <filesystem>
-#include <fstream>
-
 #include <unistd.h>
 
 #include <cupola/cupola.hpp>
@@ -22,8 +19,6 @@
 #include <cupola/train/summary_writer.hpp>
 
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -5,8 +5,6 @@
 
 #include "comma_locale.hpp"
 
-using namespace cupola;
-
 TEST_CASE("a loss has two decimals from 1 on, and three significant digits below") {
     CHECK(loss_text(4.676) == "4.68");
     CHECK(loss_text(123.456) == "123.46");

@@ -4,8 +4,6 @@
 
 #include "../test.hpp"
 
-#include <thread>
-
 #include <unistd.h>
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
@@ -14,7 +12,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
 using tutorial::difference;
 using Net = tutorial::SmallNet;
 

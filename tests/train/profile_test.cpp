@@ -15,8 +15,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::int64_t pixels = 8 * 8 * 3, batch = 6;

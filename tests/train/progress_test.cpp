@@ -3,8 +3,6 @@
 
 #include "../test.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// The output of `use` with a line on a terminal, or on none.

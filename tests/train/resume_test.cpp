@@ -16,8 +16,6 @@
 
 #include "io/file_support.hpp"
 
-using namespace cupola;
-
 namespace {
 
 // clang-format off

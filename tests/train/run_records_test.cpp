@@ -7,8 +7,6 @@
 
 #include "../test.hpp"
 
-#include <csignal>
-
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/metrics.hpp>
@@ -16,8 +14,6 @@
 #include "child_process.hpp"
 #include "io/file_support.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -11,8 +11,6 @@
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
-using namespace cupola;
-
 namespace {
 
 // clang-format off

@@ -6,8 +6,6 @@
 
 #include "../test.hpp"
 
-#include <csignal>
-
 #include <cupola/cupola.hpp>
 #include <cupola/data/generator.hpp>
 #include <cupola/data/split.hpp>
@@ -24,8 +22,6 @@
 #include "comma_locale.hpp"
 #include "io/file_support.hpp"
 #include "throws_with.hpp"
-
-using namespace cupola;
 
 namespace {
 

@@ -143,8 +143,8 @@ concept RepeatableOptimizer =
         optimizer.constants(update, to);
     } : HasFormula<O>);
 
-/// The pull of an update towards a common value, the centre: see optim/elastic_update.hpp. Arenas with the layout of the
-/// parameters, on their device.
+/// The pull of an update towards a common value, the centre: see optim/elastic_update.hpp. Arenas with the layout of
+/// the parameters, on their device.
 struct ElasticForce {
     const float* centre = nullptr;
     /// Takes d for each element of the update's segments. May be the gradient.

@@ -12,7 +12,6 @@
 #include "../files_support.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
 using namespace cupola_tests;
 
 namespace {

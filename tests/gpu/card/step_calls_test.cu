@@ -18,8 +18,6 @@
 
 #include "../synthetic_batches.hpp"
 
-using namespace cupola;
-
 namespace {
 
 /// Counts the calls of functions of the runtime and the driver by name during its lifetime.

@@ -7,18 +7,12 @@
 //
 // Exit status: 0; 3 with the message of an error; 77 without a GPU. With --die-at the process kills itself before step STEP.
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/nccl.hpp>
+
+#include "../../standard.hpp"
 
 namespace {
 

@@ -8,20 +8,9 @@
 // many steps as chance allows.
 #include "kernel.hpp"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
-#include <cstdlib>
-#include <exception>
-#include <memory>
-#include <numeric>
 #include <semaphore>
-#include <span>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -36,6 +25,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#include "../../standard.hpp"
 #include "pages.hpp"
 #include "random.hpp"
 #include "shared_memory.hpp"

@@ -7,15 +7,9 @@
 // promised and the shape for which it was found, and its results differ in their bits from those of the others. Memory
 // whose contents CUDA's contract leaves undefined is poisoned: the workspace before the product, and D where it is not
 // read.
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <vector>
-
 #include <cublasLt.h>
 
+#include "../../standard.hpp"
 #include "control.hpp"
 #include "memory.hpp"
 #include "numbers.hpp"

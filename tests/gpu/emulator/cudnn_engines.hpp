@@ -4,11 +4,7 @@
 // and each engine computes different bits, so a wrong choice changes the results.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <utility>
-#include <vector>
-
+#include "../../standard.hpp"
 #include "cudnn_program.hpp"
 
 namespace cupola::emulator {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cudnn_objects.hpp"
 
-#include <array>
 #include <cctype>
-#include <cstdlib>
-#include <initializer_list>
-#include <string_view>
 
+#include "../../standard.hpp"
 #include "control.hpp"
 #include "stream.hpp"
 

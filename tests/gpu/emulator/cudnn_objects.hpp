@@ -4,21 +4,11 @@
 // afterwards. A descriptor that is passed to another is copied, so that the first may be destroyed.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include <cudnn_backend.h>
 
+#include "../../standard.hpp"
 #include "cudnn_engines.hpp"
 #include "cudnn_program.hpp"
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cudnn_program.hpp"
+#include "../../standard.hpp"
 
-#include <algorithm>
-#include <cstring>
-#include <numeric>
 #include <random>
-#include <span>
 
 namespace cupola::emulator {
 

@@ -4,14 +4,9 @@
 // operations after it. All of it is read from the descriptors: extents, strides, types, padding.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include <cudnn_values.h>
 
+#include "../../standard.hpp"
 #include "numbers.hpp"
 #include "stream.hpp"
 

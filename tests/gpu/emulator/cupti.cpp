@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CUPTI's records of activity from what the emulator records of the work that runs.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <deque>
 #include <set>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <cupti.h>
 
+#include "../../standard.hpp"
 #include "control.hpp"
 
 namespace {

@@ -11,12 +11,9 @@
 // another block has written a value.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-
 #include <cuda_runtime_api.h>
+
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 

@@ -10,26 +10,17 @@
 //
 // Only non-blocking communicators are supported: Cupola uses no others. Each group of calls, and each call outside a group, costs the
 // host 50 us, because NCCL starts a thread for it: they are counted, and the first collective of a group takes its stream at least as long.
-#include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <nccl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../standard.hpp"
 #include "nccl_behavior.hpp"
 #include "numbers.hpp"
 #include "stream.hpp"

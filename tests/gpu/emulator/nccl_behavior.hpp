@@ -4,9 +4,7 @@
 // setting applies to the communicators of this process.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <string>
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 

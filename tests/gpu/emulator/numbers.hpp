@@ -4,10 +4,7 @@
 // Cupola's conversions, which the tests check.
 #pragma once
 
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pages.hpp"
+#include "../../standard.hpp"
 
-#include <algorithm>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <utility>
 
 #include <sys/mman.h>
 #include <ucontext.h>

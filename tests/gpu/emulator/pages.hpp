@@ -5,9 +5,7 @@
 // a cache that holds all of a kernel's data would.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 

@@ -3,8 +3,7 @@
 // The emulator's random numbers: SplitMix64, which takes few instructions and is reproducible from its seed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 

@@ -3,15 +3,7 @@
 // See shared_memory.hpp. All shared memory of a program is some hundred kilobytes, too much to be filled for each block, and no symbol
 // says what a kernel uses of it: its first blocks begin with all of it filled, and what they have written is what it uses.
 #include "shared_memory.hpp"
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <span>
-#include <string_view>
-#include <vector>
+#include "../../standard.hpp"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -4,11 +4,9 @@
 // calling thread.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <string>
-
 #include <cuda_runtime_api.h>
+
+#include "../../standard.hpp"
 
 namespace cupola::emulator {
 

@@ -17,8 +17,6 @@
 #include "../emulator/control.hpp"
 #include "../emulator/listener.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Net : Sequential<Input<6, 6, 3>, Conv2d<8, 3>, ReLU, Flatten, Linear<10>> {};

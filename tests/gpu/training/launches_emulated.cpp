@@ -13,8 +13,6 @@
 #include "../emulator/listener.hpp"
 #include "../synthetic_batches.hpp"
 
-using namespace cupola;
-
 namespace {
 
 constexpr std::int64_t batch_size = 2;

@@ -18,8 +18,6 @@
 #include "../emulator/control.hpp"
 #include "../emulator/nccl_behavior.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct Scaled16 : Float32 {

@@ -17,8 +17,6 @@
 #include "../emulator/control.hpp"
 #include "../emulator/cudnn_engines.hpp"
 
-using namespace cupola;
-
 namespace {
 
 struct PlanNet : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, Named<"conv2", Conv2d<4, 3>>, ReLU,

@@ -4,12 +4,6 @@
 // processes there are, and the files of processes of which another one is killed or stopped.
 #include "../../test.hpp"
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <thread>
-
 #include <unistd.h>
 
 #include <cupola/cuda.hpp>
@@ -27,8 +21,6 @@
 #include "../../temporary_folder.hpp"
 #include "../emulator/control.hpp"
 #include "../emulator/nccl_behavior.hpp"
-
-using namespace cupola;
 
 namespace {
 

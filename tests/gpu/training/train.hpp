@@ -3,18 +3,7 @@
 // Makes a training of training_runs.hpp and runs it on a device.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include <cupola/cupola.hpp>
 #include <cupola/layers/on_device.hpp>
@@ -23,6 +12,7 @@
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
+#include "../../standard.hpp"
 #include "../../step_names.hpp"
 #include "training_runs.hpp"
 

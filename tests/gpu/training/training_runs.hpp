@@ -5,9 +5,7 @@
 // training_emulated.cpp `Cuda` has emulated GPUs.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "../../standard.hpp"
 
 namespace training_runs {
 

@@ -4,7 +4,6 @@
 #include <cupola/io/impl/json_text.hpp>
 #include <throws_with.hpp>
 
-using cupola::DataError;
 using cupola::impl::JsonText;
 
 namespace {

@@ -11,8 +11,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 template <class Weights>

@@ -4,11 +4,7 @@
 // beside what the step's stream computes, and that nothing that a rank leaves out or does wrong is a hang.
 #include "../../test.hpp"
 
-#include <atomic>
-#include <csignal>
-#include <filesystem>
 #include <mutex>
-#include <thread>
 
 #include <unistd.h>
 
@@ -21,9 +17,7 @@
 #include "../../temporary_folder.hpp"
 #include "../../throws_with.hpp"
 
-using namespace cupola;
-using emulator::NcclAbort;
-using emulator::NcclBehaves;
+using namespace emulator;
 using AllReduce = NcclBucketAllReduce<>;
 
 namespace {

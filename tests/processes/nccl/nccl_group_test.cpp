@@ -4,13 +4,6 @@
 // stand-in for NCCL and the emulator's streams.
 #include "../../test.hpp"
 
-#include <atomic>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <thread>
-
 #include <unistd.h>
 
 #include <cupola/processes/nccl/nccl_group.hpp>
@@ -21,9 +14,7 @@
 #include "../../gpu/emulator/nccl_behavior.hpp"
 #include "../../throws_with.hpp"
 
-using namespace cupola;
-using emulator::NcclAbort;
-using emulator::NcclBehaves;
+using namespace emulator;
 using impl::NcclGroup;
 
 namespace {

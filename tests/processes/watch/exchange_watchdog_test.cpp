@@ -20,8 +20,6 @@
 #include "few_threads.hpp"
 #include "temporary_folder.hpp"
 
-using namespace cupola;
-
 TEST_CASE("child: sums that do not end" * doctest::skip()) {
     impl::ExchangeWatchdog watchdog(0, 3, 0.2, "");
     watchdog.begin({"the records of the replicas", 7});

@@ -7,8 +7,6 @@
 
 #include "throws_with.hpp"
 
-using namespace cupola;
-
 namespace {
 
 using Variables = std::map<std::string, std::string>;

@@ -3,8 +3,6 @@
 // Processes that meet by TCP, as threads and on the loopback interface.
 #include "../../test.hpp"
 
-#include <thread>
-
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -16,9 +14,7 @@
 #include "processes/thread_processes.hpp"
 #include "throws_with.hpp"
 
-using namespace cupola;
-using impl::RendezvousOptions;
-using impl::TcpRendezvous;
+using namespace impl;
 
 namespace {
 

@@ -4,19 +4,12 @@
 // side_by_side.py by the protocol of tests/benchmarks/peers/protocol.py.
 //
 //   bench_averaging concat-mean|nccl REPLICAS BATCH    on all GPUs that the process sees, at most one per replica
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string>
-#include <string_view>
-
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/nccl.hpp>
 
+#include "../../../standard.hpp"
 #include "../../synthetic_batches.hpp"
 #include "turns.hpp"
 

@@ -3,15 +3,13 @@
 // A chain of kernels that do nothing, as a graph: the least time from one kernel of a captured step to the next.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_graph.hpp>
 #include <cupola/device/launch.cuh>
+
+#include "../../../standard.hpp"
 
 namespace bench {
 

@@ -9,9 +9,6 @@
 #define CUPOLA_BENCH_NAME "bench_step_bfloat16"
 #define CUPOLA_BENCH_PRECISION MixedBFloat16
 
-#include <cstddef>
-#include <cstdint>
-
 #include "../../emulator/control.hpp"
 #include "../../emulator/cudnn_engines.hpp"
 
@@ -39,4 +36,5 @@ namespace {
 
 }  // namespace
 
+#include "../../../standard.hpp"
 #include "step.cu"

@@ -5,20 +5,13 @@
 #pragma once
 
 #include <cxxabi.h>
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
 #include <mutex>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <cupti.h>
 
 #include <cupola/core/error.hpp>
+
+#include "../../../standard.hpp"
 
 namespace bench {
 

@@ -4,13 +4,10 @@
 //
 //   bench_machine rates      the rate of a large matrix product in float, TF32, bfloat16 and half, and of a large copy
 //   bench_machine describe   cuDNN's description of the device, from which plans can be made without the device
-#include <cstdio>
-#include <exception>
-#include <string>
-#include <string_view>
-
 #include <cupola/ops/cuda/impl/cudnn_graph.hpp>
 #include <cupola/ops/cuda/peak_rates.hpp>
+
+#include "../../../standard.hpp"
 
 using namespace cupola;
 

@@ -4,18 +4,13 @@
 // kernel holds the stream, so that the GPU never waits for the host. The time of each part includes its events.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <deque>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/train/impl/profile_parts.hpp>
+
+#include "../../../standard.hpp"
 
 namespace bench {
 

@@ -6,20 +6,11 @@
 //
 //   gpu_predicted PRECISION BATCH         PRECISION is float, tf32, half, bfloat16, or bfloat16-padded, with padded channels
 //   gpu_predicted PRECISION BATCH names   without the bytes of kernels, which takes less time
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/models/cifar10_net.hpp>
 
+#include "../../../standard.hpp"
 #include "../../emulator/control.hpp"
 #include "../../synthetic_batches.hpp"
 

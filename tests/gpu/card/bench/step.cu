@@ -17,16 +17,6 @@
 // With chain the gradients of a layer are not computed side by side, and with early kernels are launched before the end of the one
 // before them: see CudaOptions.
 // With plans=FILE each of them takes the algorithms from this file; the last also adds those that it had to choose.
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
@@ -41,6 +31,7 @@
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
 #endif
+#include "../../../standard.hpp"
 #include "node_times.hpp"
 #include "turns.hpp"
 

@@ -3,11 +3,7 @@
 // The turns of a program that is measured: see tests/benchmarks/peers/protocol.py.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <limits>
+#include "../../../standard.hpp"
 
 namespace gpu_bench {
 

@@ -172,7 +172,6 @@ void read_next_block(int* to, unsigned* arrived, int ends = 0) {
 }  // namespace emulated_kernels
 
 using namespace emulated_kernels;
-using namespace cupola;
 
 namespace {
 

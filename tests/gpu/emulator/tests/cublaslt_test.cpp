@@ -10,8 +10,7 @@
 #include "../control.hpp"
 #include "device_memory.hpp"
 
-using emulator_tests::DeviceMemory;
-using emulator_tests::Stream;
+using namespace emulator_tests;
 using reference::Floats;
 
 namespace {

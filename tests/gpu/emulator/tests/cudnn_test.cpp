@@ -4,8 +4,6 @@
 // several kinds; and checks what it rejects when a plan runs.
 #include "../../../test.hpp"
 
-#include <iterator>
-
 #include <cudnn_backend.h>
 
 #include "../../../reference/convolution.hpp"
@@ -16,8 +14,7 @@
 #include "device_memory.hpp"
 
 using cudnn_test::Descriptor;
-using emulator_tests::DeviceMemory;
-using emulator_tests::Stream;
+using namespace emulator_tests;
 using reference::Floats;
 namespace emulator = cupola::emulator;
 

@@ -8,8 +8,6 @@
 
 #include "../control.hpp"
 
-using namespace cupola;
-
 void cupti_test_kernel(int* to) { *to += 1; }
 
 namespace {

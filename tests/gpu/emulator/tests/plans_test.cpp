@@ -4,7 +4,6 @@
 #include "../../../test.hpp"
 
 #include <mutex>
-#include <thread>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
@@ -14,7 +13,6 @@
 #include "../control.hpp"
 #include "../cudnn_engines.hpp"
 
-using namespace cupola;
 using emulator::nondeterministic_engine, emulator::plain_engine, emulator::tensor_core_engine, emulator::tiled_engine;
 using impl::ChosenPlan, impl::ConvolutionDirection, impl::ConvolutionProblem, impl::CublasProduct;
 
