@@ -244,7 +244,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.agreement_->set_samples_since(step(), {});
     }
 
-    /// The state on which the next step depends, except for the options and the data, a TrainingState. Replicas of
+    /// The state on which the next step depends, except for the options and the data: a TrainingState. Replicas of
     /// other processes that have parameters of their own are gathered: then all processes call it, after the same step.
     /// This and restore() need #include <cupola/parallel/state_transfer.hpp>.
     template <class Transfer = impl::TransferOfState<D, Net>>
