@@ -110,15 +110,14 @@ class WithoutGpu(unittest.TestCase):
                 self.assertLessEqual(sum(1 for path in out.rglob("*") if path.is_file()), 8)
 
 
-class OnTheEmulator(unittest.TestCase):
+class OnTheEmulator(InFolder):
     """What is tried of `--emulated` without the emulator's programs, which have a test that runs them."""
 
     def run_with(self, *words):
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder) / "out"
-            run = ended(HERE / "run", out, *words, "--build", folder)
-            report = out / "report.json"
-            return run, json.loads(report.read_text()) if report.exists() else None
+        out = self.folder / "out"
+        run = ended(HERE / "run", out, *words, "--build", self.folder)
+        report = out / "report.json"
+        return run, json.loads(report.read_text()) if report.exists() else None
 
     def test_programs_that_were_not_built_are_named_with_how_to_build_them(self):
         run, said = self.run_with("first", "--emulated")
@@ -144,20 +143,19 @@ class OnTheEmulator(unittest.TestCase):
 
     def test_its_page_is_no_measurement_and_goes_nowhere(self):
         report = load("report")
-        with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            data = {"format": stages.FORMAT, "command": "all", "commit": "abc", "started": "2026-01-02T03:04:05Z", "ended": True, "seconds": 9.0,
-                    "machine": {"GPU": "Emulated GPU"}, "stages": [{"name": "machine", "status": "passed"}], "emulated": True}  # fmt: skip
-            (folder / "report.json").write_text(json.dumps(data))
-            text = report.write(folder, folder).read_text()
-            self.assertIn("# On an emulated GPU: a trial of the command, and no measurement", text)
-            self.assertNotIn("measured on", text)
-            with self.assertRaisesRegex(report.Refused, "is of an emulated GPU: it has no measurements"):
-                report.write(folder, folder.parent)
+        data = {"format": stages.FORMAT, "command": "all", "commit": "abc", "started": "2026-01-02T03:04:05Z", "ended": True, "seconds": 9.0,
+                "machine": {"GPU": "Emulated GPU"}, "stages": [{"name": "machine", "status": "passed"}], "emulated": True}  # fmt: skip
+        (self.folder / "report.json").write_text(json.dumps(data))
+        text = report.write(self.folder, self.folder).read_text()
+        self.assertIn("# On an emulated GPU: a trial of the command, and no measurement", text)
+        self.assertNotIn("measured on", text)
+        with self.assertRaisesRegex(report.Refused, "is of an emulated GPU: it has no measurements"):
+            report.write(self.folder, self.folder.parent)
 
 
-class Stages(unittest.TestCase):
+class Stages(InFolder):
     def setUp(self):
+        super().setUp()
         quiet = contextlib.redirect_stdout(io.StringIO())
         quiet.__enter__()
         self.addCleanup(quiet.__exit__, None, None, None)
@@ -211,12 +209,11 @@ class Stages(unittest.TestCase):
         self.assertEqual(run.assertions_failed(output), [expected, "b_test.cpp:3: test case THREW exception: no GPU"])
 
     def test_a_stage_has_what_is_left_without_the_least_of_the_later_ones(self):
-        with tempfile.TemporaryDirectory() as folder:
-            report = stages.Report(pathlib.Path(folder), "check", "abc")
-            report.left = lambda: 100
-            given = []
-            report.run([stages.Stage(name, limit, least, given.append) for name, limit, least in (("a", 300, 5), ("b", 20, 10), ("c", 90, 30))])
-            self.assertEqual(given, [60, 20, 90])
+        report = stages.Report(self.folder, "check", "abc")
+        report.left = lambda: 100
+        given = []
+        report.run([stages.Stage(name, limit, least, given.append) for name, limit, least in (("a", 300, 5), ("b", 20, 10), ("c", 90, 30))])
+        self.assertEqual(given, [60, 20, 90])
 
     def test_a_stage_reports_how_it_ended_and_the_next_has_its_turn_unless_it_is_needed(self):
         def raises(error):
@@ -225,29 +222,28 @@ class Stages(unittest.TestCase):
 
             return body
 
-        with tempfile.TemporaryDirectory() as folder:
-            report = stages.Report(pathlib.Path(folder), "bench", "abc")
-            expected = {
-                "passes": ("passed", lambda _: {"found": math.nan, "lines": ["a line"]}),
-                "skips": ("skipped", raises(stages.Skipped("there is none"))),
-                "breaks": ("failed", raises(KeyError("x"))),
-                "takes long": ("failed", lambda _: stages.run(["sleep", "30"], 0.2)),
-                "fails": ("failed", raises(stages.Failed("two are wrong", {"tests": [], "kept": 1}))),
-                "never comes": ("skipped", lambda _: None),
-            }
-            report.run([stages.Stage(name, 10, 1, body, needed=name == "fails") for name, (_, body) in expected.items()])
-            text = (pathlib.Path(folder) / "report.json").read_text()
-            said = json.loads(text, parse_constant=lambda name: self.fail(f"{name} is no JSON"))
-            self.assertEqual(
-                [(stage["name"], stage["status"]) for stage in said["stages"]], [(name, status) for name, (status, _) in expected.items()]
-            )
-            self.assertEqual((said["format"], said["ended"]), (stages.FORMAT, True))
-            self.assertIsNone(said["stages"][0]["found"])
-            self.assertEqual(said["stages"][4]["kept"], 1)
-            text = (pathlib.Path(folder) / "report.txt").read_text()
-            for part in ("    a line", "skips  0.0 s: there is none", "KeyError: 'x'", "it was ended after 10 s", "fails  0.0 s: two are wrong"):
-                self.assertIn(part, text)
-            self.assertTrue(report.failed())
+        report = stages.Report(self.folder, "bench", "abc")
+        expected = {
+            "passes": ("passed", lambda _: {"found": math.nan, "lines": ["a line"]}),
+            "skips": ("skipped", raises(stages.Skipped("there is none"))),
+            "breaks": ("failed", raises(KeyError("x"))),
+            "takes long": ("failed", lambda _: stages.run(["sleep", "30"], 0.2)),
+            "fails": ("failed", raises(stages.Failed("two are wrong", {"tests": [], "kept": 1}))),
+            "never comes": ("skipped", lambda _: None),
+        }
+        report.run([stages.Stage(name, 10, 1, body, needed=name == "fails") for name, (_, body) in expected.items()])
+        text = (self.folder / "report.json").read_text()
+        said = json.loads(text, parse_constant=lambda name: self.fail(f"{name} is no JSON"))
+        self.assertEqual(
+            [(stage["name"], stage["status"]) for stage in said["stages"]], [(name, status) for name, (status, _) in expected.items()]
+        )
+        self.assertEqual((said["format"], said["ended"]), (stages.FORMAT, True))
+        self.assertIsNone(said["stages"][0]["found"])
+        self.assertEqual(said["stages"][4]["kept"], 1)
+        text = (self.folder / "report.txt").read_text()
+        for part in ("    a line", "skips  0.0 s: there is none", "KeyError: 'x'", "it was ended after 10 s", "fails  0.0 s: two are wrong"):
+            self.assertIn(part, text)
+        self.assertTrue(report.failed())
 
 
 # Starts a process in a session of its own, one whose parent ends, and one that clears its environment too; each writes its number.
