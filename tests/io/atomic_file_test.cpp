@@ -126,40 +126,26 @@ TEST_CASE("A symbolic link is followed, and stays a link") {
     CHECK(folder.names() == std::set<std::string>{"elsewhere", "link"});
 }
 
-TEST_CASE("Exceeding the limit on the size of files is an error, and its signal does not end the process") {
-    const TemporaryFolder folder;
-    const std::string path = folder.path("file");
-    io_tests::write_bytes(path, "before");
-    const std::string said = io_tests::in_child([&] {
-        std::signal(SIGXFSZ, SIG_DFL);
-        const rlimit limit{1000, 1000};
-        setrlimit(RLIMIT_FSIZE, &limit);
-        return message_of<DataError>([&] {
-            AtomicFile file(path);
-            file.write(bytes_of(std::string(2000, 'x')));
+TEST_CASE(
+    "A limit on the size of files, whose signal does not end the process, and a full disk leave the previous file") {
+    for (const bool full_disk : {false, true}) {
+        CAPTURE(full_disk);
+        const TemporaryFolder folder;
+        const std::string path = folder.path("file");
+        io_tests::write_bytes(path, "before");
+        const std::string said = io_tests::in_child([&] {
+            std::signal(SIGXFSZ, full_disk ? SIG_IGN : SIG_DFL);
+            const rlimit limit{1000, 1000};
+            setrlimit(RLIMIT_FSIZE, &limit);
+            const std::string piece(full_disk ? 300 : 2000, 'x');
+            return message_of<DataError>([&] {
+                AtomicFile file(path);
+                for (int i = 0; i < 10; ++i) file.write(bytes_of(piece));
+                file.commit();
+            });
         });
-    });
-    CHECK(said == path + " cannot be written: File too large, after 1000 bytes");
-    CHECK(io_tests::read_bytes(path) == "before");
-    CHECK(folder.names() == std::set<std::string>{"file"});
-}
-
-TEST_CASE("A full disk leaves the previous file, and is an error with the position") {
-    const TemporaryFolder folder;
-    const std::string path = folder.path("file");
-    io_tests::write_bytes(path, "before");
-    const std::string said = io_tests::in_child([&] {
-        std::signal(SIGXFSZ, SIG_IGN);
-        const rlimit limit{1000, 1000};
-        setrlimit(RLIMIT_FSIZE, &limit);
-        const std::string piece(300, 'x');
-        return message_of<DataError>([&] {
-            AtomicFile file(path);
-            for (int i = 0; i < 10; ++i) file.write(bytes_of(piece));
-            file.commit();
-        });
-    });
-    CHECK(said == path + " cannot be written: File too large, after 1000 bytes");
-    CHECK(io_tests::read_bytes(path) == "before");
-    CHECK(folder.names() == std::set<std::string>{"file"});
+        CHECK(said == path + " cannot be written: File too large, after 1000 bytes");
+        CHECK(io_tests::read_bytes(path) == "before");
+        CHECK(folder.names() == std::set<std::string>{"file"});
+    }
 }
