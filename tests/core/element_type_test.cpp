@@ -89,14 +89,15 @@ TEST_CASE("zeros, infinities and subnormal numbers are rounded like any other") 
     CHECK(rounded_bits(0x007F'8000) == 0x0080);  // the largest without an exponent becomes the smallest with one
 }
 
-TEST_CASE("a NaN stays a NaN with its sign, even where rounding would clear its bits") {
+TEST_CASE_TEMPLATE("a NaN stays a NaN with its sign, even where rounding would clear its bits", T, BFloat16, Float16) {
+    constexpr unsigned quiet = std::is_same_v<T, BFloat16> ? 0x40 : 0x200;
     for (const std::uint32_t bits :
-         {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'8000U}) {
+         {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'8000U, 0x7F80'1000U}) {
         CAPTURE(bits);
-        const BFloat16 rounded(std::bit_cast<float>(bits));
+        const T rounded(std::bit_cast<float>(bits));
         CHECK(std::isnan(static_cast<float>(rounded)));
         CHECK((rounded.bits & 0x8000U) == bits >> 31 << 15);
-        CHECK((rounded.bits & 0x40U) != 0);  // quiet
+        CHECK((rounded.bits & quiet) != 0);
     }
 }
 
@@ -169,16 +170,5 @@ TEST_CASE("between two Float16 the nearer one is chosen, and in the middle the e
             REQUIRE(half_bits(std::nextafter(signed_middle, 0.0F)) == (sign | i));
             REQUIRE(half_bits(std::nextafter(signed_middle, sign != 0 ? -1e9F : 1e9F)) == (sign | (i + 1)));
         }
-    }
-}
-
-TEST_CASE("a NaN stays a NaN in Float16, even where rounding would clear its bits") {
-    for (const std::uint32_t bits :
-         {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'1000U}) {
-        CAPTURE(bits);
-        const Float16 rounded(std::bit_cast<float>(bits));
-        CHECK(std::isnan(static_cast<float>(rounded)));
-        CHECK((rounded.bits & 0x8000U) == bits >> 31 << 15);
-        CHECK((rounded.bits & 0x200U) != 0);  // quiet
     }
 }

@@ -30,20 +30,29 @@ StepReport report_of(std::int64_t step, double first = 1.5) {
             .parts = {{"cross_entropy", (first + 3.5) / 2}, {"weight_decay/local3", 0.5}}};
 }
 
-/// The output of a log with these options for the steps from 0, with T for every date and time.
-template <class Set>
-std::string log_of(LogOptions options, int steps, Set&& set) {
+/// What a log writes by what `use` calls, in a run that began so many seconds ago.
+template <class Use>
+std::string written_by(LogOptions options, double seconds, Use&& use) {
     options.file = std::tmpfile();
     REQUIRE(options.file != nullptr);
     LogEvery log(options);
-    set(log);
-    Run run{.started = monotonic_seconds() - 1};
-    log.on_begin(run);
-    for (int step = 0; step < steps; ++step) log.on_step(report_of(step), run);
+    Run run{.started = monotonic_seconds() - seconds};
+    use(log, run);
     std::string written;
     std::rewind(options.file);
     for (int c; (c = std::fgetc(options.file)) != EOF;) written += static_cast<char>(c);
     std::fclose(options.file);
+    return written;
+}
+
+/// The output of a log with these options for the steps from 0, with T for every date and time.
+template <class Set>
+std::string log_of(const LogOptions& options, int steps, Set&& set) {
+    std::string written = written_by(options, 1, [&](LogEvery& log, Run& run) {
+        set(log);
+        log.on_begin(run);
+        for (int step = 0; step < steps; ++step) log.on_step(report_of(step), run);
+    });
     for (const char* time :
          {R"(^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})", R"(\n\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})"}) {
         written = std::regex_replace(written, std::regex(time), time[0] == '^' ? "T" : "\nT");
@@ -66,12 +75,7 @@ TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's a
 
 TEST_CASE(
     "a loss scale is in the line of a step, with whether the step was skipped, and a skipped loss is not smoothed") {
-    const auto lines_of = [](LogOptions options) {
-        options.file = std::tmpfile();
-        REQUIRE(options.file != nullptr);
-        options.every = 1;
-        LogEvery log(options);
-        Run run{.started = monotonic_seconds() - 1};
+    const auto use = [](LogEvery& log, Run& run) {
         log.on_begin(run);
         StepReport report = report_of(0);
         report.loss_scale = 65536;
@@ -87,18 +91,13 @@ TEST_CASE(
         report.loss_scale = 1;
         report.skipped_steps = 1;
         log.on_step(report, run);
-        std::string lines(4096, ' ');
-        std::rewind(options.file);
-        lines.resize(std::fread(lines.data(), 1, lines.size(), options.file));
-        std::fclose(options.file);
-        return lines;
     };
-    const std::string lines = lines_of({.learning_rate = true});
+    const std::string lines = written_by({.every = 1, .learning_rate = true}, 1, use);
     CHECK(contains(lines, "learning_rate = 0.0125, loss_scale = 65536\n"));
     CHECK(contains(lines, "loss = nan"));
     CHECK(contains(lines, "learning_rate = 0.0125, loss_scale = 65536 (skipped)\n"));
     CHECK(contains(lines, "learning_rate = 0.0125, loss_scale = 1\n"));
-    const std::string json = lines_of({.json = true});
+    const std::string json = written_by({.every = 1, .json = true}, 1, use);
     CHECK(
         contains(json, R"("learning_rate":0.0125,"loss_scale":65536,"skipped":false,"skipped_steps":0,"examples":16)"));
     CHECK(contains(
@@ -107,11 +106,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a record with a validation has a line, and its time is not that of a step") {
-    const auto lines_of = [](LogOptions options) {
-        options.file = std::tmpfile();
-        REQUIRE(options.file != nullptr);
-        LogEvery log(options);
-        Run run{.started = monotonic_seconds() - 1000};
+    const auto use = [](LogEvery& log, Run& run) {
         log.on_begin(run);
         log.on_record({.step = 3, .loss = 0.5}, run);
         log.on_record({.epoch = 2,
@@ -124,41 +119,32 @@ TEST_CASE("a record with a validation has a line, and its time is not that of a 
                        .validation_seconds = 998},
                       run);
         log.on_step(report_of(6), run);
-        std::string lines(4096, ' ');
-        std::rewind(options.file);
-        lines.resize(std::fread(lines.data(), 1, lines.size(), options.file));
-        std::fclose(options.file);
-        return lines;
     };
     CHECK(std::regex_match(
-        lines_of({.every = 2}),
+        written_by({.every = 2}, 1000, use),
         std::regex(
             R"([-0-9]{10} [:.0-9]{15}: step 6, epoch 2, loss = 0\.000123, validation loss = 1\.50, accuracy = 0\.875, b = nan \(1000\.0 sec\)\n)"
             R"([-0-9]{10} [:.0-9]{15}: step 6, loss = 3\.00 \(\d\.\d examples/sec; [23]\.\d{3} sec/batch\)\n)")));
-    const std::string json = lines_of({.every = 4, .json = true});
+    const std::string json = written_by({.every = 4, .json = true}, 1000, use);
     CHECK(
         json ==
         R"({"step":6,"epoch":2,"training_loss":0.000123,"validation_loss":1.5,"metrics":{"accuracy":0.875,"b":null},"learning_rate":0.25,"seconds":1000})"
         "\n");
-    CHECK(lines_of({.every = 0, .json = true}) == json);  // none of steps
+    CHECK(written_by({.every = 0, .json = true}, 1000, use) == json);  // none of steps
 }
 
 TEST_CASE("losses below 1 have three significant digits") {
-    LogOptions options{.file = std::tmpfile(), .loss = LossReduction::each_replica, .parts = true};
-    REQUIRE(options.file != nullptr);
-    LogEvery log(options);
-    Run run{.started = monotonic_seconds() - 1};
-    log.on_begin(run);
-    log.on_step({.samples = 8,
-                 .weight = 8,
-                 .loss = 0.000123,
-                 .replicas = {{.samples = 8, .weight = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}},
-                 .parts = {{"mean_squared_error", 0.00001}}},
-                run);
-    std::string line(4096, ' ');
-    std::rewind(options.file);
-    line.resize(std::fread(line.data(), 1, line.size(), options.file));
-    std::fclose(options.file);
+    const auto use = [](LogEvery& log, Run& run) {
+        log.on_begin(run);
+        log.on_step(
+            {.samples = 8,
+             .weight = 8,
+             .loss = 0.000123,
+             .replicas = {{.samples = 8, .weight = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}},
+             .parts = {{"mean_squared_error", 0.00001}}},
+            run);
+    };
+    const std::string line = written_by({.loss = LossReduction::each_replica, .parts = true}, 1, use);
     CHECK(line.find("loss = 0.000123 (") != std::string::npos);
     CHECK(line.find("losses = 0.0456, ") != std::string::npos);
     CHECK(line.find("mean_squared_error = 1.00e-05 (smoothed 1.00e-05)") != std::string::npos);
@@ -209,22 +195,14 @@ TEST_CASE("a locale with a decimal comma changes no line") {
 
 TEST_CASE("a long name is written whole, and JSON escapes its quotes") {
     const std::string name = std::string(300, 'n') + "\"\\";
-    const auto line = [&](bool json) {
-        LogOptions options{.parts = true, .json = json};
-        options.file = std::tmpfile();
-        REQUIRE(options.file != nullptr);
-        LogEvery log(options);
-        Run run{.started = monotonic_seconds() - 1};
-        log.on_begin(run);
-        StepReport report = report_of(0);
-        report.parts[1].name = name;
-        log.on_step(report, run);
-        log.on_record({.step = 1, .validation_loss = 2, .metrics = {{.name = name, .value = 0.25}}}, run);
-        std::string lines(8192, ' ');
-        std::rewind(options.file);
-        lines.resize(std::fread(lines.data(), 1, lines.size(), options.file));
-        std::fclose(options.file);
-        return lines;
+    const auto line = [&](bool as_json) {
+        return written_by({.parts = true, .json = as_json}, 1, [&](LogEvery& log, Run& run) {
+            log.on_begin(run);
+            StepReport report = report_of(0);
+            report.parts[1].name = name;
+            log.on_step(report, run);
+            log.on_record({.step = 1, .validation_loss = 2, .metrics = {{.name = name, .value = 0.25}}}, run);
+        });
     };
     const std::string text = line(false), json = line(true), escaped = std::string(300, 'n') + R"(\"\\)";
     CHECK(contains(text, ", " + name + " = 0.5000 (smoothed "));
@@ -234,15 +212,9 @@ TEST_CASE("a long name is written whole, and JSON escapes its quotes") {
 }
 
 TEST_CASE("a non-finite number is null in JSON") {
-    std::FILE* file = std::tmpfile();
-    REQUIRE(file != nullptr);
-    LogEvery log({.file = file, .json = true});
-    Run run{};
-    log.on_step(report_of(0, std::numeric_limits<double>::infinity()), run);
-    std::rewind(file);
-    std::string line;
-    for (int c; (c = std::fgetc(file)) != EOF;) line += static_cast<char>(c);
-    std::fclose(file);
+    const std::string line = written_by({.json = true}, 0, [](LogEvery& log, Run& run) {
+        log.on_step(report_of(0, std::numeric_limits<double>::infinity()), run);
+    });
     CHECK(line.find(R"("loss":null,)") != std::string::npos);
     CHECK(line.find(R"("replicas":[null,4])") != std::string::npos);
     CHECK(line.find("inf") == std::string::npos);
