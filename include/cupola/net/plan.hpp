@@ -52,11 +52,17 @@ public:
     /// Gives the plan its memory, of at least `bytes().total()`, at a multiple of scratch_alignment<Device>. Several
     /// plans may share it if they run one at a time and `prepare` is called after another has run.
     void bind(std::byte* arena) {
+        std::byte* const packed = arena + bytes_.activations + bytes_.saved;
+        bind(arena, packed, packed + bytes_.packed);
+    }
+    /// The same with `bytes().packed` and `bytes().scratch` elsewhere. Plans of the same options may share them if they
+    /// run one at a time: what one of them has packed, the others read.
+    void bind(std::byte* arena, std::byte* packed, std::byte* scratch) {
         arena_ = arena;
         ends_.bind(arena + bytes_.activations - ends_.bytes());
         saved_ = arena + bytes_.activations;
-        packed_ = saved_ + bytes_.saved;
-        scratch_ = packed_ + bytes_.packed;
+        packed_ = packed;
+        scratch_ = scratch;
         bind_nodes();
     }
 

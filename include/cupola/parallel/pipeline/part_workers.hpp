@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PartWorkers: the devices of a group, which has all parts of a network (net/pipeline/cut_info.hpp): their threads and
-// contexts, and for each part its plans, with an arena per batch that is in flight there. The first device is that of
-// the part that takes the batches: its thread and its context are those of the group's worker.
+// contexts, and for each part its plans, with an arena per batch that is in flight there, and its packed weights once.
+// The first device is that of the part that takes the batches: its thread and its context are those of the group's
+// worker.
 #pragma once
 
 #include <cstddef>
@@ -158,9 +159,11 @@ template <class Device, class T>
 std::size_t PartWorkers<Device, T>::bytes() const {
     std::size_t bytes = kept_size_ > 0 ? slot_counts_[0] * batch_bytes(columns_, kept_size_) : 0;
     for (std::size_t k = 0; k < cut_->parts(); ++k) {
-        bytes += checked_bytes(
-            text("the batches in flight of part ", k, " need"),
-            {static_cast<std::int64_t>(slot_counts_[k]), static_cast<std::int64_t>(plans_[k].largest().total())});
+        const auto of_part = plans_[k].shared_bytes();
+        bytes += of_part.packed + of_part.scratch +
+                 checked_bytes(
+                     text("the batches in flight of part ", k, " need"),
+                     {static_cast<std::int64_t>(slot_counts_[k]), static_cast<std::int64_t>(of_part.of_workspace)});
     }
     return bytes;
 }
@@ -171,9 +174,7 @@ void PartWorkers<Device, T>::allocate() {
         kept_ = typename Device::Arena(slot_counts_[0] * batch_bytes(columns_, kept_size_),
                                        text("the batches in flight of device ", context(0).ordinal()));
     }
-    run_parts([&](std::size_t part) {
-        plans_[part].allocate(plans_[part].largest().total(), static_cast<int>(slot_counts_[part]));
-    });
+    run_parts([&](std::size_t part) { plans_[part].allocate_sharing(static_cast<int>(slot_counts_[part])); });
 }
 
 template <class Device, class T>

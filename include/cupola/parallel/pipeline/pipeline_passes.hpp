@@ -278,9 +278,14 @@ void PipelinePasses<D, T>::backward(const Pass& pass) {
     if (here.plan == nullptr) return;
     if (pass.part == 0) note(pass.step.device, "backward");
     auto& context = pass.context();
-    here.plan->backward(context, inputs(pass), replicas_.parameters(batch.replica),
-                        replicas_.gradients().row(batch.replica), batch.key, batch.pass.accumulates, {},
-                        in_own_type(pass));
+    const float* const parameters = replicas_.parameters(batch.replica);
+    // A plan for fewer samples, or of another replica's parameters, may have run since.
+    if (pass.workers
+            .take(pass.part, here.slot, replicas_.settings().plan_options(here.plan->options().batch), parameters)
+            .packs)
+        here.plan->prepare(context, parameters, pass.step.state.worker.buffers());
+    here.plan->backward(context, inputs(pass), parameters, replicas_.gradients().row(batch.replica), batch.key,
+                        batch.pass.accumulates, {}, in_own_type(pass));
     if (pass.part > 0 && here.plan->options().input_gradient) {
         const std::int64_t elements = batch.view.size * here.plan->nodes().front().input.size();
         Kernels::copy_between(context, pass.before().plan->own_output_gradient(0), here.plan->own_input_gradient(),

@@ -3,6 +3,7 @@
 // Plans: the plans of one device, one per batch size and purpose, and the memory of their activations.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,14 @@ public:
     [[gnu::cold]] void add(MakePlan make, const PlanOptions& options, std::size_t workspace = 0);
     /// Allocates an arena of `bytes` bytes per workspace, for the plans that exist.
     [[gnu::cold]] void allocate(std::size_t bytes, int workspaces);
+    /// The bytes that allocate_sharing() allocates: per workspace, and once.
+    struct SharedBytes {
+        std::size_t of_workspace = 0, packed = 0, scratch = 0;
+    };
+    [[nodiscard, gnu::cold]] SharedBytes shared_bytes() const;
+    /// The same with one place for the packed weights and for the scratch memory of all workspaces. A plan may then
+    /// have to pack its weights again between forward and backward, if another one has run: take() says so.
+    [[gnu::cold]] void allocate_sharing(int workspaces);
 
     [[nodiscard]] const Plan<Device, T>& first() const { return first_->plan; }
     /// The memory of the plan that needs the most memory.
@@ -90,6 +99,9 @@ private:
     std::unique_ptr<Plan<Device, T>> inspection_;
     typename Device::Arena inspection_arena_;
     FixedArray<Workspace> workspaces_;
+    /// After allocate_sharing(): the memory, and the plan that has packed its weights.
+    typename Device::Arena shared_;
+    BatchPlan* last_packed_ = nullptr;
     std::int64_t version_ = 0;
 };
 
@@ -151,11 +163,13 @@ template <class Device, class T>
 auto Plans<Device, T>::take(const PlanOptions& options, const float* parameters, std::size_t workspace) -> Taken {
     BatchPlan* const found = find(options, workspace);
     if (found == nullptr) return {};
-    const bool packs =
-        workspaces_[workspace].last != found || found->prepared != version_ || found->packed_from != parameters;
+    const bool shares = shared_.size() > 0;
+    BatchPlan*& last = shares ? last_packed_ : workspaces_[workspace].last;
+    const bool is_packed = last == found || (shares && last != nullptr && last->options == options);
+    const bool packs = !is_packed || last->prepared != version_ || last->packed_from != parameters;
     found->prepared = version_;
     found->packed_from = parameters;
-    workspaces_[workspace].last = found;
+    last = found;
     return {&found->plan, packs};
 }
 
@@ -188,6 +202,29 @@ void Plans<Device, T>::allocate(std::size_t bytes, int workspaces) {
         workspace.arena = typename Device::Arena(bytes, text("the activations of device ", context_->ordinal()));
     for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
         plan->plan.bind(workspaces_[plan->workspace].arena.data());
+}
+
+template <class Device, class T>
+auto Plans<Device, T>::shared_bytes() const -> SharedBytes {
+    SharedBytes bytes;
+    for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
+        const PlanBytes& each = plan->plan.bytes();
+        bytes.of_workspace = std::max(bytes.of_workspace, each.activations + each.saved);
+        bytes.packed = std::max(bytes.packed, each.packed);
+        bytes.scratch = std::max(bytes.scratch, aligned(each.scratch));
+    }
+    return bytes;
+}
+
+template <class Device, class T>
+void Plans<Device, T>::allocate_sharing(int workspaces) {
+    const SharedBytes bytes = shared_bytes();
+    allocate(bytes.of_workspace, workspaces);
+    // Never empty, which would say that nothing is shared. The scratch memory is first, where it is aligned.
+    shared_ = typename Device::Arena(std::max(bytes.scratch + bytes.packed, std::size_t{1}),
+                                     text("the packed weights of device ", context_->ordinal()));
+    for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
+        plan->plan.bind(workspaces_[plan->workspace].arena.data(), shared_.data() + bytes.scratch, shared_.data());
 }
 
 template <class Device, class T>
