@@ -30,6 +30,7 @@
 #include <cupola/parallel/host/concat_mean.hpp>
 #include <cupola/parallel/host/queue.hpp>
 #include <cupola/parallel/inspection.hpp>
+#include <cupola/parallel/pipeline/pipeline_passes.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/tensor/algorithms.hpp>
@@ -101,6 +102,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
     TEMPLATE class impl::TakenBatches<Host, T>;                                                                       \
     TEMPLATE class impl::ReplicaLosses<Host, T>;                                                                      \
     TEMPLATE class impl::SynchronizedPasses<Host, T>;                                                                 \
+    TEMPLATE class impl::PartWorkers<Host, T>;                                                                        \
+    TEMPLATE class impl::PipelinePasses<Host, T>;                                                                     \
     TEMPLATE class impl::ReplicaPasses<Host, T>;                                                                      \
     TEMPLATE class impl::SyncBatchNormGroup<Host, T>;                                                                 \
     TEMPLATE class impl::StepReports<Host, T>;                                                                        \
