@@ -46,7 +46,7 @@ public:
         return none_;
     }
     /// Where there are several processes, before the first step.
-    void bind(const CommonCentre& common) { common_peers_->bind(common); }
+    void bind_common(const CommonCentre& common) { common_peers_->bind(common); }
     bool agree(Step&) override { return true; }
     void wait(int, std::int64_t, bool) override {}
     void end(int) override {}

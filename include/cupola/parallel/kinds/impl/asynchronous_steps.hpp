@@ -95,7 +95,7 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
                                 .losses = replicas.settings().losses,
                                 .regularized = regularized.size(),
                                 .buffers = static_cast<std::size_t>(replicas.network().buffer_elements)});
-        agreement_.bind(*common_);
+        agreement_.bind_common(*common_);
     }
     if (log == nullptr) return;
     needs_.resize(static_cast<std::size_t>(log->end_step() - log->first_step));
