@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: mpirun -n P mpi_kinds
+// Usage: mpirun -n P mpi_kinds [kill FOLDER]
 //
 // Replicas of several processes that agree on a centre: around MpiConcatMean the bits of one process, between and after
 // agreements, continued from any state; around sums, equal on all processes and to a few roundings the same as one process.
-// And replicas that exchange with a centre in memory of all processes: the bits of one process, round robin and replayed.
+// And replicas that exchange with a centre in memory of all processes: the bits of one process, round robin and replayed;
+// with `kill`, process 1 is killed while others wait for its exchange, and these write why they end to FOLDER.
 // tests/mpi/run starts it.
 //
 // Covers: cupola/parallel/kinds/centre_agreement.hpp, cupola/parallel/kinds/periodic.hpp,
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -161,18 +163,22 @@ using Asynchronously =
     OneOf<Carrier, SharedCentre<Asynchronous<Elastic>, Carrier>, SharedCentre<Asynchronous<Downpour>, Carrier>,
           SharedCentre<Hogwild, Carrier>, SharedCentre<Backup, Carrier>>;
 
+/// Asynchronous replicas need samples.
+struct FullBatches {
+    Batches all;
+    BatchView operator()(std::int64_t place, int replica, HostContext& context) const {
+        const BatchView batch = all(place, replica, context);
+        return batch.size > 0 ? batch : all(place + 1, replica, context);
+    }
+};
+
 /// The states inside and at the end of a training with steps in flight.
 template <class Carrier, class Policy>
 std::vector<TrainingState> asynchronous_states(const Carrier& carrier, const Policy& policy, int devices,
                                                const TrainingState* from = nullptr) {
     const SharedCentre<Policy, Carrier> shared{.policy = policy, .processes = carrier};
     auto training = training_of(Asynchronously<Carrier>(shared), devices, 1, 4);
-    const Batches all;
-    // Asynchronous replicas need samples.
-    const auto batches = [&](std::int64_t place, int replica, HostContext& context) {
-        const BatchView batch = all(place, replica, context);
-        return batch.size > 0 ? batch : all(place + 1, replica, context);
-    };
+    const FullBatches batches;
     if (from != nullptr) training.restore(*from);
     std::vector<TrainingState> states;
     while (training.step() < 3 * steps) {
@@ -235,6 +241,21 @@ void check_asynchronous(const MpiEnvironment& mpi) {
                        ", those of its machine: between machines use Periodic or ElasticAveraging"));
 }
 
+/// Does not return: process 1 is killed while it has a batch for whose exchange the others wait.
+void kill_one(const MpiEnvironment& mpi, const std::string& folder) {
+    using Averaging = SharedCentre<Asynchronous<Downpour>, MpiConcatMean>;
+    const MpiConcatMean processes{.deadline_seconds = 300, .folder = folder};
+    const FullBatches full;
+    auto training = training_of(Asynchronously<MpiConcatMean>(
+        Averaging{.policy = {.ahead = 2, .order = Order::round_robin()}, .processes = processes}));
+    while (true) {
+        training.step([&](std::int64_t place, int replica, HostContext& context) {
+            if (mpi.number() == 1 && place == 5) std::raise(SIGKILL);
+            return full(place, replica, context);
+        });
+    }
+}
+
 template <class Inner>
 using LocalSgd = Periodic<Inner>;
 template <class Inner>
@@ -261,9 +282,10 @@ void check_kind(const MpiEnvironment& mpi, const auto& set) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
     try {
         const MpiEnvironment mpi;
+        if (argc == 3 && std::string_view(argv[1]) == "kill") kill_one(mpi, argv[2]);
         check_kind<LocalSgd>(mpi, [](auto& kind) { kind.every = 3, kind.from_step = 2; });
         check_kind<Diloco>(mpi, [](auto& kind) {
             kind.every = 3;
