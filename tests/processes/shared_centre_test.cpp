@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -266,6 +267,24 @@ TEST_CASE("an exception of one process's batches, or of its step, is that of all
         "rule ";
     CHECK(refused[0] == message);
     CHECK(refused[1] == "process 0: " + message);
+}
+
+TEST_CASE("a training is not healthy behind a failure of another process, until it has given up its steps") {
+    std::atomic<bool> has_failed{false};
+    check_nothing_thrown(in_two(downpour(Order::round_robin()), [&](auto& training, int number) {
+        const processes::Batches good{{}};
+        const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
+            require<DataError>(number == 0, "there is no batch");
+            return good(step, replica, context);
+        };
+        training.queue(batches);
+        while (number == 0 && !has_failed) std::this_thread::yield();
+        if (number == 0) CHECK_FALSE(training.healthy());
+        CHECK_THROWS_AS(static_cast<void>(training.poll_report(0)), DataError);
+        has_failed = true;
+        CHECK(training.healthy());
+        CHECK(training.step() == 0);
+    }));
 }
 
 TEST_CASE("one process inspects a step that the others do not") {
