@@ -6,7 +6,8 @@
 //   struct Halves : Split<ResNet<44>, 2> {};
 //   static_assert(pipeline<Halves>({.batches = 8}).bubble < 0.15);
 //
-// Costs are counts, as Split counts them, and backward costs twice as much as forward; copies cost nothing.
+// Costs are counts, as Split counts them, and backward costs twice as much as forward; copies cost nothing, and so does
+// what Recompute (net/recompute.hpp) computes again, whose memory is that of the parts' plans.
 #pragma once
 
 #include <array>
