@@ -16,10 +16,11 @@
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/net/named_values.hpp>
-#include <cupola/net/pipeline/split.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/tied.hpp>
+#include <cupola/parallel/pipeline.hpp>
+#include <cupola/parallel/state_transfer.hpp>
 #include <cupola/tensor/batch.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/loss/cross_entropy.hpp>

@@ -83,6 +83,7 @@ constexpr auto slots = timetable<FewSlots, 2, 8>.slot_count;
 // expect: the timetable Divided divides backward, which no plan of a network can do yet
 #include <cupola/net/pipeline/split.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
+#include <cupola/parallel/synchronized.hpp>
 struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, BatchNorm2d<>, Sigmoid, Named<"second", Conv2d<2, 3>>, Flatten,
                         Linear<3>> {};
 struct Later : Host {
