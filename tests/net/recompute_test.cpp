@@ -212,7 +212,10 @@ struct RecomputeRun {
 template <class Net>
 [[nodiscard]] RecomputeRun recompute_run(std::int64_t batch, int replicas, int accumulation, std::int64_t steps,
                                          const TrainingState* from = nullptr) {
+    int devices = 1;
+    if constexpr (requires { Net::part_begins; }) devices = static_cast<int>(part_count<Net>);
     RecomputeTraining<Net> training({.replicas = replicas,
+                                     .devices = devices,
                                      .device = {.threads = 1},
                                      .batch_size = batch,
                                      .gradient_accumulation_steps = accumulation,

@@ -57,6 +57,7 @@ constexpr std::size_t blocks = recomputation<Small>().blocks;
 // case: recompute_synchronized_statistics
 // expect: Synchronized synchronizes the replicas in forward, and layer 2 (norm, BatchNorm2d<>) is in a block of Recompute, which runs forward again: leave it out of the block, or use FirstReplica, LastReplica, AllReplicas or Pooled
 #include <cupola/net/recompute.hpp>
+#include <cupola/parallel/synchronized.hpp>
 struct Net
     : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Named<"norm", BatchNorm2d<>>, ReLU, Flatten, Named<"last", Linear<2>>> {
 };
