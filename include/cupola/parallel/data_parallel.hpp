@@ -17,6 +17,9 @@
 // dynamic loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped, which its
 // report states.
 //
+// A network that is cut into parts (net/pipeline/split.hpp) is computed by groups of devices, each its part; the text
+// above then says of a group what it says of a device, and `context` is that of the group's first device.
+//
 // Its parts are in parallel/replicas/, parallel/step/ and parallel/agreement/. A call from a second thread, from inside
 // another call of the same training, or in a child of fork() throws InvalidArgument.
 #pragma once

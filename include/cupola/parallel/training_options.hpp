@@ -25,6 +25,8 @@ struct NamedInitializer {
 template <class Loss, class Optimizer, class Averaging, class DeviceOptions, class Statistics>
 struct TrainingOptions {
     int replicas = 1;
+    /// At most the replicas; for a network that is cut into parts (net/pipeline/split.hpp), that many groups at most,
+    /// each of as many devices as there are parts.
     int devices = 1;
     DeviceOptions device{};
     /// The number of samples of one replica per step, and the other batch sizes that will occur (an epoch's short last

@@ -10,7 +10,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
-#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/agreement_kind.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

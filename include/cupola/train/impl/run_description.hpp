@@ -77,7 +77,7 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     // devices.
     using Carrier = CarrierOf<Averaging>;
     if constexpr (AveragesBuckets<Carrier, D>) {
-        add(machine_property::ranks, text(options.devices * training.process().count));
+        add(machine_property::ranks, text(training.memory().devices * training.process().count));
     } else if constexpr (SpansProcesses<Carrier> && sums_of_processes<Carrier>) {
         add(machine_property::ranks, text(training.process().count));
     }
