@@ -157,8 +157,11 @@ private:
         Turns turns;
         std::byte error[AsynchronousProcesses::error_bytes];
     };
-    struct alignas(64) Word {
+    static constexpr std::size_t line = 64;
+    /// On a cache line of its own, where the memory begins with one.
+    struct Word {
         std::atomic<std::int64_t> value;
+        std::byte rest[line - sizeof(std::int64_t)];
     };
     struct Record {
         /// The step of which this batch is complete.
@@ -166,7 +169,6 @@ private:
         Completed batch;
     };
     static constexpr std::string_view exchange_name = "the exchange with the centre", draw_name = "a turn of a replica";
-    static constexpr std::size_t line = 64;
 
     [[nodiscard]] Head& head() const { return *reinterpret_cast<Head*>(memory_); }
     [[nodiscard]] std::atomic<std::int64_t>& word(std::size_t list, std::size_t i) const {
