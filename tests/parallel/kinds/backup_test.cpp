@@ -210,5 +210,10 @@ TEST_CASE("Backup counts at least one gradient, and no more than there are repli
     fails({.count = 4}, "Backup must count 1 to 3 gradients of 3 replicas, not 4");
     fails({.count = 1, .ahead = 0}, "Backup must have 1 to 4096 steps in flight, not 0");
     CHECK_THROWS_AS(Training{options(Backup{.count = 0}, 1)}, InvalidArgument);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    fails({.count = 1},
+          "Backup trains in one process, and the launcher has started 2 (OMPI_COMM_WORLD_SIZE): use Periodic or "
+          "ElasticAveraging");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
     CHECK(Backup{.count = 4}.description() == "Backup, the first 4 gradients of a step");
 }

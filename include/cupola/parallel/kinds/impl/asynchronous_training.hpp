@@ -38,11 +38,12 @@ template <class A, class D>
 }
 
 /// Throws InvalidArgument if a launcher has started several processes, each of which would train alone.
-[[gnu::cold]] inline void require_one_process(std::string_view policy) {
+/// `shares`: whether several processes can share its centre.
+[[gnu::cold]] inline void require_one_process(std::string_view policy, bool shares) {
     const LaunchedProcesses launched =
         launched_processes([](const char* name) -> const char* { return std::getenv(name); });
     require(launched.count == 1, policy, " trains in one process, and the launcher has started ", launched.count, " (",
-            launched.variable, "): use Periodic or ElasticAveraging, or SharedCentre on one machine");
+            launched.variable, "): use Periodic or ElasticAveraging", shares ? ", or SharedCentre on one machine" : "");
 }
 
 template <class A, class D, class T>
@@ -65,7 +66,7 @@ struct AgreementOf<A, D, T> {
     }
     [[nodiscard, gnu::cold]] static std::unique_ptr<StepAgreement<D, T>> make(const A& policy,
                                                                               Replicas<D, T>& replicas) {
-        require_one_process(A::name);
+        require_one_process(A::name, policy.exchange(replicas.placement().replicas())->counted() == 0);
         return make(policy, replicas, nullptr);
     }
     /// The same in several processes, or in one if `others` is null.
