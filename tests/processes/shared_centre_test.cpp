@@ -190,6 +190,30 @@ TEST_CASE("a free run of two processes is replayed by two and by one") {
     check(downpour(Order::free()));
 }
 
+TEST_CASE("a process that reads each report at once has the whole log, also if another one is ahead") {
+    std::shared_ptr<OrderLog> logs[] = {std::make_shared<OrderLog>(), std::make_shared<OrderLog>()};
+    std::atomic<bool> is_ahead{false};
+    check_nothing_thrown(on_threads(2, [&, hub = std::make_shared<Hub>(2, true)](int number) {
+        const auto training = training_of(shared(downpour(Order::free(), logs[number]), *hub, number));
+        const processes::Batches good{{}};
+        // Three turns of process 1, one of which is in step 1, come before those of step 0 in process 0.
+        const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
+            if (number == 1 && step == 1 && replica == 3) is_ahead = true;
+            while (number == 0 && !is_ahead) std::this_thread::yield();
+            return good(step, replica, context);
+        };
+        Bytes trace;
+        while (training->step() < steps) {
+            training->queue(batches);
+            read(*training, trace, number == 0 ? 0 : in_flight - 1);
+        }
+        CHECK(training->state().step == steps);
+    }));
+    CHECK(logs[0]->turns.size() == steps * 4);
+    CHECK(*logs[0] == *logs[1]);
+    CHECK_NOTHROW(require_valid(*logs[0]));
+}
+
 TEST_CASE("the processes of Hogwild report the same, and have one centre") {
     const std::vector<Bytes> traces = traces_of(2, 1, 1, [](int) { return Hogwild{.ahead = in_flight}; });
     CHECK(traces[0] == traces[1]);

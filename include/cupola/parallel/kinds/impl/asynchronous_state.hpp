@@ -186,6 +186,7 @@ void AsynchronousEngine<D, T>::write_log() {
         const auto kept = static_cast<std::size_t>((log_from_ - log->first_step) * replica_count());
         log->claims.resize(kept);
         log->turns.resize(kept);
+        turns_log_.resize(claims_log_.size());
         log->claims.insert(log->claims.end(), claims_log_.begin(), claims_log_.end());
         log->turns.insert(log->turns.end(), turns_log_.begin(), turns_log_.end());
     }

@@ -297,7 +297,9 @@ void AsynchronousEngine<D, T>::log_order(std::int64_t step) {
     if (agreement_.run.log == nullptr) return;
     const Slot& slot = slot_of(step);
     claims_log_.resize(static_cast<std::size_t>((next_ - log_from_) * replica_count()));
-    turns_log_.resize(claims_log_.size());
+    // Turns of steps that another process has queued, and this one has not, may come before the last of this step.
+    const auto turns = static_cast<std::size_t>((step - log_from_ + agreement_.run.ahead) * replica_count());
+    turns_log_.resize(std::max(turns_log_.size(), turns));
     for (int k = 0; k < replica_count(); ++k) {
         const auto replica = static_cast<std::uint16_t>(slot.replicas[static_cast<std::size_t>(k)]);
         claims_log_[static_cast<std::size_t>((step - log_from_) * replica_count() + k)] = replica;
