@@ -19,6 +19,7 @@
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
+#include <cupola/parallel/replicas/replica_placement.hpp>
 
 #include "../test.hpp"
 #include "process_trainings.hpp"
@@ -291,6 +292,60 @@ TEST_CASE("an exception of one process's batches, or of its step, is that of all
         "rule ";
     CHECK(refused[0] == message);
     CHECK(refused[1] == "process 0: " + message);
+}
+
+namespace {
+
+/// The processes of a common centre, the first of which takes its time to write an error.
+class SlowWriter final : public impl::AsynchronousProcesses {
+public:
+    struct Memory {
+        alignas(64) std::byte bytes[1 << 16]{};
+        std::atomic<bool> writes{false}, other_waits{false}, other_is_back{false};
+    };
+    SlowWriter(Memory& memory, int number) : memory_(memory), number_(number) {}
+
+    [[nodiscard]] std::byte* share(std::size_t bytes) override {
+        require(bytes <= sizeof memory_.bytes, "the memory is too small");
+        return memory_.bytes;
+    }
+    void wait(const ExchangeName&, FunctionRef<bool()> is_done) override {
+        while (!is_done()) {
+            if (number_ == 1) memory_.other_waits = true;
+            std::this_thread::yield();
+        }
+    }
+    void gather(const ExchangeName&, std::byte*, std::size_t) override {}
+    void write_error(const std::exception_ptr&, std::byte*) const override {
+        memory_.writes = true;
+        while (!memory_.other_waits && !memory_.other_is_back) std::this_thread::yield();
+    }
+    [[nodiscard]] std::exception_ptr read_error(const std::byte*, int) const override { return nullptr; }
+
+private:
+    Memory& memory_;
+    int number_;
+};
+
+}  // namespace
+
+TEST_CASE("two processes that fail at once give up their steps once") {
+    const auto memory = std::make_unique<SlowWriter::Memory>();
+    check_nothing_thrown(on_threads(2, [&](int number) {
+        SlowWriter processes(*memory, number);
+        const impl::ReplicaPlacement placement(2, 1, true, 2, number);
+        impl::CommonCentre common(processes, placement, {.elements = 1, .all_elements = 1, .pieces = 1});
+        while (number == 1 && !memory->writes) std::this_thread::yield();
+        common.fail(std::make_exception_ptr(DataError("there is no batch")));
+        memory->other_is_back = true;
+        common.give_up();
+        CHECK(common.given_up() == 1);
+        // Another error before all have restarted is of this process alone, which does not wait.
+        common.fail(std::make_exception_ptr(DataError("there is no batch")));
+        CHECK_FALSE(common.has_failed());
+        common.restart({});
+        CHECK_FALSE(common.has_failed());
+    }));
 }
 
 TEST_CASE("a training is not healthy behind a failure of another process, until it has given up its steps") {

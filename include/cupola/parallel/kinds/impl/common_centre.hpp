@@ -274,7 +274,12 @@ inline bool CommonCentre::wait(const ExchangeName& name, FunctionRef<bool()> is_
 
 inline void CommonCentre::fail(const std::exception_ptr& error) {
     std::int32_t first = 0;
-    if (!head().is_failing.compare_exchange_strong(first, 1)) return;
+    if (!head().is_failing.compare_exchange_strong(first, 1)) {
+        // Its process may not have counted it yet: this one would give up its steps without it, and again later.
+        return processes_.wait({"the error of another process"}, [&] {
+            return head().failures.load(std::memory_order_acquire) != head().forgotten.load(std::memory_order_relaxed);
+        });
+    }
     head().failed = static_cast<std::int32_t>(process());
     processes_.write_error(error, head().error);
     head().failures.fetch_add(1, std::memory_order_release);
