@@ -45,6 +45,7 @@
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/run_policy.hpp>
+#include <cupola/parallel/step/inspected_values.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -52,10 +53,6 @@
 #include <cupola/tensor/tensor.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// Defined in parallel/inspection.hpp.
-template <class Device>
-class Inspection;
 
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D, Statistics>())
@@ -349,9 +346,9 @@ private:
         require_batches(batches, required_columns(), options.replicas);
         parts_.engine_.queue(batches, probe);
     }
-    template <class Batches, class Inspector, class Inspected = InspectionType>
+    template <class Batches, class Inspector, class Shows = impl::StepProbe<D, typename Net::Precision::Activation>>
     void queue_inspected(Batches& batches, Inspector& inspector) {
-        constexpr bool included = requires { sizeof(Inspected); };
+        constexpr bool included = requires { sizeof(Shows); };
         static_assert(included, "a step with an inspector needs #include <cupola/parallel/inspection.hpp>");
         if constexpr (included) queue_step(batches, [&](auto& engine) { engine.show(inspector); });
     }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// alone: the header of the inspection must not be included by another case. An inspector that uses what it is given, by
+// its type or without one, is as good as with the header: what calls it is not in cupola.hpp.
+//
+// expect: a step with an inspector needs #include <cupola/parallel/inspection.hpp>
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#ifndef WITH_ERROR
+#include <cupola/parallel/inspection.hpp>
+#endif
+
+using namespace cupola;
+
+struct Net : Sequential<Input<8>, Linear<4>> {};
+using Training = DataParallel<Net, CrossEntropy<4>, Sgd, ConcatMean, Host>;
+
+struct Batches {
+    BatchView operator()(std::int64_t, int, HostContext&) const { return {}; }
+};
+
+std::size_t parameters_of(const Inspection<Host>& inspection) { return inspection.parameters().size(); }
+
+std::size_t inspect(Training& training, const Batches& batches) {
+    std::size_t size = 0;
+    training.step(batches, [&](const auto& inspection) {
+        size = inspection.averaged_gradient().size() + parameters_of(inspection);
+    });
+    return size;
+}
