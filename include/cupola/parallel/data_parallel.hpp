@@ -44,6 +44,7 @@
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/process_number.hpp>
+#include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/inspected_values.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -244,17 +245,17 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.agreement_->set_samples_since(step(), {});
     }
 
-    /// The state on which the next step depends, except for the options and the data: a TrainingState. Replicas of
-    /// other processes that have parameters of their own are gathered: then all processes call it, after the same step.
-    /// This and restore() need #include <cupola/parallel/state_transfer.hpp>.
+    /// The state on which the next step depends, except for the options and the data. Replicas of other processes
+    /// that have parameters of their own are gathered: then all processes call it, after the same step. This and
+    /// restore() need #include <cupola/parallel/state_transfer.hpp>.
     template <class Transfer = impl::TransferOfState<D, Net>>
-    [[nodiscard]] auto state() {
+    [[nodiscard]] TrainingState state() {
         if constexpr (impl::is_transfer_included<Transfer>()) {
             const impl::Activity::Scope scope(parts_.activity_, "state()");
             synchronize();
             return parts_.template state<Transfer>();
         } else {
-            return nullptr;  // so that the compiler reports less
+            return {};
         }
     }
     /// Restores a state, and discards the queued steps and their errors. If the state has no loss scale, because it is

@@ -21,15 +21,13 @@
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/process_number.hpp>
+#include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
-
-/// Defined in parallel/training_state.hpp.
-struct TrainingState;
 
 namespace impl {
 
