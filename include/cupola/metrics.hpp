@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All metrics, for evaluate() and the validations of fit(). cupola.hpp includes them but for Auc and ConfusionMatrix.
+// All metrics, for evaluate() and the validations of fit().
 #pragma once
 
 #include <cupola/metrics/accuracy.hpp>
