@@ -111,6 +111,13 @@ struct Pooled {
     void update(const StatisticsUpdate& u) const noexcept { u.take_pooled(); }
 };
 
+/// A training with it needs #include <cupola/parallel/synchronized.hpp>.
+struct Synchronized {
+    static constexpr std::string_view name = "synchronized";
+    static constexpr bool synchronized = true;
+    void update(const StatisticsUpdate& u) const noexcept { u.take_pooled(); }
+};
+
 template <class S>
 concept StatisticsPolicy = std::copyable<S> && requires(const S& policy, const StatisticsUpdate& update) {
     { S::name } -> std::convertible_to<std::string_view>;

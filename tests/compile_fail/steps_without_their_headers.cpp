@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// alone: the header of the inspection must not be included by another case. An inspector that uses what it is given, by
-// its type or without one, is as good as with the header: what calls it is not in cupola.hpp.
+// alone: these headers must not be included by another case. An inspector that uses what it is given, by its type or
+// without one, and Synchronized are declared without them: what calls and runs these is not in cupola.hpp.
 //
 // expect: a step with an inspector needs #include <cupola/parallel/inspection.hpp>
+// expect: a policy that synchronizes the statistics of batch normalisation needs #include <cupola/parallel/synchronized.hpp>
+// errors-at-most: 2
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #ifndef WITH_ERROR
 #include <cupola/parallel/inspection.hpp>
+#include <cupola/parallel/synchronized.hpp>
 #endif
 
 using namespace cupola;
@@ -27,4 +30,11 @@ std::size_t inspect(Training& training, const Batches& batches) {
         size = inspection.averaged_gradient().size() + parameters_of(inspection);
     });
     return size;
+}
+
+struct Normalized : Sequential<Input<4, 4, 1>, Conv2d<8, 3>, BatchNorm2d<>, Flatten, Linear<4>> {};
+
+void train(InMemoryBatches& batches) {
+    DataParallel<Normalized, CrossEntropy<4>, Sgd, ConcatMean, Host, Synchronized> training({.replicas = 2});
+    fit(training, batches, {.steps = 3});
 }
