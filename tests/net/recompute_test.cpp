@@ -69,6 +69,12 @@ struct RecomputeAll : Recompute<RecomputeTestNet, "*"> {};
 struct RecomputeFrozenNet : Frozen<RecomputeTestNet, "stem.*", "norm.*", "a.norm.*", "a.conv2.*", "d.1.weight"> {};
 struct RecomputeFrozenInside : Recompute<RecomputeFrozenNet, "?"> {};
 struct RecomputeFrozenOutside : Frozen<RecomputeEach, "stem.*", "norm.*", "a.norm.*", "a.conv2.*", "d.1.weight"> {};
+/// Only the upper layers of the first block run backward: those below are frozen, or have no parameters.
+struct RecomputeFrozenBelow : Frozen<RecomputeTestNet, "stem.*", "norm.*", "a.conv1.*", "a.norm.*"> {};
+struct RecomputeFrozenBelowAgain : Recompute<RecomputeFrozenBelow, "?"> {};
+struct RecomputePooled : Sequential<Input<6, 6, 3>, AvgPool2d<2>, Dropout<0.3>, Named<"a.conv1", Conv2d<4, 3>>, Sigmoid,
+                                    Named<"a.conv2", Conv2d<4, 3>>, Sigmoid, Flatten, Named<"end", Linear<4>>> {};
+struct RecomputePooledAgain : Recompute<RecomputePooled, "a"> {};
 static_assert(recomputation<RecomputeEach>().blocks == 5 && recomputation<RecomputeSome>().blocks == 2);
 
 constexpr std::int64_t recompute_batch = 3;
@@ -168,6 +174,11 @@ TYPED_TEST_CASE("a network of which blocks are computed again has the bits of th
 TYPED_TEST_CASE("so has a network with frozen layers in the blocks", D, Devices) {
     check_recomputed_bits<RecomputeFrozenInside, RecomputeFrozenNet, D>();
     check_recomputed_bits<RecomputeFrozenOutside, RecomputeFrozenNet, D>(true);
+}
+
+TYPED_TEST_CASE("so has a network of whose first block only the upper layers run backward", D, Devices) {
+    check_recomputed_bits<RecomputeFrozenBelowAgain, RecomputeFrozenBelow, D>();
+    check_recomputed_bits<RecomputePooledAgain, RecomputePooled, D>();
 }
 
 #ifndef CUPOLA_TEST_CUDA
@@ -307,6 +318,14 @@ TEST_CASE("synchronized statistics cannot be computed a second time, outside the
     CHECK_THROWS_WITH_AS(static_cast<void>(Plan<Host>::make<RecomputeDroppedAgain>(context, options)),
                          "synchronized statistics cannot be computed again in backward, and layer 7 (BatchNorm2d<>) is "
                          "in a block of Recompute",
+                         InvalidArgument);
+    // Nor those whose sums are written before the layers below them are computed again.
+    struct Last : Recompute<Sequential<Input<8, 8, 3>, Named<"a.conv", Conv2d<4, 3>>, Named<"a.norm", BatchNorm2d<>>,
+                                       Named<"conv", Conv2d<4, 3>>>,
+                            "a"> {};
+    CHECK_THROWS_WITH_AS(static_cast<void>(Plan<Host>::make<Last>(context, options)),
+                         "synchronized statistics cannot be computed again in backward, and layer 2 (a.norm, "
+                         "BatchNorm2d<>) is in a block of Recompute",
                          InvalidArgument);
     struct Outside : Recompute<RecomputeDropped, "fc"> {};
     CHECK(Plan<Host>::make<Outside>(context, options).all_reduces() == 2);

@@ -6,7 +6,7 @@
 //
 //   struct Small : Recompute<ResNet<44>, "layer?.*"> {};     each residual block
 //   struct Smaller : Recompute<ResNet<44>, "layer?"> {};     each stage as one block
-//   static_assert(recomputation<Small>(128).activations < 200 << 20);
+//   static_assert(activation_bytes<Small>(128) < 200 << 20);
 //
 // A block is all layers whose names begin with the same name, up to a dot, that a pattern matches (core/glob.hpp); the
 // shortest such name counts. To it belong the layers without names between them, and layers without a name and without

@@ -214,9 +214,9 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .adds_second_gradient = infos_[i].adds_gradient};
         nodes_[i] = make_one(infos_[i], build);
         if (options.synchronized && nodes_[i]->statistics_size() > 0 && !layer.uses_running_statistics) {
-            require(!recomputed(i), "synchronized statistics cannot be computed again in backward, and layer ",
-                    infos_[i].layer + 1, " (", layer.name, layer.name.empty() ? "" : ", ", layer.type,
-                    ") is in a block of Recompute");
+            require(infos_[i].recompute_block == no_layer,
+                    "synchronized statistics cannot be computed again in backward, and layer ", infos_[i].layer + 1,
+                    " (", layer.name, layer.name.empty() ? "" : ", ", layer.type, ") is in a block of Recompute");
             all_reduces_[all_reduces++] = i;
         }
         const MemoryNeeds needs = nodes_[i]->needs();
@@ -301,7 +301,9 @@ void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Cal
     again.buffers = {.running = running_};
     for (std::size_t k = infos_.size() + 1; k < passes_.size(); ++k) {
         const std::size_t i = passes_[k].node;
-        if (i < begin || i >= end) continue;
+        // A block whose last nodes alone run backward begins below the lowest of them; no other range ends in a block.
+        const bool below = i < begin && (passes_[k].kind != PassKind::recompute || begin != lowest_);
+        if (below || i >= end) continue;
         if (passes_[k].kind == PassKind::recompute) {
             // What is deferred reads what another block has saved, in the memory that is written now.
             if (passes_[k - 1].kind != PassKind::recompute) launch_deferred();
