@@ -45,7 +45,8 @@ template <Network Net, FixedString... patterns>
 struct Recompute : Net {
 private:
     static constexpr std::array<std::string_view, sizeof...(patterns)> list{patterns.view()...};
-    static constexpr auto marked = impl::RecomputeMarks<Net::layers.size()>(Net::layers, list).run();
+    // Of a network that has an error no more than that one is shown.
+    static constexpr auto marked = impl::RecomputeMarks<Net::layers.size()>(Net::layers, list).run(Net::valid);
     static_assert(!Net::valid || static_assert_message<marked.diagnostic>());
 
 public:

@@ -98,7 +98,9 @@ public:
         for (std::size_t i = 0; i < layer_count; ++i) result_.layers[i] = layers[i];
     }
 
-    constexpr RecomputedLayers<layer_count> run() {
+    /// Marks nothing in a network that is not valid, whose table ends at its error.
+    constexpr RecomputedLayers<layer_count> run(bool valid) {
+        if (!valid) return result_;
         if (patterns_.empty())
             result_.diagnostic
                 << "Recompute names no block; name at least one pattern, as in Recompute<Net, 'layer1.*'>";
