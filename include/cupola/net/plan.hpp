@@ -56,7 +56,7 @@ public:
         bind(arena, packed, packed + bytes_.packed);
     }
     /// The same with `bytes().packed` and `bytes().scratch` elsewhere. Plans of the same options may share them if they
-    /// run one at a time: what one of them has packed, the others read.
+    /// run one at a time and each is prepared: they pack the same.
     void bind(std::byte* arena, std::byte* packed, std::byte* scratch) {
         arena_ = arena;
         ends_.bind(arena + bytes_.activations - ends_.bytes());

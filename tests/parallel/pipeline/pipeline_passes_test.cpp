@@ -69,6 +69,35 @@ using TheLoss = LossCollection<CrossEntropy<5>, WeightDecayAll<0.01>>;
 template <class N, class A = ConcatMean>
 using Training = DataParallel<N, TheLoss, Clipped<Sgd>, A, Host, Pooled>;
 
+/// An operation that keeps its parameter in a member from the time when it is prepared, as one on another device does.
+struct PreparedOnHost {
+    std::int64_t elements;
+    float factor = 0;
+
+    void prepare(const ForwardArgs<Host>& args) { factor = args.parameters[0][0]; }
+    void forward(const ForwardArgs<Host>& args) const {
+        for (std::int64_t i = 0; i < elements; ++i) args.output[i] = factor * args.input[i];
+    }
+    void backward(const BackwardArgs<Host>& args) const {
+        float sum = args.accumulate ? args.parameter_gradients[0][0] : 0;
+        for (std::int64_t i = 0; i < elements; ++i) sum += args.input[i] * args.output_gradient[i];
+        args.parameter_gradients[0][0] = sum;
+        if (args.input_gradient == nullptr) return;
+        for (std::int64_t i = 0; i < elements; ++i) args.input_gradient[i] = factor * args.output_gradient[i];
+    }
+};
+struct Prepared {
+    static constexpr LayerTraits traits{.backward_reads_input = true};
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape&) {
+        return Parameter{.name = "factor", .shape = {1}, .initializer = constant(1)};
+    }
+    static PreparedOnHost operation(const BuildContext<Host>& build) { return {build.batch * build.input.size()}; }
+};
+struct PreparedNet : Sequential<Input<6, 6, 3>, Named<"conv", Conv2d<4, 3>>, Named<"first", Prepared>, Flatten, Sigmoid,
+                                Named<"hidden", Linear<5>>, Named<"last", Prepared>> {};
+struct PreparedHalves : SplitAt<PreparedNet, "hidden"> {};
+
 /// As the batches of a data set: one of a replica replaces the one before in its memory.
 struct Source {
     BatchView operator()(std::int64_t place, int replica, HostContext&) {
@@ -176,6 +205,9 @@ TEST_CASE("so it has with frozen layers and with each kind of agreement") {
     CHECK(run<Training<Halves, DeviceSum>>(4) == run<Training<Net, DeviceSum>>(2));
     CHECK(run<Training<Halves, LocalSgd>>(2) == run<Training<Net, LocalSgd>>(1));
     CHECK(run<Training<Halves, LocalSgd>>(4) == run<Training<Net, LocalSgd>>(2));
+}
+TEST_CASE("so it has with operations that keep what they are given when they are prepared") {
+    CHECK(run<Training<PreparedHalves>>(2) == run<Training<PreparedNet>>(1));
 }
 TEST_CASE("so it has in bfloat16") {
     if (!computes_bfloat16()) return;

@@ -35,8 +35,9 @@ public:
         std::size_t of_workspace = 0, packed = 0, scratch = 0;
     };
     [[nodiscard, gnu::cold]] SharedBytes shared_bytes() const;
-    /// The same with one place for the packed weights and for the scratch memory of all workspaces. A plan may then
-    /// have to pack its weights again between forward and backward, if another one has run: take() says so.
+    /// The same with one place for the packed weights and for the scratch memory of all workspaces, in which each plan
+    /// packs its weights once. A plan may then have to pack them again between forward and backward, if one of another
+    /// size or of other parameters has run: take() says so.
     [[gnu::cold]] void allocate_sharing(int workspaces);
 
     [[nodiscard]] const Plan<Device, T>& first() const { return first_->plan; }
@@ -166,7 +167,9 @@ auto Plans<Device, T>::take(const PlanOptions& options, const float* parameters,
     const bool shares = shared_.size() > 0;
     BatchPlan*& last = shares ? last_packed_ : workspaces_[workspace].last;
     const bool is_packed = last == found || (shares && last != nullptr && last->options == options);
-    const bool packs = !is_packed || last->prepared != version_ || last->packed_from != parameters;
+    const auto has = [&](const BatchPlan& plan) { return plan.prepared == version_ && plan.packed_from == parameters; };
+    // Each plan prepares its operations itself, which may keep something elsewhere than in the packed weights.
+    const bool packs = !is_packed || !has(*last) || !has(*found);
     found->prepared = version_;
     found->packed_from = parameters;
     last = found;
