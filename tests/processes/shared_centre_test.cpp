@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/kinds/asynchronous.hpp>
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
