@@ -167,9 +167,9 @@ auto Plans<Device, T>::take(const PlanOptions& options, const float* parameters,
     const bool shares = shared_.size() > 0;
     BatchPlan*& last = shares ? last_packed_ : workspaces_[workspace].last;
     const bool is_packed = last == found || (shares && last != nullptr && last->options == options);
-    const auto has = [&](const BatchPlan& plan) { return plan.prepared == version_ && plan.packed_from == parameters; };
     // Each plan prepares its operations itself, which may keep something elsewhere than in the packed weights.
-    const bool packs = !is_packed || !has(*last) || !has(*found);
+    const bool packs = !is_packed || found->prepared != version_ || found->packed_from != parameters ||
+                       last->packed_from != parameters;
     found->prepared = version_;
     found->packed_from = parameters;
     last = found;
