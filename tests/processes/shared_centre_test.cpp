@@ -290,7 +290,7 @@ TEST_CASE("an exception of one process's batches, or of its step, is that of all
     });
     const std::string message =
         "the order log that is to be continued is of another training: it has 3 replicas on 1 devices, seed 0 and the "
-        "rule ";
+        "rule , and this training has 4 on 2, seed 5 and Downpour every 2 batches";
     CHECK(refused[0] == message);
     CHECK(refused[1] == "process 0: " + message);
 }
@@ -470,6 +470,12 @@ TEST_CASE("processes that cannot share a centre, and logs that they cannot repla
     const auto different =
         errors_of(true, [&](int number) { return downpour(Order::replay(number == 0 ? log : other)); });
     for (const std::string& each : different)
+        CHECK_MESSAGE(each.starts_with("process 1 has another order log than process 0: "), each);
+    // One that process 1 alone would refuse, while process 0 waits for it.
+    other = log;
+    other.seed = 6;
+    for (const std::string& each :
+         errors_of(true, [&](int number) { return downpour(Order::replay(number == 0 ? log : other)); }))
         CHECK_MESSAGE(each.starts_with("process 1 has another order log than process 0: "), each);
     const auto numbers = errors_of(true, [](int number) {
         Asynchronous<Downpour> policy = downpour(Order::free());

@@ -130,6 +130,10 @@ private:
     std::uint64_t hash = 0;
     const auto add = [&](std::uint64_t value) { hash = (hash ^ (value + 1)) * 0x100000001b3; };
     if (log == nullptr) return hash;
+    for (const std::uint64_t each :
+         {static_cast<std::uint64_t>(log->replicas), static_cast<std::uint64_t>(log->devices), log->seed})
+        add(each);
+    for (const char each : log->rule) add(static_cast<unsigned char>(each));
     add(static_cast<std::uint64_t>(log->first_step));
     for (const std::uint16_t each : log->claims) add(each);
     for (const std::uint16_t each : log->turns) add(each);

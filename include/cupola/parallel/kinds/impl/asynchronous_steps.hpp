@@ -79,7 +79,9 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
         own.passes = std::make_unique<Passes>(functions, replicas, agreement_.peers(), *own.counts);
         own.batch = HostArena(bytes, "a batch of an asynchronous replica");
     }
-    if (const OrderLog* const kept = agreement_.run.log.get(); kept != nullptr && kept->replicas > 0)
+    // A process that has a log of its own to continue refuses it in the first step, of which it tells the others.
+    if (const OrderLog* const kept = agreement_.run.log.get();
+        agreement_.others == nullptr && kept != nullptr && kept->replicas > 0)
         require_log_of(own_log(), *kept, to_be_continued);
     const OrderLog* const log = replayed();
     if (log != nullptr) require_replayable(*log);
