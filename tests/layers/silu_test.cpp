@@ -40,7 +40,7 @@ TYPED_TEST_CASE("SiLU is x above and 0 below the range of exp, 0 at 0, and propa
     CHECK(outcome.input_gradient[0] == 1.0F);
     CHECK(outcome.input_gradient[1] == 0.0F);
     CHECK(outcome.input_gradient[2] == 0.5F);
-    for (const std::size_t i : {3, 4}) {
+    for (const std::size_t i : {std::size_t{3}, std::size_t{4}}) {
         CHECK(std::isnan(outcome.output[i]));
         CHECK(std::isnan(outcome.input_gradient[i]));
     }

@@ -33,14 +33,17 @@ namespace impl {
 /// Assigns each lifetime its offset, in this order; returns the size of the arena. The cost is quadratic in the number
 /// of tensors at worst, so that a compiler's default limits on constant evaluation suffice for some hundred layers.
 [[gnu::cold]] constexpr std::size_t place_in_order(std::span<Lifetime> lifetimes, std::span<const std::size_t> order) {
-    FixedArray<std::size_t> by_offset(order.size());  // the first `placed`: those that have their offset
+    FixedArray<std::size_t> indices(order.size());
+    // Pointers, because each call of an operator[] counts as steps.
+    std::size_t* const by_offset = indices.data();  // the first `placed`: those that have their offset
+    Lifetime* const all = lifetimes.data();
     std::size_t placed = 0, total = 0;
     for (const std::size_t next : order) {
-        Lifetime& tensor = lifetimes[next];
+        Lifetime& tensor = all[next];
         // The first gap between tensors that are alive at the same time, in the order of their offsets.
         std::size_t offset = 0;
         for (std::size_t i = 0; i < placed; ++i) {
-            const Lifetime& other = lifetimes[by_offset[i]];
+            const Lifetime& other = all[by_offset[i]];
             if (other.last < tensor.first || tensor.last < other.first) continue;
             if (offset + tensor.bytes <= other.offset) break;
             offset = std::max(offset, other.offset + other.bytes);
@@ -48,7 +51,7 @@ namespace impl {
         tensor.offset = offset;
         total = std::max(total, offset + tensor.bytes);
         std::size_t at = placed++;
-        for (; at > 0 && lifetimes[by_offset[at - 1]].offset > offset; --at) by_offset[at] = by_offset[at - 1];
+        for (; at > 0 && all[by_offset[at - 1]].offset > offset; --at) by_offset[at] = by_offset[at - 1];
         by_offset[at] = next;
     }
     return total;

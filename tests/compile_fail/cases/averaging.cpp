@@ -158,6 +158,7 @@ static_assert(sizeof(Training) > 0);
 
 // case: asynchronous_with_temporary_batches
 // expect: asynchronous replicas call the source of batches until the report of the step has been read, and this one is a temporary: keep it in a variable, or use step()
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 using Training = DataParallel<Net, CrossEntropy<3>, Sgd, OneOf<ConcatMean, Hogwild>, Host>;

@@ -62,7 +62,8 @@ TEST_CASE("the memory of a part is that of its plan") {
             const auto plan = PlanOf<Net, AnyDevice>::template make<Net>(
                 context, {.batch = 2, .layers = figures.layers[k], .keep_layers = keep_layers});
             CHECK(plan.bytes().activations == figures.activations[k]);
-            CHECK(figures.entering[k] == (k == 0 ? 0 : 2 * sizeof(float) * plan.nodes().front().input.size()));
+            CHECK(figures.entering[k] ==
+                  (k == 0 ? 0 : 2 * sizeof(float) * static_cast<std::size_t>(plan.nodes().front().input.size())));
             CHECK(figures.bytes[k] == static_cast<std::size_t>(figures.slot_count[k]) *
                                           (figures.activations[k] + aligned(figures.entering[k])));
         }

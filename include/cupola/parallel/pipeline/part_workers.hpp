@@ -91,9 +91,9 @@ private:
 
 /// For NetworkInfo::make_parts.
 template <class Device, class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<DeviceParts<Device, T>> make_part_workers(
-    const CutInfo& cut, std::int64_t batches, typename Device::Context& first, int devices,
-    const typename Device::Options& options) {
+std::unique_ptr<DeviceParts<Device, T>> make_part_workers(const CutInfo& cut, std::int64_t batches,
+                                                          typename Device::Context& first, int devices,
+                                                          const typename Device::Options& options) {
     return std::make_unique<PartWorkers<Device, T>>(cut, batches, first, devices, options);
 }
 
