@@ -16,6 +16,7 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/batches.hpp>
+#include <cupola/parallel/step/engine.hpp>
 #include <cupola/parallel/step/inspected_values.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -94,6 +95,21 @@ void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, vo
             std::vector<float> copy;
             visit(visitor, layer, state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
         });
+}
+
+template <class D, class T>
+template <class Inspector>
+void StepEngine<D, T>::show(Inspector& inspector) {
+    const std::int64_t step = reader_.next();
+    replicas_.at(0).queue->mark();
+    agreement_.wait(0, step, false);
+    // The first replica that has samples; if there is none, all samples are in another process.
+    int replica = replicas_.placement().first_replica(0);
+    while (replicas_.placement().is_here(replica + 1) && counts_.of_replica(step, replica) == 0) ++replica;
+    const bool has_samples = counts_.of_replica(step, replica) > 0;
+    error_of_probe_ =
+        StepProbe<D, T>(replicas_).show(step, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
+                                        agreement_.gradient(0, replica, step).values, inspector);
 }
 
 }  // namespace impl

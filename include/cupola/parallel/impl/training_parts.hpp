@@ -35,6 +35,10 @@ struct DataParallel;
 
 namespace impl {
 
+/// Defined in parallel/inspection.hpp.
+template <class D, class T>
+class StepProbe;
+
 /// Defined in parallel/step/synchronized_passes.hpp.
 template <class D, class T>
 class SynchronizedPasses;

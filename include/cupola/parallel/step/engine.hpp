@@ -70,7 +70,7 @@ public:
     void queue(BatchSource batches, Probe probe);
 
     /// Inside a probe: waits, and calls `inspector` with the values of the step that the host reads. Its exception is
-    /// thrown after the step.
+    /// thrown after the step. Defined in parallel/inspection.hpp.
     template <class Inspector>
     [[gnu::cold]] void show(Inspector& inspector);
 
@@ -184,10 +184,6 @@ private:
     std::exception_ptr error_of_probe_;
 };
 
-/// Defined in parallel/inspection.hpp.
-template <class D, class T>
-class StepProbe;
-
 template <class D, class T>
 StepEngine<D, T>::~StepEngine() = default;
 
@@ -283,21 +279,6 @@ bool StepEngine<D, T>::land(Step& step) {
     note(step, "land");
     step.state.queue->land(step.step);
     return true;
-}
-
-template <class D, class T>
-template <class Inspector>
-void StepEngine<D, T>::show(Inspector& inspector) {
-    const std::int64_t step = reader_.next();
-    replicas_.at(0).queue->mark();
-    agreement_.wait(0, step, false);
-    // The first replica that has samples; if there is none, all samples are in another process.
-    int replica = replicas_.placement().first_replica(0);
-    while (replicas_.placement().is_here(replica + 1) && counts_.of_replica(step, replica) == 0) ++replica;
-    const bool has_samples = counts_.of_replica(step, replica) > 0;
-    error_of_probe_ =
-        StepProbe<D, T>(replicas_).show(step, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
-                                        agreement_.gradient(0, replica, step).values, inspector);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

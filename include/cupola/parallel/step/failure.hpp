@@ -17,6 +17,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/finite.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/ops/id_check.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
@@ -25,6 +26,8 @@
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_reports.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/ids.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -72,6 +75,9 @@ public:
     /// DivergedError for the first replica whose loss or gradient is not finite. Shared statistics make the losses of
     /// all replicas NaN: the origin is the replica whose own batch contains one. `scale` is the loss scale of the step.
     [[noreturn, gnu::cold]] void find(std::int64_t step, float scale);
+    /// After a step that failed. Rows that were divided in place by a weight of 0 are NaN between the parameters too,
+    /// where no pass writes.
+    [[gnu::cold]] void clear_rows();
 
 private:
     /// The data of one replica that remain after a step.
@@ -92,8 +98,9 @@ private:
     using AllSearched = FixedArray<Searched>;
 
     [[nodiscard, gnu::cold]] AllSearched what_remains(std::int64_t step);
-    /// Throws InvalidArgument for weights of a step that are not valid.
-    [[gnu::cold]] void require_weights(std::int64_t step);
+    /// Throws InvalidArgument for weights of a step that are not valid. Returns false where no sample counts and a loss
+    /// is not finite: another device has then not skipped the step.
+    [[gnu::cold]] bool require_weights(std::int64_t step);
     /// "3 on replica 0, 3 on replica 1", the samples of a step.
     [[nodiscard, gnu::cold]] std::string samples_text(std::int64_t step) const;
 
@@ -231,37 +238,38 @@ template <class D, class T>
 bool StepFailure<D, T>::valid_input(std::int64_t step) {
     try {
         for (int r = 0; r < replicas_.placement().replicas(); ++r) static_cast<void>(reports_.part_not_finite(step, r));
-        require_weights(step);
+        return require_weights(step);
     } catch (const InvalidArgument&) {
         return false;
     }
-    // Another device has not skipped a step whose loss there is not finite, although no sample counts.
-    const StepWeight all = reports_.weight_of(step);
-    return all.weight > 0 || all.finite;
 }
 
 template <class D, class T>
-void StepFailure<D, T>::require_weights(std::int64_t step) {
+bool StepFailure<D, T>::require_weights(std::int64_t step) {
+    double weight = 0;
+    bool finite = true;
     for (int r = 0; r < replicas_.placement().replicas(); ++r) {
-        const double of_replica = reports_.of(step, r).weight;
-        require(is_nan(of_replica) || of_replica >= 0, "the weights of the samples of replica ", r, " in step ", step,
-                " add up to ", of_replica, "; a weight must be 0 or more");
+        const ReplicaReport& report = reports_.of(step, r);
+        require(is_nan(report.weight) || report.weight >= 0, "the weights of the samples of replica ", r, " in step ",
+                step, " add up to ", report.weight, "; a weight must be 0 or more");
+        weight += report.weight;
+        finite = finite && is_finite(report.total);
     }
-    const StepWeight all = reports_.weight_of(step);
-    if (!replicas_.settings().weighted || !all.finite) return;
-    if (!(all.weight > 0)) {
+    if (!finite) return weight > 0;
+    if (!replicas_.settings().weighted) return true;
+    if (!(weight > 0)) {
         require(replicas_.settings().skips_without_weight, "no sample of step ", step, " counts, of ",
                 samples_text(step), ": ", functions_.reason_of_no_weight(),
                 "; the option skip_steps_without_labels lets such a step pass without an update");
-        return;
+        return true;
     }
-    if (!replicas_.settings().centre) return;
-    for (int r = 0; r < replicas_.placement().replicas(); ++r) {
+    for (int r = 0; replicas_.settings().centre && r < replicas_.placement().replicas(); ++r) {
         const std::int64_t samples = counts_.of_replica(step, r);
         require(samples == 0 || reports_.of(step, r).weight > 0, "no sample of replica ", r, " in step ", step,
                 " counts, of ", samples, ": ", functions_.reason_of_no_weight(), "; ", policy_,
                 " updates each replica with its own samples");
     }
+    return true;
 }
 
 template <class D, class T>
@@ -272,6 +280,42 @@ std::string StepFailure<D, T>::samples_text(std::int64_t step) const {
         if (samples > 0) all += text(all.empty() ? "" : ", ", samples, " on replica ", r);
     }
     return all;
+}
+
+template <class D, class T>
+void StepFailure<D, T>::clear_rows() {
+    if (!replicas_.settings().weighted || !(replicas_.settings().centre || replicas_.gradients().in_place())) return;
+    const FixedArray<float> zeros(replicas_.elements());
+    replicas_.threads().run([&](int device) {
+        const ReplicaPlacement& placement = replicas_.placement();
+        for (int r = placement.first_replica(device); r < placement.first_replica(device + 1); ++r)
+            replicas_.at(device).worker.set(replicas_.gradients().row(r), zeros.span());
+    });
+}
+
+template <class D, class T>
+int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
+    int found = -1;
+    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part) {
+        if (counts_.of(step, part, replica) == 0) continue;
+        require_ids(step, part, replica);
+        bool finite = true;
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k)
+            finite = finite && is_finite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
+        if (!finite && found < 0) found = part;
+    }
+    return found;
+}
+
+template <class D, class T>
+void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
+    const std::span<const RequiredColumn> required = replicas_.settings().required;
+    if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
+    const IdReport& bad = *results_.of(step, replica, part).bad_id;
+    if (bad.place < 0) return;
+    const RequiredColumn& column = required[static_cast<std::size_t>(bad.column)];
+    throw InvalidArgument(text("the ids of an input must be in range, but in the batch of replica ", replica,
+                               " in step ", step, ' ', bad_id_text(column.column, bad.place, bad.id, column.ids)));
 }
 
 inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {

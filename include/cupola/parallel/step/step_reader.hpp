@@ -19,7 +19,6 @@
 #include <utility>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
@@ -111,8 +110,6 @@ private:
     /// The step and all later ones had no effect. Finds the cause, and leaves the training in the state before the
     /// step.
     [[noreturn, gnu::cold]] void roll_back(std::int64_t step);
-    /// Rows that were divided in place by a weight of 0 are NaN between the parameters too, where no pass writes.
-    [[gnu::cold]] void clear_rows();
     void forget_steps();
 
     const StepFunctions<D>& functions_;
@@ -246,20 +243,9 @@ void StepReader<D, T>::roll_back(std::int64_t step) {
         error = std::current_exception();
     }
     next_ = step;
-    if (replicas_.settings().weighted && (replicas_.settings().centre || replicas_.gradients().in_place()))
-        clear_rows();
+    failure_.clear_rows();
     forget_steps();
     std::rethrow_exception(error);
-}
-
-template <class D, class T>
-void StepReader<D, T>::clear_rows() {
-    const FixedArray<float> zeros(replicas_.elements());
-    replicas_.threads().run([&](int device) {
-        const ReplicaPlacement& placement = replicas_.placement();
-        for (int r = placement.first_replica(device); r < placement.first_replica(device + 1); ++r)
-            replicas_.at(device).worker.set(replicas_.gradients().row(r), zeros.span());
-    });
 }
 
 template <class D, class T>

@@ -7,24 +7,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/core/span_of.hpp>
 #include <cupola/loss/loss_collection.hpp>
-#include <cupola/ops/id_check.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
-#include <cupola/tensor/ids.hpp>
-#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -121,12 +116,6 @@ private:
     FixedArray<std::size_t> part_of_;
 };
 
-/// The weight of all samples of a step, and whether the loss of every replica is finite.
-struct StepWeight {
-    double weight = 0;
-    bool finite = true;
-};
-
 template <class D, class T>
 class StepReports {
 public:
@@ -149,17 +138,8 @@ public:
     /// Whether every device is healthy after a step that is complete.
     [[nodiscard]] bool healthy(std::int64_t step);
 
-    [[nodiscard]] StepWeight weight_of(std::int64_t step) {
-        StepWeight all;
-        for (int r = 0; r < replicas_.placement().replicas(); ++r) {
-            all.weight += of(step, r).weight;
-            all.finite = all.finite && is_finite(of(step, r).total);
-        }
-        return all;
-    }
-
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a
-    /// label that is not a class, and for an id that is out of range.
+    /// label that is not a class, and for an id that is out of range. Defined in step/failure.hpp.
     [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica);
 
 private:
@@ -211,31 +191,6 @@ bool StepReports<D, T>::healthy(std::int64_t step) {
     bool all = true;
     for (auto& state : replicas_.devices()) all = all && state.landed(step).healthy != 0;
     return all;
-}
-
-template <class D, class T>
-int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
-    int found = -1;
-    for (int part = 0; part < replicas_.settings().gradient_accumulation_steps; ++part) {
-        if (counts_.of(step, part, replica) == 0) continue;
-        require_ids(step, part, replica);
-        bool finite = true;
-        for (std::size_t k = 0; k < functions_.losses.size(); ++k)
-            finite = finite && is_finite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
-        if (!finite && found < 0) found = part;
-    }
-    return found;
-}
-
-template <class D, class T>
-void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
-    const std::span<const RequiredColumn> required = replicas_.settings().required;
-    if (std::none_of(required.begin(), required.end(), [](const RequiredColumn& each) { return each.ids > 0; })) return;
-    const IdReport& bad = *results_.of(step, replica, part).bad_id;
-    if (bad.place < 0) return;
-    const RequiredColumn& column = required[static_cast<std::size_t>(bad.column)];
-    throw InvalidArgument(text("the ids of an input must be in range, but in the batch of replica ", replica,
-                               " in step ", step, ' ', bad_id_text(column.column, bad.place, bad.id, column.ids)));
 }
 
 template <class D, class T>
