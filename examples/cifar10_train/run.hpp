@@ -15,6 +15,7 @@
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
+#include <cupola/optim/clipped.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/train/profile.hpp>
 #include <cupola/train/training_run.hpp>

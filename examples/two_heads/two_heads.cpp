@@ -13,6 +13,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/data/generator.hpp>
 #include <cupola/host.hpp>
+#include <cupola/loss/huber.hpp>
 #include <cupola/metrics.hpp>
 
 using namespace cupola;

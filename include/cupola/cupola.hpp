@@ -5,11 +5,13 @@
 //
 //   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
+//   <cupola/losses.hpp>                   all losses: also MeanSquaredError, BinaryCrossEntropy and those with weights
 //   <cupola/metrics.hpp>                  the metrics of evaluations
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
 //   <cupola/net/recompute.hpp>            a network of which blocks are computed again, for less memory
 //   <cupola/net/summary.hpp>              a network as a table
-//   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb, Lars, NesterovVelocity
+//   <cupola/optim/clipped.hpp>            an optimiser whose gradients are clipped
+//   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb, Lars, NesterovVelocity, RmsProp
 //   <cupola/optim/epochs.hpp>             learning rates with boundaries in epochs
 //   <cupola/optim/rate_scaling.hpp>       a learning rate for a larger global batch
 //   <cupola/parallel/compressed.hpp>      gradients that are averaged in bfloat16
@@ -31,7 +33,8 @@
 #include <cupola/data/in_memory.hpp>
 #include <cupola/data/prefetch.hpp>
 #include <cupola/layers.hpp>
-#include <cupola/losses.hpp>
+#include <cupola/loss/cross_entropy.hpp>
+#include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
@@ -39,10 +42,8 @@
 #include <cupola/net/tied.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
-#include <cupola/optim/clipped.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
-#include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/concat_mean.hpp>

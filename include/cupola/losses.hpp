@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only list of all losses: cupola.hpp includes it.
+// The only list of all losses: cupola.hpp includes CrossEntropy.
 #pragma once
 
 #include <cupola/loss/binary_cross_entropy.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only list of all optimisers: src.hpp compiles the update of each on `Host`. cupola.hpp includes Adam, AdamW,
-// RmsProp and Sgd.
+// The only list of all optimisers: src.hpp compiles the update of each on `Host`. cupola.hpp includes Adam, AdamW
+// and Sgd.
 #pragma once
 
 #include <cupola/optim/adagrad.hpp>

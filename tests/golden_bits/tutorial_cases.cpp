@@ -3,6 +3,7 @@
 // The tutorial's network: placement, accumulation, six optimizers, moving averages, Winograd's convolutions.
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optimizers.hpp>
 
 #include "training_case.hpp"

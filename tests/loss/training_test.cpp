@@ -6,6 +6,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/losses.hpp>
 #include <cupola/net/check_gradients.hpp>
 
 #include "../throws_with.hpp"

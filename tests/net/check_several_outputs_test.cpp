@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // check_gradients of networks with several outputs: the gradient is that of the sum of the losses by their factors.
+#include <cupola/loss/huber.hpp>
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/net/check_gradients.hpp>
 
 #include "../test.hpp"

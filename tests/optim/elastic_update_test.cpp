@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/ops/elastic_formula.hpp
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optim/elastic_update.hpp>
 
 #include "../test.hpp"

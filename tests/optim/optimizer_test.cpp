@@ -4,6 +4,7 @@
 //
 // The properties of every optimiser: PyTorch's results, padding that is not written, and the same bits from any team of
 // threads.
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optim/optimizer.hpp>
 
 #include "../test.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parameter groups: which group a parameter is in, what is rejected, and the factors in each optimiser's update.
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optim/parameter_group.hpp>
 
 #include "../test.hpp"

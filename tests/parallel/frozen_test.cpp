@@ -4,6 +4,7 @@
 // a parameter group freezes the rest, for every kind of agreement, with regularisers, clipping, averages, accumulation and
 // synchronised statistics; and the memory, the state, checkpoints, resuming and prediction.
 #include <cupola/net/frozen.hpp>
+#include <cupola/optim/clipped.hpp>
 
 #include "../test.hpp"
 

@@ -2,6 +2,7 @@
 //
 // Trainings with parameter groups: what is updated and by how much, with regularisers, accumulation, several replicas and
 // devices, and after a resume.
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optim/parameter_group.hpp>
 
 #include "../test.hpp"

@@ -2,6 +2,7 @@
 //
 // A training of a network with two inputs equals that of the network whose one input has the channels of both: steps, of every
 // kind, evaluations and predictions.
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../test.hpp"

@@ -2,6 +2,7 @@
 //
 // A loss with weights: replicas, and batches whose gradients are added up, count by the sum of their samples' weights and not
 // by their number. Several replicas of different weights equal one that has all samples.
+#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../test.hpp"

@@ -5,6 +5,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/parallel/inspection.hpp>
 
 #include "../throws_with.hpp"

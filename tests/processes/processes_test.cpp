@@ -6,6 +6,7 @@
 // Covers: cupola/parallel/process_number.hpp, cupola/processes/processes.hpp
 // Covers: cupola/processes/agreement/step_records.hpp, cupola/processes/agreement/step_vote.hpp
 // Covers: cupola/processes/agreement/process_rows_agreement.hpp
+#include <cupola/losses.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/processes/processes.hpp>

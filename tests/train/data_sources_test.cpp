@@ -8,6 +8,7 @@
 #include <cupola/data/standardization.hpp>
 #include <cupola/data/standardized_targets.hpp>
 #include <cupola/data/weighted_order.hpp>
+#include <cupola/loss/weighted_cross_entropy.hpp>
 
 #include "../test.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/net/inference_streams.hpp, cupola/predict.hpp
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/predict.hpp>
 
 #include "../test.hpp"

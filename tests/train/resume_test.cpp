@@ -3,6 +3,7 @@
 // N steps are k steps, a checkpoint, and N - k more of another training that reads it: bit for bit, for every k over
 // two epochs, with all that a step depends on (statistics, dropout, optimiser, averages, accumulation) and with another
 // number of devices and workers. (tests/examples/resume.sh does the same with processes.)
+#include <cupola/optim/clipped.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 
 #include "../test.hpp"

@@ -3,6 +3,7 @@
 // Runs in a folder by epochs, with validations, metrics, patience and the best state: the records, and that a run that was
 // stopped or killed anywhere ends as one that was not.
 // Covers: cupola/train/impl/run_records.hpp
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../test.hpp"

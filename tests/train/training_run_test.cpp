@@ -2,6 +2,8 @@
 //
 // What a run writes, prints, rejects and resumes from. (tests/examples/ has the same with processes.)
 // Covers: cupola/train/training_run_options.hpp
+#include <cupola/loss/mean_squared_error.hpp>
+#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/train/training_run.hpp>
 
 #include "../test.hpp"

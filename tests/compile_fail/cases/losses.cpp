@@ -2,6 +2,7 @@
 
 // case: huber_without_delta
 // expect: the delta of Huber must be positive and finite
+#include <cupola/losses.hpp>
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
 
 /* wrong */ using Loss = Huber<0>;
@@ -21,6 +22,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
 // expect: Losses has two losses at the output kind
 // case: weights_in_several_losses
 // expect: Losses has a loss that counts samples by weights (kind)
+#include <cupola/losses.hpp>
 struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
                         Output<"box">> {};
 
@@ -40,6 +42,7 @@ void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_siz
 // expect: QuantileFormula cannot be made of the 2 constants of its ElementwiseLoss: they are its members, as floats, in their order
 // case: loss_formula_without_constant
 // expect: QuantileFormula has a member without a value: its ElementwiseLoss has 0 constants, and each member needs one or an initialiser, as in ElementwiseLoss<QuantileFormula, 0.5>
+#include <cupola/losses.hpp>
 struct QuantileFormula {
     float q;
     CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return math::select(t > x, q, q - 1.0F) * (t - x); }
@@ -56,6 +59,7 @@ struct Quantile : Base {
 
 // case: loss_formula_without_derivative
 // expect: CubeFormula is not the formula of a loss: it lacks `float derivative(float output, float target) const`
+#include <cupola/losses.hpp>
 struct CubeFormula {
     CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return (x - t) * (x - t) * math::abs(x - t); }
     /* right */ CUPOLA_HOST_DEVICE float derivative(float x, float t) const {
@@ -142,6 +146,7 @@ void run(const InMemory& data) {
 // case: one_class
 // A cross-entropy whose loss is always 0.
 // expect: CrossEntropy<1> has too few classes
+#include <cupola/losses.hpp>
 struct Net : Sequential<Input<4>, Linear<1>> {};
 
 /* wrong */ using Loss = CrossEntropy<1>;
@@ -151,6 +156,7 @@ struct Net : Sequential<Input<4>, Linear<1>> {};
 
 // case: weighted_by_nothing
 // expect: the factor of a Weighted loss must be finite and more than 0; that of huber is not
+#include <cupola/losses.hpp>
 struct Net : Sequential<Input<4>, Linear<2>> {};
 
 /* wrong */ using Loss = Weighted<0, Huber<>>;
@@ -160,6 +166,7 @@ struct Net : Sequential<Input<4>, Linear<2>> {};
 
 // case: weighted_loss_of_other_classes
 // expect: WeightedCrossEntropy<9> expects an output of 9, or of 9 channels at each position, but the network's is 6 x 6 x 4
+#include <cupola/losses.hpp>
 struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>> {};
 
 /* wrong */ using Loss = WeightedCrossEntropy<9>;

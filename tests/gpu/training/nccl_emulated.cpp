@@ -9,6 +9,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/layers/initializer.hpp>
+#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/nccl.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>

@@ -7,7 +7,10 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/layers/on_device.hpp>
+#include <cupola/loss/huber.hpp>
+#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/optim/clipped.hpp>
 #include <cupola/optimizers.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>

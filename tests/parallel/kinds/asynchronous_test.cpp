@@ -2,6 +2,8 @@
 //
 // Replicas that exchange with a centre one after another: the rules against their loops in double, orders and their
 // logs, states, failures and bad input.
+#include <cupola/loss/mean_squared_error.hpp>
+#include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/parallel/kinds/asynchronous.hpp>
 
 #include <algorithm>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cupola/cupola.hpp>
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/optimizers.hpp>
 #include <cupola/parallel/kinds/elastic_averaging.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>

@@ -2,6 +2,7 @@
 // Covers: cupola/parallel/pipeline.hpp, cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
 //
 // Trainings of networks in parts: the bits, reports, states and errors of the network without its cuts.
+#include <cupola/optim/clipped.hpp>
 #include <cupola/parallel/pipeline/pipeline_passes.hpp>
 
 #include "../../test.hpp"
