@@ -21,6 +21,7 @@
 #include <cupola/ops/host/peak_rates.hpp>
 #include <cupola/ops/host/softmax_cross_entropy.hpp>
 #include <cupola/ops/host/training_step.hpp>
+#include <cupola/ops/weighted_targets.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/optimizers.hpp>

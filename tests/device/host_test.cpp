@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/device/flushed_denormals.hpp
 //
 // The CPU as a device: its team of threads, its memory, and the errors for invalid options.
 #include "../test.hpp"
 
+#include <cupola/device/flushed_denormals.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 
@@ -142,6 +144,16 @@ TEST_CASE("flush_denormals reaches every thread of the team") {
     CHECK(results[1] == 0.0F);
     CHECK(small * 1e-10F > 0.0F);  // and no other thread
 }
+
+#ifdef __SSE__
+TEST_CASE("a thread flushes denormals for the lifetime of one object") {
+    {
+        const impl::FlushedDenormals scope;
+        CHECK(small * 1e-10F == 0.0F);
+    }
+    CHECK(small * 1e-10F > 0.0F);
+}
+#endif
 
 TEST_CASE("an arena is aligned and zero-filled") {
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{64}, std::size_t{4097}, std::size_t{33} << 20}) {

@@ -9,6 +9,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
 #include <cupola/ops/host/option_a_shortcut.hpp>
+#include <cupola/ops/weighted_targets.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/optimizers.hpp>

@@ -10,6 +10,7 @@
 #include <cupola/ops/cuda/impl/linear_chain.cuh>
 #include <cupola/ops/cuda/linear.hpp>
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>
+#include <cupola/ops/weighted_targets.hpp>
 
 #include "../reference/compare.hpp"
 #include "emulator/control.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/loss/soft_cross_entropy.hpp, cupola/loss/weighted_cross_entropy.hpp, cupola/ops/loss_report.hpp
+// Covers: cupola/loss/soft_cross_entropy.hpp, cupola/loss/weighted_cross_entropy.hpp, cupola/ops/loss_report.hpp, cupola/ops/weighted_targets.hpp
 //
 // The losses of classes against plain loops in double: labels per sample and per position, weights of classes, an ignored
 // label and soft targets; and what they refuse.

@@ -3,10 +3,7 @@
 // Definitions of cupola/device/host.hpp.
 #pragma once
 
-#ifdef __SSE__
-#include <xmmintrin.h>
-#endif
-
+#include <cupola/device/flushed_denormals.hpp>
 #include <cupola/device/host.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -39,13 +36,12 @@ CUPOLA_DECL HostContext::HostContext(int ordinal, const HostOptions& options)
 
 CUPOLA_DECL void HostContext::flush_denormals() const {
 #if defined(__SSE__)
-    constexpr unsigned flags = 0x8040U;  // flush to zero, and denormals are zero
     const Team scope = team();
     // LLVM's runtime applies the calling thread's setting to a team and reverts changes made in a region; in g++'s
     // runtime each thread keeps its own setting.
-    _mm_setcsr(_mm_getcsr() | flags);
+    _mm_setcsr(_mm_getcsr() | impl::denormals_are_zeros);
 #pragma omp parallel
-    _mm_setcsr(_mm_getcsr() | flags);
+    _mm_setcsr(_mm_getcsr() | impl::denormals_are_zeros);
 #endif
 }
 

@@ -18,6 +18,7 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/loss/elementwise_loss.hpp>
 #include <cupola/loss/impl/classes.hpp>
+#include <cupola/loss/impl/weight_per_class.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -12,6 +12,8 @@
 #include <string_view>
 
 #include <cupola/loss/impl/classes.hpp>
+#include <cupola/loss/impl/weight_per_class.hpp>
+#include <cupola/ops/weighted_targets.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

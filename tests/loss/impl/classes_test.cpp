@@ -5,7 +5,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/loss/binary_cross_entropy.hpp>
-#include <cupola/loss/impl/classes.hpp>
+#include <cupola/loss/impl/weight_per_class.hpp>
 #include <cupola/loss/soft_cross_entropy.hpp>
 #include <cupola/loss/weighted_cross_entropy.hpp>
 

@@ -17,8 +17,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/flushed_denormals.hpp>
 #include <cupola/parallel/concat_mean.hpp>
-#include <cupola/parallel/step/flushed_denormals.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -11,13 +11,13 @@
 #include <utility>
 
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/device/flushed_denormals.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/parallel/statistics.hpp>
-#include <cupola/parallel/step/flushed_denormals.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -12,6 +12,11 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+#ifdef __SSE__
+/// The bits of the control register by which denormals become zeros, as results and as operands.
+inline constexpr unsigned denormals_are_zeros = 0x8040U;
+#endif
+
 class FlushedDenormals {
 public:
     FlushedDenormals();
@@ -24,7 +29,7 @@ private:
 };
 
 #ifdef __SSE__
-inline FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
+inline FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | denormals_are_zeros); }
 inline FlushedDenormals::~FlushedDenormals() { _mm_setcsr(before_); }
 #else
 inline FlushedDenormals::FlushedDenormals() = default;
