@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // alone: these headers must not be included by another case. An inspector that uses what it is given, by its type or
-// without one, and Synchronized are declared without them: what calls and runs these is not in cupola.hpp.
+// without one, Synchronized, and the file of a history are declared without them: what calls, runs and writes these is
+// not in cupola.hpp.
 //
 // expect: a step with an inspector needs #include <cupola/parallel/inspection.hpp>
 // expect: a policy that synchronizes the statistics of batch normalisation needs #include <cupola/parallel/synchronized.hpp>
-// errors-at-most: 2
+// expect: write_csv() of a history needs #include <cupola/io/atomic_file.hpp>
+// errors-at-most: 3
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #ifndef WITH_ERROR
+#include <cupola/io/atomic_file.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #endif
@@ -38,3 +41,5 @@ void train(InMemoryBatches& batches) {
     DataParallel<Normalized, CrossEntropy<4>, Sgd, ConcatMean, Host, Synchronized> training({.replicas = 2});
     fit(training, batches, {.steps = 3});
 }
+
+void keep(const History& history) { history.write_csv("history.csv"); }

@@ -3,6 +3,8 @@
 
 #include "../test.hpp"
 
+#include <cupola/io/atomic_file.hpp>
+
 #include "temporary_folder.hpp"
 #include "throws_with.hpp"
 

@@ -4,12 +4,13 @@
 //
 //   const History history = fit(training, batches, {.epochs = 10, .validation = test});
 //   std::printf("%g after %lld steps\n", *history.records.back().validation_loss, (long long)history.steps);
-//   history.write_csv("history.csv");
+//   history.write_csv("history.csv");    needs #include <cupola/io/atomic_file.hpp>
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
+
+/// Defined in io/atomic_file.hpp.
+class AtomicFile;
 
 /// The results of the steps since the previous record.
 struct HistoryRecord {
@@ -65,8 +69,19 @@ struct History {
     /// A header line and one line per record: epoch, step, loss, validation_loss, the metrics, learning_rate and
     /// seconds, with all digits. Values that a record lacks are empty.
     [[nodiscard]] std::string csv() const;
-    /// Writes csv() to a file atomically. Throws DataError if it cannot be written.
-    void write_csv(const std::string& path) const;
+    /// Writes csv() to a file atomically. Throws DataError if it cannot be written. Needs
+    /// #include <cupola/io/atomic_file.hpp>.
+    template <class File = AtomicFile>
+    void write_csv(const std::string& path) const {
+        constexpr bool included = requires { sizeof(File); };
+        static_assert(included, "write_csv() of a history needs #include <cupola/io/atomic_file.hpp>");
+        if constexpr (included) {
+            const std::string lines = csv();
+            File file(path);
+            file.write(std::as_bytes(std::span(lines)));
+            file.commit();
+        }
+    }
 };
 
 }}  // namespace cupola::CUPOLA_ABI

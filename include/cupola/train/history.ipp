@@ -4,10 +4,8 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 
 #include <cupola/core/error.hpp>
-#include <cupola/io/atomic_file.hpp>
 #include <cupola/train/history.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -62,13 +60,6 @@ CUPOLA_DECL History::~History() = default;
         lines += text(',', exact_text(record.learning_rate), ',', exact_text(record.seconds), '\n');
     }
     return lines;
-}
-
-[[gnu::cold]] CUPOLA_DECL void History::write_csv(const std::string& path) const {
-    const std::string lines = csv();
-    AtomicFile file(path);
-    file.write(std::as_bytes(std::span(lines)));
-    file.commit();
 }
 
 }}  // namespace cupola::CUPOLA_ABI
