@@ -18,6 +18,7 @@
 #include <cupola/layers.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
+#include <cupola/net/segment_passes.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/host/elementwise.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/segment_passes.hpp
 //
 // Plans that run in step and share their batches' statistics compute what one plan computes with all samples: forward,
 // backward and the statistics, from equal parameters.
@@ -9,6 +10,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
+#include <cupola/net/segment_passes.hpp>
 
 #include "tutorial.hpp"
 

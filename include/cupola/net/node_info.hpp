@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include <cupola/net/table.hpp>
 
@@ -53,5 +55,20 @@ struct NodeInfo {
     /// Whether backward runs it: a view passes its gradient on without work, unless it adds.
     [[nodiscard]] constexpr bool runs_backward() const { return !view || adds_two_gradients() || adds_gradient; }
 };
+
+namespace impl {
+
+/// The bytes of the gradients of a layer's frozen parameters, if backward computes them nevertheless.
+[[nodiscard, gnu::cold]] inline std::size_t discarded_bytes(std::span<const LayerInfo> layers, std::size_t layer) {
+    if (omits_parameter_gradients(layers, layer)) return 0;
+    const LayerInfo& owner = parameters_of_layer(layers, layer);
+    std::int64_t elements = 0;
+    for (std::size_t p = 0; p < owner.parameters.count; ++p) {
+        if (owner.frozen[p]) elements += arena_extent(owner.parameters.list[p].shape.size());
+    }
+    return static_cast<std::size_t>(elements) * sizeof(float);
+}
+
+}  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI

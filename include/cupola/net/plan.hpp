@@ -141,7 +141,8 @@ public:
     [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_.span(); }
 
     // Synchronised statistics. Each replica has its own plan, made with `synchronized`, and its own memory, and all run
-    // in lockstep: a pass has all_reduces() + 1 segments, and the replicas' sums are merged between two segments.
+    // in lockstep: a pass has all_reduces() + 1 segments (net/segment_passes.hpp), and the replicas' sums are merged
+    // between two segments.
     //
     //   for k in 0 .. all_reduces():
     //       each replica: forward_segment(k, ..., merged, partial); then merge(forward, k, partials, merged)
@@ -306,4 +307,5 @@ using PlanOf = Plan<Device, typename Net::Precision::Activation>;
 
 }}  // namespace cupola::CUPOLA_ABI
 
+#include <cupola/net/impl/plan_making.hpp>
 #include <cupola/net/impl/plan_passes.hpp>
