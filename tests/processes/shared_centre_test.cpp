@@ -303,6 +303,7 @@ public:
     struct Memory {
         alignas(64) std::byte bytes[1 << 16]{};
         std::atomic<bool> writes{false}, other_waits{false}, other_is_back{false};
+        std::atomic<int> gave_up{0};
     };
     SlowWriter(Memory& memory, int number) : memory_(memory), number_(number) {}
 
@@ -339,11 +340,15 @@ TEST_CASE("two processes that fail at once give up their steps once") {
         while (number == 1 && !memory->writes) std::this_thread::yield();
         common.fail(std::make_exception_ptr(DataError("there is no batch")));
         memory->other_is_back = true;
-        common.give_up();
+        static_cast<void>(common.give_up());
         CHECK(common.given_up() == 1);
-        // Another error before all have restarted is of this process alone, which does not wait.
+        ++memory->gave_up;
+        while (memory->gave_up < 2) std::this_thread::yield();
+        // Another error before all have restarted is one of all, too.
         common.fail(std::make_exception_ptr(DataError("there is no batch")));
-        CHECK_FALSE(common.has_failed());
+        CHECK(common.has_failed());
+        static_cast<void>(common.give_up());
+        CHECK(common.given_up() == 2);
         common.restart({});
         CHECK_FALSE(common.has_failed());
     }));
@@ -408,6 +413,178 @@ TEST_CASE("a state is restored in all processes, also while steps are in flight"
         append_state(found, training.state());
         CHECK(found == expected);
     }));
+}
+
+namespace {
+
+/// Calls a function at the end, also by an exception.
+template <class Call>
+struct AtEnd {
+    Call call;
+    ~AtEnd() { call(); }
+};
+template <class Call>
+AtEnd(Call) -> AtEnd<Call>;
+
+/// What each process says in its error, and has at the end, if process 1 inspects step 2 while the other one restores
+/// `state`. Both restore it once more after an error.
+struct Restored {
+    std::vector<std::string> errors = std::vector<std::string>(2);
+    std::vector<Bytes> ends = std::vector<Bytes>(2);
+    int inspections = 0;
+};
+Restored restore_beside_inspection(const TrainingState& state, bool fails) {
+    Restored found;
+    Hub hub(2, true);
+    const Asynchronous<Downpour> policy{.rule = {.every = 1}, .ahead = in_flight, .order = Order::round_robin()};
+    std::atomic<bool> other_ended{false};
+    check_nothing_thrown(on_threads(2, [&](int number) {
+        // No check, for which all steps would be waited for.
+        const Several averaging = shared(policy, hub, number);
+        auto options = processes::options_of({}, averaging, Pooled{});
+        options.check_every = 0;
+        processes::Training<Several, Pooled> training(options);
+        const AtEnd ended{[&] {
+            if (number == 0) other_ended = true;
+        }};
+        const processes::Batches good{{}};
+        // Process 0 restores while the first step of process 1, for which its second one waits, is not complete.
+        const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
+            while (number == 1 && step == 0 && hub.waits(0, "the state of the training") < 2 && !other_ended)
+                std::this_thread::yield();
+            require<DataError>(!fails || number == 0 || step < 2, "there is no batch of step ", step);
+            return good(step, replica, context);
+        };
+        const auto inspector = [&](const auto& inspection) {
+            CHECK(inspection.step() == 2);
+            for (const float each : inspection.parameters()) CHECK(impl::is_finite(each));
+            ++found.inspections;
+        };
+        try {
+            for (int step = 0; step < 3; ++step)
+                number == 1 && step == 2 ? training.queue(batches, inspector) : training.queue(batches);
+            training.restore(state);
+        } catch (const DataError& error) {
+            found.errors[static_cast<std::size_t>(number)] = error.what();
+            training.restore(state);
+        }
+        Bytes ignored;
+        go(training, good, steps, ignored);
+        append_state(found.ends[static_cast<std::size_t>(number)], training.state());
+    }));
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("one process inspects a step while the other restores a state") {
+    const Asynchronous<Downpour> policy{.rule = {.every = 1}, .ahead = in_flight, .order = Order::round_robin()};
+    const auto alone = training_of(Alone(policy));
+    const processes::Batches batches{{}};
+    Bytes trace, expected;
+    go(*alone, batches, 4, trace);
+    const TrainingState state = alone->state();
+    go(*alone, batches, steps, trace);
+    append_state(expected, alone->state());
+
+    const Restored good = restore_beside_inspection(state, false);
+    CHECK(good.inspections == 1);
+    CHECK(good.errors == std::vector<std::string>(2));
+    for (const Bytes& each : good.ends) CHECK(each == expected);
+    // An error of the step that is inspected is one of the process that restores.
+    const Restored bad = restore_beside_inspection(state, true);
+    CHECK(bad.inspections == 0);
+    CHECK(bad.errors[0] == "process 1: there is no batch of step 2");
+    CHECK(bad.errors[1] == "there is no batch of step 2");
+    for (const Bytes& each : bad.ends) CHECK(each == expected);
+}
+
+TEST_CASE("a second error, before the processes continue after the first, is one of all, and they continue") {
+    const auto policy = downpour(Order::round_robin());
+    const auto alone = training_of(Alone(policy));
+    Bytes trace, expected;
+    go(*alone, processes::Batches{{}}, steps, trace);
+    append_state(expected, alone->state());
+
+    std::vector<std::vector<std::string>> errors(2);
+    std::atomic<bool> first_in_both{false}, second_in_other{false};
+    Hub hub(2, true);
+    check_nothing_thrown(on_threads(2, [&](int number) {
+        const AtEnd ended{[&] {
+            if (number == 0) first_in_both = second_in_other = true;
+        }};
+        // Between the two errors process 1 has no learning rate.
+        bool has_rate = true;
+        const Several averaging = shared(policy, hub, number);
+        auto options = processes::options_of({.devices = 1}, averaging, Pooled{});
+        options.optimizer.learning_rate = [&](std::int64_t) {
+            return has_rate ? 0.02 : std::numeric_limits<double>::quiet_NaN();
+        };
+        processes::Training<Several, Pooled> training(options);
+        std::vector<std::string>& mine = errors[static_cast<std::size_t>(number)];
+        bool is_good = false;
+        const processes::Batches good{{}};
+        const auto batches = [&](std::int64_t step, int replica, HostContext& context) {
+            require<DataError>(is_good || number == 0 || step < 3, "there is no batch of step ", step);
+            return good(step, replica, context);
+        };
+        Bytes ignored;
+        while (mine.size() < 2) {
+            try {
+                go(training, batches, steps, ignored);
+                break;
+            } catch (const Error& error) {
+                mine.emplace_back(error.what());
+                CHECK(training.step() == 2);
+            }
+            is_good = true;
+            if (number == 0) {
+                (mine.size() == 1 ? first_in_both : second_in_other) = true;
+                continue;
+            }
+            // Process 0 waits for the next step by then, or will.
+            while (mine.size() == 1 && !first_in_both) std::this_thread::yield();
+            while (mine.size() == 2 && !second_in_other) std::this_thread::yield();
+            has_rate = mine.size() == 2;
+        }
+        go(training, batches, steps, ignored);
+        Bytes end;
+        append_state(end, training.state());
+        CHECK(end == expected);
+    }));
+    REQUIRE(errors[0].size() == 2);
+    REQUIRE(errors[1].size() == 2);
+    CHECK(errors[1][0] == "there is no batch of step 3");
+    CHECK(errors[1][1].starts_with("the learning rate"));
+    for (std::size_t i = 0; i < 2; ++i) CHECK(errors[0][i] == "process 1: " + errors[1][i]);
+}
+
+TEST_CASE("one process that restores a state where the other trains on is an error of both") {
+    const auto alone = training_of(Alone(downpour(Order::round_robin())));
+    const TrainingState state = alone->state();
+    const auto errors_of = [&](const Order& order, int steps_before) {
+        const auto errors = in_two(downpour(order), [&](auto& training, int number) {
+            const processes::Batches batches{{}};
+            for (int step = 0; step < steps_before; ++step) training.queue(batches);
+            if (number == 0) training.restore(state);
+            training.queue(batches);
+            static_cast<void>(training.parameters());
+        });
+        for (const std::string& each : errors)
+            CHECK_MESSAGE(each.ends_with(": all processes queue the same steps, and restore the same state after the "
+                                         "same ones"),
+                          each);
+        return errors;
+    };
+    const std::string begins = "process 0 restores a state before step 0, and process 1 trains step 0: ";
+    for (const std::string& each : errors_of(Order::round_robin(), 0)) CHECK_MESSAGE(each.starts_with(begins), each);
+    // Process 1 waits for a batch, or for its turn.
+    const std::string trains = "process 0 restores a state before step 1, and process 1 trains step 1: ";
+    for (const Order& order : {Order::free(), Order::round_robin()}) {
+        const auto errors = errors_of(order, 1);
+        CHECK(errors[0].starts_with("process 1: " + trains));
+        CHECK(errors[1].starts_with(trains));
+    }
 }
 
 TEST_CASE("fit evaluates and records in all processes, with batches that each prepares for its own replicas") {

@@ -3,6 +3,7 @@
 // "Processes" that are threads of one process: each has a training of its own, and they exchange through a hub.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -60,6 +61,15 @@ public:
         left_.insert(number);
         changed_.notify_all();
     }
+    void note_wait(int number, std::string_view operation) {
+        const std::scoped_lock lock(mutex_);
+        ++waits_[{number, std::string(operation)}];
+    }
+    /// How often a process has begun to wait for what others write to shared memory.
+    [[nodiscard]] int waits(int number, const std::string& operation) {
+        const std::scoped_lock lock(mutex_);
+        return waits_[{number, operation}];
+    }
     void note_sum(int number, std::size_t elements) {
         const std::scoped_lock lock(mutex_);
         begun_[number].push_back(elements);
@@ -92,6 +102,7 @@ private:
     std::condition_variable changed_;
     std::map<std::tuple<Channel, int, int>, std::deque<std::vector<std::byte>>> waiting_;
     std::map<int, std::vector<std::size_t>> begun_;
+    std::map<std::pair<int, std::string>, int> waits_;
     std::set<int> left_;
     std::vector<std::vector<std::byte>> parts_;
     int messages_ = 0;
@@ -126,6 +137,16 @@ public:
         return hub_.shares() ? hub_.share(number(), bytes) : std::vector<std::byte*>();
     }
     [[nodiscard]] int sharing() const override { return hub_.shares() ? count() : 1; }
+    void wait(const cupola::ExchangeName& name, cupola::FunctionRef<bool()> is_done) override {
+        hub_.note_wait(number(), name.operation);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        Processes::wait(name, [&] {
+            if (is_done()) return true;
+            cupola::require<cupola::DeviceError>(std::chrono::steady_clock::now() < end, "process ", number(),
+                                                 " has waited too long for ", name.operation, " of step ", name.step);
+            return false;
+        });
+    }
 
 private:
     void give(std::span<const float> values, Hub::Channel channel) {

@@ -138,7 +138,8 @@ public:
     virtual std::vector<std::byte*> share(std::size_t bytes) = 0;
     /// The number of processes, this one among them, that can share memory with this one: those of its machine.
     [[nodiscard]] virtual int sharing() const { return count(); }
-    /// Returns when `is_done()` returns true, which depends on what other processes write to the memory of share().
+    /// Returns when `is_done()` returns true, which depends on what other processes write to the memory of share(), and
+    /// which may itself sleep for some milliseconds before it returns false.
     /// Called by any threads, several at a time, also while another one is in another member. As with the other
     /// members, an engine ends the process, or throws, if another process is lost, or after the deadline; this default
     /// has none.

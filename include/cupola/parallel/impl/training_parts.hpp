@@ -144,7 +144,7 @@ private:
     void restore(const State& state) {
         Transfer of_training = transfer<Transfer>();
         of_training.require_resumable(state, [&] { agreement_->require_samples_since(state.samples_since); });
-        engine_.drain();
+        engine_.drain(true);
         of_training.restore(state);
         agreement_->set_samples_since(state.step, state.samples_since);
         engine_.restart(state.step, state.buffers, of_training.loss_scale_of(state));

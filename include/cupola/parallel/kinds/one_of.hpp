@@ -161,7 +161,7 @@ public:
     [[nodiscard]] double factor_of_row(int replica) {
         return steps_ ? steps_->factor_of_row(replica) : other_->factor_of_row(replica);
     }
-    [[gnu::cold]] void drain() { steps_ ? steps_->drain() : other_->drain(); }
+    [[gnu::cold]] void drain(bool restores = false) { steps_ ? steps_->drain(restores) : other_->drain(restores); }
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {
         steps_ ? steps_->restart(step, running, loss_scale) : other_->restart(step, running, loss_scale);
     }

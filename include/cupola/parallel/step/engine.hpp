@@ -94,7 +94,7 @@ public:
 
     /// Waits until no work is queued any more, whether it succeeded or not. A device that failed breaks off a
     /// collective.
-    [[gnu::cold]] void drain() { reader_.drain(); }
+    [[gnu::cold]] void drain(bool /*restores*/ = false) { reader_.drain(); }
 
     /// Continues at a step with these running statistics and this state of the loss scale, after drain().
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {

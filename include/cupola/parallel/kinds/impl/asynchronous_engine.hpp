@@ -95,7 +95,7 @@ public:
     void synchronize();
     [[nodiscard]] SharedStatistics<D, T>& statistics() { return statistics_; }
     [[nodiscard]] double factor_of_row(int) { return 1; }
-    [[gnu::cold]] void drain();
+    [[gnu::cold]] void drain(bool restores = false);
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale);
     [[nodiscard]] const LossScaleState& loss_scale() const { return loss_scale_; }
     /// Not behind a failure of another process for which this one has not given up its steps yet.
@@ -266,6 +266,9 @@ private:
     // On the thread that uses the training.
 
     void queue_step(BatchSource batches, Probe probe);
+    /// Calls `what`; an error in it is one of all processes.
+    template <class Do>
+    void in_all_processes(Do&& what);
     void begin_job();
     /// Waits until the probe has seen its batch.
     void wait_for_probe();

@@ -81,7 +81,8 @@ template <class D, class T>
 void AsynchronousEngine<D, T>::roll_back() {
     stop();
     end_job();
-    const std::exception_ptr error = failure_ != nullptr ? failure_ : common_->error();
+    const std::exception_ptr of_all = common_ ? common_->give_up() : nullptr;
+    const std::exception_ptr error = failure_ != nullptr ? failure_ : of_all;
     const float* from = saved_.arenas.data();
     for_each_saved([&](std::span<float> each) {
         std::copy_n(from, each.size(), each.begin());
@@ -98,7 +99,6 @@ void AsynchronousEngine<D, T>::roll_back() {
     for (int r = first_here(); r < end_here(); ++r) std::copy(zeros.begin(), zeros.end(), replicas_.gradients().row(r));
     next_ = saved_.step;
     forget();
-    if (common_) common_->give_up();
     centre_moved_ = true;
     share_centre();
     std::rethrow_exception(error);

@@ -133,22 +133,30 @@ ExchangeArenas AsynchronousEngine<D, T>::arenas_of(int replica) {
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::queue(BatchSource batches, Probe probe) {
-    // The others wait for this step, so an error of this process alone ends it for all.
-    const std::int64_t given_up = common_ ? common_->given_up() : 0;
-    try {
+    in_all_processes([&] {
         queue_step(batches, probe);
         if (probe) wait_for_probe();
+    });
+    if (!probe) return;
+    if (error_of_probe_) std::rethrow_exception(std::exchange(error_of_probe_, nullptr));
+    require(std::exchange(shown_, nullptr) != nullptr, "replica 0 was late in step ", step() - 1,
+            ", so its inspector was not called; the step is done");
+}
+
+template <class D, class T>
+template <class Do>
+void AsynchronousEngine<D, T>::in_all_processes(Do&& what) {
+    const std::int64_t given_up = common_ ? common_->given_up() : 0;
+    try {
+        what();
     } catch (...) {
+        // The others wait for this process, so an error of its own ends that for all.
         if (common_ && common_->given_up() == given_up) {
             fail(std::current_exception());
             roll_back();
         }
         throw;
     }
-    if (!probe) return;
-    if (error_of_probe_) std::rethrow_exception(std::exchange(error_of_probe_, nullptr));
-    require(std::exchange(shown_, nullptr) != nullptr, "replica 0 was late in step ", step() - 1,
-            ", so its inspector was not called; the step is done");
 }
 
 template <class D, class T>
@@ -251,7 +259,9 @@ void AsynchronousEngine<D, T>::end_job() {
 template <class D, class T>
 void AsynchronousEngine<D, T>::wait_for(std::int64_t step) {
     end_unless_reachable(step, step + 1);
-    if (common_ && !common_->wait_for_step(step)) roll_back();
+    in_all_processes([&] {
+        if (common_ && !common_->wait_for_step(step)) roll_back();
+    });
     std::unique_lock lock(mutex_);
     const Slot& slot = slot_of(step);
     for_reader_.wait(lock, [&] { return is_stopped_ || (slot.complete == replicas_here() && slot.requests == 0); });
@@ -338,11 +348,19 @@ void AsynchronousEngine<D, T>::synchronize() {
 }
 
 template <class D, class T>
-void AsynchronousEngine<D, T>::drain() {
+void AsynchronousEngine<D, T>::drain(bool restores) {
+    if (restores && common_) {
+        // Another process may still wait for batches of this one, for an inspection or for a report.
+        if (saved_.step < 0) save();
+        in_all_processes([&] {
+            if (!common_->meet_to_restore(next_)) roll_back();
+        });
+    }
     {
         const std::scoped_lock lock(mutex_);
         is_stopped_ = true;
     }
+    if (common_) common_->wake();
     end_job();
     is_stopped_ = false;
     failure_ = nullptr;

@@ -9,7 +9,8 @@
 // ends it when the batches of all are complete.
 //
 // A process that fails tells the others by a counter of failures, and goes on as they do when they find it: each gives
-// up its steps and returns to the state of the last check. They meet again where the next job begins, or in restart().
+// up its steps and returns to the state of the last check. They meet again where the next job begins, or where they
+// restore a state. One that fails once more before is a failure of its own, which ends that meeting.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <span>
 #include <string_view>
 
@@ -26,6 +28,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/kinds/asynchronous_processes.hpp>
+#include <cupola/parallel/kinds/impl/shared_event.hpp>
 #include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
@@ -63,20 +66,25 @@ public:
 
     // On the thread that uses the training. Those that wait return false if a process has failed.
 
-    /// Where no process has steps in flight: forgets all failures. Returns when all processes have called it.
-    void restart(const ExchangeName& name);
+    /// Where this process has no steps in flight, and all restore the same state: forgets all failures. Returns when
+    /// all processes have called it.
+    void restart(const ExchangeName& name) { static_cast<void>(restart(name, false)); }
     /// Begins a job, which no process does before all have called this. Process 0 then calls `fill`, which writes the
-    /// centre.
+    /// centre. Throws InvalidArgument if a process begins at another step, or restores a state.
     [[nodiscard]] bool begin(std::int64_t step, FunctionRef<void()> fill);
     /// For `fill`: there are no steps before `step`, of which this is the number of turns.
     void clear(std::int64_t step, std::int64_t turns);
     /// Returns when all processes have called it.
     [[nodiscard]] bool meet(const ExchangeName& name);
-    /// Returns when all batches of a step are complete.
+    /// The same before all restore a state and after they have queued the steps before `step`, also behind a failure.
+    /// Throws InvalidArgument if a process begins a job.
+    [[nodiscard]] bool meet_to_restore(std::int64_t step) { return meet_again({restore_name, step}, -1 - step); }
+    /// Returns when all batches of a step are complete. Throws InvalidArgument if a process has not queued it and
+    /// restores a state.
     [[nodiscard]] bool wait_for_step(std::int64_t step);
     /// Returns when every process has made the report of the step whose place in memory `step` takes.
     [[nodiscard]] bool wait_for_place(std::int64_t step);
-    void set_reported(std::int64_t step) { word(reported_, process()).store(step, std::memory_order_release); }
+    void set_reported(std::int64_t step) { set(reported_, step); }
 
     /// Whether a process has failed since give_up().
     [[nodiscard]] bool has_failed() const {
@@ -84,12 +92,8 @@ public:
     }
     /// The number of failures for which steps were given up.
     [[nodiscard]] std::int64_t given_up() const { return given_up_.load(std::memory_order_relaxed); }
-    /// The steps in flight are given up.
-    void give_up() { given_up_.store(head().failures.load(std::memory_order_acquire), std::memory_order_relaxed); }
-    /// The error of the process that has failed.
-    [[nodiscard, gnu::cold]] std::exception_ptr error() const {
-        return processes_.read_error(head().error, static_cast<int>(head().failed));
-    }
+    /// The steps in flight are given up: returns the error of the process that has failed.
+    [[gnu::cold]] std::exception_ptr give_up();
 
     // Of a step that is complete.
 
@@ -111,33 +115,38 @@ public:
 
     // On any thread.
 
-    /// Tells the other processes of an error, the first of which is everyone's.
+    /// Tells the other processes of an error, unless another one has failed in the same steps.
     [[gnu::cold]] void fail(const std::exception_ptr& error);
-    /// Waits until `is_done()`; false if a process has failed.
-    [[nodiscard]] bool wait(const ExchangeName& name, FunctionRef<bool()> is_done);
+    /// Wakes all that wait, in each process.
+    [[gnu::cold]] void wake();
 
     // On the threads of the devices.
 
     /// Calls `draw` with the turns so far, which no other thread draws from.
     void draw(FunctionRef<void(Turns&)> draw) {
         lock(head().turns_lock, draw_name);
+        const std::lock_guard held(head().turns_lock, std::adopt_lock);
         draw(head().turns);
-        head().turns_lock.store(0, std::memory_order_release);
     }
     /// Calls `update`, which updates the moving averages outside of an order.
     void update_averages(FunctionRef<void()> update) {
         lock(head().averages_lock, exchange_name);
+        const std::lock_guard held(head().averages_lock, std::adopt_lock);
         update();
-        head().averages_lock.store(0, std::memory_order_release);
     }
     /// Waits until a ticket may pass a piece of the centre, or `is_stopped()`; false if a process has failed.
     [[nodiscard]] bool wait_for_piece(std::size_t piece, std::int64_t ticket, std::int64_t step,
                                       FunctionRef<bool()> is_stopped) {
-        return wait({exchange_name, step},
-                    [&] { return word(passed_, piece).load(std::memory_order_acquire) == ticket || is_stopped(); });
+        const std::atomic<std::int64_t>& passed = word(passed_, piece).value;
+        return wait(word(passed_, piece).event, {exchange_name, step}, [&] {
+            if (passed.load(std::memory_order_acquire) == ticket || is_stopped()) return true;
+            require_queued(step);
+            return false;
+        });
     }
     void pass_piece(std::size_t piece, std::int64_t ticket) {
-        word(passed_, piece).store(ticket + 1, std::memory_order_release);
+        word(passed_, piece).value.store(ticket + 1, std::memory_order_release);
+        word(passed_, piece).event.notify();
     }
     /// The sums of squares of the regularised parameters, which batch 0 writes before it is complete.
     [[nodiscard]] double* regularization(std::int64_t step) const {
@@ -150,29 +159,41 @@ public:
 private:
     static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a lock would be of one process alone");
     struct Head {
-        /// The failures so far, how many of them are forgotten, and how often all have restarted.
+        /// The failures so far, how many of them are forgotten, and how often all have restarted. The first changes
+        /// with the lock of failures held, the others as well while all wait for each other.
         std::atomic<std::int64_t> failures, forgotten, restarts;
-        std::atomic<std::int32_t> is_failing, turns_lock, averages_lock;
+        SharedLock failures_lock, turns_lock, averages_lock;
+        /// What processes wait for that is no piece of the centre.
+        SharedEvent progress;
         std::int32_t failed;
         Turns turns;
         std::byte error[AsynchronousProcesses::error_bytes];
     };
     static constexpr std::size_t line = 64;
-    /// On a cache line of its own, where the memory begins with one.
+    /// On a cache line of its own, where the memory begins with one. The event is that of a piece.
     struct Word {
         std::atomic<std::int64_t> value;
-        std::byte rest[line - sizeof(std::int64_t)];
+        SharedEvent event;
+        std::byte rest[line - sizeof(std::int64_t) - sizeof(SharedEvent)];
     };
+    static_assert(sizeof(Word) == line);
     struct Record {
         /// The step of which this batch is complete.
         std::atomic<std::int64_t> step;
         Completed batch;
     };
-    static constexpr std::string_view exchange_name = "the exchange with the centre", draw_name = "a turn of a replica";
+    static constexpr std::string_view exchange_name = "the exchange with the centre", draw_name = "a turn of a replica",
+                                      failure_name = "the error of another process",
+                                      restore_name = "the state of the training";
 
     [[nodiscard]] Head& head() const { return *reinterpret_cast<Head*>(memory_); }
-    [[nodiscard]] std::atomic<std::int64_t>& word(std::size_t list, std::size_t i) const {
-        return (reinterpret_cast<Word*>(memory_ + list) + i)->value;
+    [[nodiscard]] Word& word(std::size_t list, std::size_t i) const {
+        return *(reinterpret_cast<Word*>(memory_ + list) + i);
+    }
+    /// Sets this process's word of a list.
+    void set(std::size_t list, std::int64_t value) {
+        word(list, process()).value.store(value, std::memory_order_release);
+        head().progress.notify();
     }
     [[nodiscard]] std::size_t process() const { return static_cast<std::size_t>(placement_.process_number()); }
     [[nodiscard]] std::size_t process_count() const { return static_cast<std::size_t>(placement_.process_count()); }
@@ -191,23 +212,41 @@ private:
     /// Whether all processes' words of a list are at least `value`.
     [[nodiscard]] bool all_at_least(std::size_t list, std::int64_t value) const {
         for (std::size_t p = 0; p < process_count(); ++p) {
-            if (word(list, p).load(std::memory_order_acquire) < value) return false;
+            if (word(list, p).value.load(std::memory_order_acquire) < value) return false;
         }
         return true;
     }
-    void lock(std::atomic<std::int32_t>& held, std::string_view name) {
-        processes_.wait({name}, [&] {
-            std::int32_t free = 0;
-            return held.compare_exchange_weak(free, 1, std::memory_order_acquire);
-        });
+    /// Returns when `is_done()`, which is looked at when the event is notified.
+    void sleep_until(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done);
+    /// The same, also when a process has failed: then false.
+    [[nodiscard]] bool wait(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done);
+    void lock(SharedLock& of, std::string_view name) {
+        sleep_until(of.released(), {name}, [&] { return of.try_lock(); });
     }
+    /// Throws InvalidArgument if a process restores a state before a step, so that it never queues that.
+    void require_queued(std::int64_t step) const {
+        for (std::size_t p = 0; p < process_count(); ++p) {
+            const std::int64_t purpose = word(purposes_, p).value.load(std::memory_order_acquire);
+            if (purpose < 0 && -1 - purpose <= step) [[unlikely]]
+                fail_apart(purpose, p, step, process());
+        }
+    }
+    /// What two processes do that should do the same.
+    [[noreturn, gnu::cold]] static void fail_apart(std::int64_t purpose, std::size_t process, std::int64_t of_other,
+                                                   std::size_t other);
+    /// Meets the others, also behind a failure: all to begin with step `purpose`, or to restore a state before step n,
+    /// as -1 - n.
+    [[nodiscard]] bool meet_again(const ExchangeName& name, std::int64_t purpose);
+    /// Restarts with all processes. With `ends_with_failure` false if one fails meanwhile, which then is not here yet.
+    [[nodiscard]] bool restart(const ExchangeName& name, bool ends_with_failure);
+
     AsynchronousProcesses& processes_;
     const ReplicaPlacement& placement_;
     Sizes sizes_;
     /// Places in the memory: words of each process, words of each piece, and the rest.
-    std::size_t met_ = 0, restarted_ = 0, reported_ = 0, passed_ = 0, records_ = 0, regularization_ = 0, centre_ = 0,
-                averages_ = 0;
-    std::size_t record_bytes_ = 0, result_bytes_ = 0;
+    std::size_t met_ = 0, restarted_ = 0, purposes_ = 0, reported_ = 0, passed_ = 0, records_ = 0, regularization_ = 0,
+                centre_ = 0, averages_ = 0;
+    std::size_t record_bytes_ = 0, result_bytes_ = 0, bytes_ = 0;
     std::byte* memory_ = nullptr;
     /// How often this process has met the others since it has restarted, and how often it has.
     std::int64_t meetings_ = 0, restarts_ = 0;
@@ -243,28 +282,40 @@ inline CommonCentre::CommonCentre(AsynchronousProcesses& processes, const Replic
                                 sizes.buffers * sizeof(float),
                             8);
     record_bytes_ = aligned(sizeof(Record) + static_cast<std::size_t>(sizes.parts) * result_bytes_, line);
-    std::size_t bytes = 0;
     const auto place = [&](std::size_t size) {
-        const std::size_t at = bytes;
-        bytes += aligned(size, line);
+        const std::size_t at = bytes_;
+        bytes_ += aligned(size, line);
         return at;
     };
     const auto steps = static_cast<std::size_t>(sizes.steps);
     place(sizeof(Head));
     met_ = place(process_count() * sizeof(Word));
     restarted_ = place(process_count() * sizeof(Word));
+    purposes_ = place(process_count() * sizeof(Word));
     reported_ = place(process_count() * sizeof(Word));
     passed_ = place(sizes.pieces * sizeof(Word));
     records_ = place(steps * static_cast<std::size_t>(placement.replicas()) * record_bytes_);
     regularization_ = place(steps * sizes.regularized * sizeof(double));
     centre_ = place(static_cast<std::size_t>(sizes.all_elements) * sizeof(float));
     averages_ = place(sizes.averages ? static_cast<std::size_t>(sizes.elements) * sizeof(float) : 0);
-    memory_ = processes.share(bytes);
+    memory_ = processes.share(bytes_);
 }
 
-inline bool CommonCentre::wait(const ExchangeName& name, FunctionRef<bool()> is_done) {
-    bool failed = false;
+inline void CommonCentre::sleep_until(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done) {
+    constexpr int polls_before_sleep = 100;
+    int polls = 0;
+    // The processes look between two calls whether another one is lost.
     processes_.wait(name, [&] {
+        const std::uint32_t changes = event.changes();
+        if (is_done()) return true;
+        if (++polls > polls_before_sleep) event.wait(changes);
+        return false;
+    });
+}
+
+inline bool CommonCentre::wait(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done) {
+    bool failed = false;
+    sleep_until(event, name, [&] {
         if (is_done()) return true;
         failed = has_failed();
         return failed;
@@ -272,71 +323,117 @@ inline bool CommonCentre::wait(const ExchangeName& name, FunctionRef<bool()> is_
     return !failed;
 }
 
+inline void CommonCentre::wake() {
+    head().progress.notify();
+    for (std::size_t i = 0; i < sizes_.pieces; ++i) word(passed_, i).event.notify();
+}
+
 inline void CommonCentre::fail(const std::exception_ptr& error) {
-    std::int32_t first = 0;
-    if (!head().is_failing.compare_exchange_strong(first, 1)) {
-        // Its process may not have counted it yet: this one would give up its steps without it, and again later.
-        return processes_.wait({"the error of another process"}, [&] {
-            return head().failures.load(std::memory_order_acquire) != head().forgotten.load(std::memory_order_relaxed);
-        });
+    {
+        lock(head().failures_lock, failure_name);
+        const std::lock_guard held(head().failures_lock, std::adopt_lock);
+        if (!has_failed()) {
+            head().failed = static_cast<std::int32_t>(process());
+            processes_.write_error(error, head().error);
+            head().failures.fetch_add(1, std::memory_order_release);
+        }
     }
-    head().failed = static_cast<std::int32_t>(process());
-    processes_.write_error(error, head().error);
-    head().failures.fetch_add(1, std::memory_order_release);
+    wake();
+}
+
+inline std::exception_ptr CommonCentre::give_up() {
+    lock(head().failures_lock, failure_name);
+    const std::lock_guard held(head().failures_lock, std::adopt_lock);
+    // Exactly the failures whose last error is read here: a later one is another error.
+    given_up_.store(head().failures.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return processes_.read_error(head().error, static_cast<int>(head().failed));
 }
 
 inline bool CommonCentre::meet(const ExchangeName& name) {
-    word(met_, process()).store(++meetings_, std::memory_order_release);
-    return wait(name, [&] { return all_at_least(met_, meetings_); });
+    set(met_, ++meetings_);
+    return wait(head().progress, name, [&] { return all_at_least(met_, meetings_); });
 }
 
-inline void CommonCentre::restart(const ExchangeName& name) {
-    word(restarted_, process()).store(++restarts_, std::memory_order_release);
-    if (process() == 0) {
-        processes_.wait(name, [&] { return all_at_least(restarted_, restarts_); });
-        for (std::size_t p = 0; p < process_count(); ++p) word(met_, p).store(0, std::memory_order_relaxed);
-        head().is_failing.store(0, std::memory_order_relaxed);
-        head().turns_lock.store(0, std::memory_order_relaxed);
-        head().averages_lock.store(0, std::memory_order_relaxed);
-        head().forgotten.store(head().failures.load(std::memory_order_relaxed), std::memory_order_relaxed);
-        head().restarts.store(restarts_, std::memory_order_release);
-    } else {
-        processes_.wait(name, [&] { return head().restarts.load(std::memory_order_acquire) >= restarts_; });
+inline bool CommonCentre::meet_again(const ExchangeName& name, std::int64_t purpose) {
+    if (has_failed()) return false;
+    if (head().forgotten.load(std::memory_order_relaxed) != given_up() && !restart(name, true)) return false;
+    set(purposes_, purpose);
+    if (!meet(name)) return false;
+    for (std::size_t p = 1; p < process_count(); ++p) {
+        const std::int64_t first = word(purposes_, 0).value.load(std::memory_order_acquire),
+                           other = word(purposes_, p).value.load(std::memory_order_acquire);
+        if (first != other) fail_apart(first, 0, other, p);
     }
+    return true;
+}
+
+inline void CommonCentre::fail_apart(std::int64_t purpose, std::size_t process, std::int64_t of_other,
+                                     std::size_t other) {
+    const auto does = [](std::int64_t what) {
+        return what < 0 ? text("restores a state before step ", -1 - what) : text("trains step ", what);
+    };
+    throw InvalidArgument(text("process ", process, " ", does(purpose), ", and process ", other, " ", does(of_other),
+                               ": all processes queue the same steps, and restore the same state after the same ones"));
+}
+
+inline bool CommonCentre::restart(const ExchangeName& name, bool ends_with_failure) {
+    const std::int64_t next = restarts_ + 1;
+    const auto has_restarted = [&] { return head().restarts.load(std::memory_order_acquire) >= next; };
+    const auto all_here = [&] { return process() == 0 && all_at_least(restarted_, next); };
+    set(restarted_, next);
+    while (!has_restarted()) {
+        const auto ends = [&] { return ends_with_failure && has_failed(); };
+        sleep_until(head().progress, name, [&] { return has_restarted() || all_here() || ends(); });
+        lock(head().failures_lock, failure_name);
+        const std::lock_guard held(head().failures_lock, std::adopt_lock);
+        if (all_here() && !ends()) {
+            for (std::size_t p = 0; p < process_count(); ++p) word(met_, p).value.store(0, std::memory_order_relaxed);
+            head().forgotten.store(head().failures.load(std::memory_order_relaxed), std::memory_order_relaxed);
+            head().restarts.store(next, std::memory_order_release);
+            head().progress.notify();
+        } else if (!has_restarted() && ends()) {
+            // All are here only while none has given this up.
+            word(restarted_, process()).value.store(restarts_, std::memory_order_relaxed);
+            return false;
+        }
+    }
+    restarts_ = next;
     meetings_ = 0;
     // Not those of a process that has gone on meanwhile and failed.
     given_up_.store(head().forgotten.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return true;
 }
 
 inline bool CommonCentre::begin(std::int64_t step, FunctionRef<void()> fill) {
     const ExchangeName name{"the beginning of asynchronous steps", step};
-    if (has_failed()) return false;
-    if (head().forgotten.load(std::memory_order_relaxed) != given_up()) restart(name);
-    if (!meet(name)) return false;
+    if (!meet_again(name, step)) return false;
     if (process() == 0) fill();
     return meet(name);
 }
 
 inline void CommonCentre::clear(std::int64_t step, std::int64_t turns) {
     head().turns = {.turns = turns};
-    for (std::size_t i = 0; i < sizes_.pieces; ++i) word(passed_, i).store(0, std::memory_order_relaxed);
-    for (std::size_t p = 0; p < process_count(); ++p) word(reported_, p).store(step - 1, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < sizes_.pieces; ++i) word(passed_, i).value.store(0, std::memory_order_relaxed);
+    for (std::size_t p = 0; p < process_count(); ++p)
+        word(reported_, p).value.store(step - 1, std::memory_order_relaxed);
     for (std::int64_t s = 0; s < sizes_.steps; ++s) {
         for (int k = 0; k < placement_.replicas(); ++k) record(s, k).step.store(-1, std::memory_order_relaxed);
     }
 }
 
 inline bool CommonCentre::wait_for_step(std::int64_t step) {
-    return wait({"the batches of the other processes", step}, [&] {
+    return wait(head().progress, {"the batches of the other processes", step}, [&] {
         for (int k = 0; k < placement_.replicas(); ++k) {
-            if (record(step, k).step.load(std::memory_order_acquire) != step) return false;
+            if (record(step, k).step.load(std::memory_order_acquire) == step) continue;
+            require_queued(step);
+            return false;
         }
         return true;
     });
 }
 
 inline bool CommonCentre::wait_for_place(std::int64_t step) {
-    return wait({"the reports of the other processes", step - sizes_.steps},
+    return wait(head().progress, {"the reports of the other processes", step - sizes_.steps},
                 [&] { return all_at_least(reported_, step - sizes_.steps); });
 }
 
@@ -357,6 +454,7 @@ inline void CommonCentre::write(std::int64_t step, int number, int part, std::in
 inline void CommonCentre::complete(std::int64_t step, int number, const Completed& batch) {
     record(step, number).batch = batch;
     record(step, number).step.store(step, std::memory_order_release);
+    head().progress.notify();
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
