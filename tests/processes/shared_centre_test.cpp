@@ -613,6 +613,22 @@ TEST_CASE("fit evaluates and records in all processes, with batches that each pr
         in_two(downpour(Order::round_robin()), [&](auto& training, int) { CHECK(run(training) == expected); }));
 }
 
+TEST_CASE("the report of the memory of process 0 has that which all share") {
+    Hub hub(2, true);
+    std::vector<MemoryReport> memory(2);
+    check_nothing_thrown(on_threads(2, [&](int number) {
+        const auto training = training_of(shared(downpour(Order::free()), hub, number));
+        memory[static_cast<std::size_t>(number)] = training->memory();
+    }));
+    CHECK(memory[0].shared == hub.shared_bytes(0));
+    CHECK(memory[0].shared > memory[0].centre + memory[0].moving_average);
+    CHECK(memory[1].shared == 0);
+    CHECK(memory[0].total() == memory[1].total() + memory[0].shared);
+    CHECK(to_string(memory[0]).find(text(" + ", ByteCount{memory[0].shared}, " the centre of all processes + ")) !=
+          std::string::npos);
+    CHECK(to_string(memory[1]).find("processes") == std::string::npos);
+}
+
 TEST_CASE("processes that cannot share a centre, and logs that they cannot replay, are errors") {
     const auto errors_of = [](bool shares, const auto& policy_of) {
         Hub hub(2, shares);

@@ -79,6 +79,11 @@ public:
         const std::scoped_lock lock(mutex_);
         return begun_[number];
     }
+    /// The bytes that a process has given to share().
+    [[nodiscard]] std::size_t shared_bytes(int number) {
+        const std::scoped_lock lock(mutex_);
+        return parts_[static_cast<std::size_t>(number)].size();
+    }
     std::vector<std::byte*> share(int number, std::size_t bytes) {
         std::unique_lock lock(mutex_);
         parts_[static_cast<std::size_t>(number)].resize(bytes);

@@ -33,6 +33,9 @@ struct MemoryReport {
     std::size_t batches = 0;
     /// Where replicas do not wait for each other: the bytes of the state to which a failure returns.
     std::size_t saved = 0;
+    /// Where they do not in several processes: the bytes of the memory that these share, which process 0 allocates, and
+    /// 0 in the others.
+    std::size_t shared = 0;
     /// Throws OutOfMemory for a total that no computer has.
     [[nodiscard]] std::size_t total() const;
 };
@@ -48,7 +51,7 @@ inline std::size_t MemoryReport::total() const {
                       each = parameters + centre + centre_state + optimizer_state + moving_average + buffers + plans +
                              in_flight;
     return checked_bytes("the devices need", {devices, static_cast<std::int64_t>(each)}) + gradients + average +
-           statistics + batches + saved;
+           statistics + batches + saved + shared;
 }
 
 inline std::string to_string(const MemoryReport& memory) {
@@ -79,6 +82,7 @@ inline std::string to_string(const MemoryReport& memory) {
     add_any(memory.statistics, " their statistics + ");
     add_any(memory.batches, " their batches + ");
     add_any(memory.saved, " the state of the last check + ");
+    add_any(memory.shared, " the centre of all processes + ");
     add(memory.average, " average");
     return result;
 }
@@ -89,7 +93,7 @@ inline std::string largest_part(const MemoryReport& memory) {
                       gradients = memory.gradients + memory.average, of_batch = memory.batches + memory.statistics,
                       copies = devices * (memory.parameters + memory.centre + memory.centre_state +
                                           memory.optimizer_state + memory.moving_average + memory.buffers) +
-                               memory.saved;
+                               memory.saved + memory.shared;
     if (plan + of_batch >= gradients && plan + of_batch >= copies)
         return "the activations are the largest part: choose a smaller batch_size, with more "
                "gradient_accumulation_steps for steps of as many samples, or bfloat16";

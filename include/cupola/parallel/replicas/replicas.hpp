@@ -96,6 +96,8 @@ public:
     /// Which process and which device has which replicas.
     [[nodiscard]] const ReplicaPlacement& placement() const { return placement_; }
     [[nodiscard]] const MemoryReport& memory() const { return memory_; }
+    /// The bytes that this process shares with others.
+    [[gnu::cold]] void report_shared_memory(std::size_t bytes) { memory_.shared = bytes; }
     [[nodiscard]] const ReplicaGradients<Kernels>& gradients() const { return gradients_; }
     /// The elements of a gradient, of an arena of the optimiser's state and of the moving averages.
     [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.trained_elements); }

@@ -98,6 +98,7 @@ AsynchronousEngine<D, T>::AsynchronousEngine(const StepFunctions<D>& functions, 
                                 .regularized = regularized.size(),
                                 .buffers = static_cast<std::size_t>(replicas.network().buffer_elements)});
         agreement_.bind_common(*common_);
+        if (replicas.placement().process_number() == 0) replicas.report_shared_memory(common_->bytes());
     }
     if (log == nullptr) return;
     needs_.resize(static_cast<std::size_t>(log->end_step() - log->first_step));

@@ -61,6 +61,8 @@ public:
     /// `processes` and `placement` must outlive the object.
     [[gnu::cold]] CommonCentre(AsynchronousProcesses& processes, const ReplicaPlacement& placement, const Sizes& sizes);
 
+    /// The size of the memory, which process 0 allocates.
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
     [[nodiscard]] float* centre() const { return reinterpret_cast<float*>(memory_ + centre_); }
     [[nodiscard]] float* averages() const { return reinterpret_cast<float*>(memory_ + averages_); }
 
