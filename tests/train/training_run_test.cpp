@@ -137,7 +137,9 @@ TEST_CASE("the header names the network, the replicas and the devices") {
 }
 
 TEST_CASE("the header says on which devices the parts of a network are, and how long they wait") {
-    struct Parts : Split<Sequential<Input<2>, Named<"hidden", Linear<4>>, Sigmoid, Named<"out", Linear<2>>>, 2> {};
+    using Whole = Sequential<Input<2>, Named<"hidden", Linear<4>>, Sigmoid, Named<"out", Linear<2>>>;
+    struct Parts : Split<Whole, 2> {};
+    struct Chosen : ChosenSplit<Whole> {};
     const DataParallel<Parts, CrossEntropy<2>, Sgd, ConcatMean, Host> training(
         {.replicas = 2, .devices = 4, .batch_size = 4, .gradient_accumulation_steps = 3});
     Fixture f;
@@ -151,6 +153,11 @@ TEST_CASE("the header says on which devices the parts of a network are, and how 
     CHECK(contains(header,
                    "\nplacement: averaging: ConcatMean, the first device of each group its slice of the gradient\n"
                    "placement: update: the first device of each group its copy of the parameters\noptimiser: "));
+    const DataParallel<Chosen, CrossEntropy<2>, Sgd, ConcatMean, Host> chosen(
+        {.replicas = 2, .devices = 4, .batch_size = 4, .gradient_accumulation_steps = 3, .cut = {.parts = 2}});
+    Fixture of_chosen;
+    TrainingRun({.log = {.file = of_chosen.output.get()}}).print_header(chosen, {}, true);
+    CHECK(of_chosen.said() == header);
 }
 
 TEST_CASE("the header says what is updated where replicas do not average gradients") {

@@ -82,6 +82,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     const Options options;
 
     [[nodiscard]] const MemoryReport& memory() const { return parts_.replicas_.memory(); }
+    /// The parts of a network that is cut, by its type or by the options; null for another one.
+    [[nodiscard]] const CutInfo* cut() const { return parts_.replicas_.network().cut; }
     /// The columns of a batch that the network and the losses read.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_.span(); }
     /// The number of the step that is queued next; 0 before the first.

@@ -5,6 +5,7 @@
 // Programs that train such a network include this header.
 #pragma once
 
+#include <cupola/net/pipeline/chosen_split.hpp>
 #include <cupola/net/pipeline/pipeline.hpp>
 #include <cupola/net/pipeline/split.hpp>
 #include <cupola/parallel/pipeline/pipeline_passes.hpp>

@@ -11,6 +11,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
 
@@ -60,6 +61,8 @@ struct TrainingOptions {
     /// for never.
     int check_every = 50;
     std::vector<NamedInitializer> initializers{};
+    /// The parts of a ChosenSplit (net/pipeline/chosen_split.hpp), and their timetable.
+    CutChoice cut{};
 };
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/parallel/pipeline.hpp, cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
+// Covers: cupola/parallel/pipeline.hpp, cupola/net/pipeline/chosen_split.hpp, cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
 //
 // Trainings of networks in parts: the bits, reports, states and errors of the network without its cuts.
 #include <cupola/optim/clipped.hpp>
@@ -40,6 +40,11 @@ struct OneDevice {
         return {PipelineWork::backward, static_cast<std::size_t>(2 * count - 1 - of_batch), i / (2 * count)};
     }
 };
+/// As 1F1B, but backward is said to be divided.
+struct ZeroBubble : OneForwardOneBackward {
+    static constexpr std::string_view name = "ZeroBubble";
+    static constexpr bool splits_backward = true;
+};
 /// Part 0 waits for a backward pass of the last part that comes after its own next forward pass.
 struct Deadlock : OneForwardOneBackward {
     static constexpr std::string_view name = "Deadlock";
@@ -60,7 +65,9 @@ struct InTurn : SplitAt<Net, "block", "hidden", "out"> {
 struct Locked : Split<Net, 3> {
     using PipelineTimetable = Deadlock;
 };
+struct Chosen : ChosenSplit<Net> {};
 struct Net16 : InPrecision<MixedBFloat16, Net> {};
+struct Chosen16 : InPrecision<MixedBFloat16, ChosenSplit<Net>> {};
 struct Thirds16 : InPrecision<MixedBFloat16, SplitAt<Net, "block", "hidden">> {};
 /// The first element of a gradient is in the second part.
 struct Tuned : Frozen<Net, "conv1.*", "norm1.*"> {};
@@ -125,6 +132,7 @@ struct Source {
 struct Sizes {
     int replicas = 2, accumulation = 2;
     std::int64_t short_size = 3;
+    CutChoice cut{};
 };
 
 template <class T>
@@ -135,7 +143,8 @@ typename T::Options options_for(int devices, const Sizes& shape = {}) {
                                 .other_batch_sizes = {3},
                                 .gradient_accumulation_steps = shape.accumulation,
                                 .seed = 5,
-                                .moving_average = {.decay = 0.9}};
+                                .moving_average = {.decay = 0.9},
+                                .cut = shape.cut};
     options.optimizer = {.optimizer = {.learning_rate = 0.05, .momentum = 0.9}, .max_norm = 1};
     if constexpr (requires { options.averaging.every; }) options.averaging.every = 2;
     return options;
@@ -215,6 +224,43 @@ TEST_CASE("so it has in bfloat16") {
     const Ended whole = run<Training<Net16>>(1);
     CHECK(run<Training<Thirds16>>(3) == whole);
     CHECK(run<Training<Thirds16>>(6) == whole);
+}
+TEST_CASE("so it has with a cut that is chosen when the program runs, or with none") {
+    const Ended whole = run<Training<Net>>(1);
+    CHECK(run<Training<Chosen>>(1) == whole);
+    CHECK(run<Training<Chosen>>(2) == whole);
+    CHECK(run<Training<Chosen>>(2, {.cut = {.parts = 2}}) == whole);
+    CHECK(run<Training<Chosen>>(6, {.cut = {.parts = 3, .timetable = by_timetable<GPipe>}}) == whole);
+    if (computes_bfloat16()) CHECK(run<Training<Chosen16>>(3, {.cut = {.parts = 3}}) == run<Training<Net16>>(1));
+}
+TEST_CASE("a chosen cut has the figures of Split, and its errors where the training is made") {
+    const auto of = []<class T>(T*, int devices, CutChoice cut) {
+        T training(options_for<T>(devices, {.cut = cut}));
+        return training.cut() == nullptr
+                   ? std::string()
+                   : training.cut()->parts_text(4) + training.cut()->step_text(3, 4) + to_string(training.memory());
+    };
+    Training<Chosen>* const chosen = nullptr;
+    CHECK(of(chosen, 2, {}).empty());
+    CHECK(of(chosen, 2, {.parts = 2}) == of(static_cast<Training<Halves>*>(nullptr), 2, {}));
+    CHECK(contains(of(chosen, 2, {.parts = 2, .timetable = by_timetable<GPipe>}), "pipeline: 2 parts by GPipe, 3 "));
+    const auto message = [](auto* training, int devices, CutChoice cut) {
+        using T = std::remove_pointer_t<decltype(training)>;
+        return message_of<InvalidArgument>([&] { T made(options_for<T>(devices, {.cut = cut})); });
+    };
+    CHECK(message(chosen, 4, {.parts = 3}) ==
+          "a training of 2 replicas of a network in 3 parts must have 1 to 2 times 3 devices, not 4");
+    CHECK(message(chosen, 1, {.parts = 0}) == "a network has at least one part, not 0");
+    CHECK(message(chosen, 9, {.parts = 9}) == "Split makes 9 parts of a network that can be cut into at most 8");
+    CHECK(message(static_cast<Training<Net>*>(nullptr), 2, {.parts = 2}) ==
+          "the option `cut` has 2 parts, and the network is no ChosenSplit");
+    DataParallel<Chosen, TheLoss, Clipped<Sgd>, ConcatMean, Host, Synchronized>* synchronized = nullptr;
+    CHECK(message(synchronized, 2, {.parts = 2}) ==
+          "Synchronized synchronizes the replicas inside a pass, and the parts of a network that is cut run the passes "
+          "of several batches at a time: use FirstReplica, LastReplica, AllReplicas or Pooled");
+    CHECK(of(synchronized, 2, {}).empty());
+    CHECK(message(chosen, 2, {.parts = 2, .timetable = by_timetable<ZeroBubble>}) ==
+          "the timetable ZeroBubble divides backward, which no plan of a network can do yet");
 }
 TEST_CASE("a state passes from a network in parts to the whole network, and back") {
     Training<Net> whole(options_for<Training<Net>>(2));

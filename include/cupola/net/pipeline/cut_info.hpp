@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/node_info.hpp>
 #include <cupola/net/table.hpp>
 
@@ -27,8 +28,15 @@ struct PipelineAction {
     bool operator==(const PipelineAction&) const = default;
 };
 
+/// In net/pipeline/timetable.hpp.
+struct TimetableRun;
+
 /// The functions are those of the network's timetable (net/pipeline/timetable.hpp).
 struct CutInfo {
+    /// The network: its layers, whether they are fused, and the bytes of an element of an activation.
+    std::span<const LayerInfo> layers{};
+    bool fusion = true;
+    std::size_t element_bytes = sizeof(float);
     /// The first layer of each part.
     std::span<const std::size_t> begins{};
     std::string_view timetable{};
@@ -41,10 +49,12 @@ struct CutInfo {
     bool splits_backward = false;
     /// Why the timetable cannot be run with this many batches; empty if it can.
     std::string (*problem)(std::size_t parts, std::int64_t batches) = nullptr;
-    /// A line per part of a plan for a batch; and the figures of a step of so many batches in each group: the texts of
-    /// net/pipeline/pipeline.hpp.
-    std::string (*parts_text)(std::int64_t batch_size) = nullptr;
-    std::string (*step_text)(std::int64_t batches, std::int64_t batch_size) = nullptr;
+    /// That of net/pipeline/timetable.hpp.
+    TimetableRun (*run)(std::span<const std::int64_t> costs, std::int64_t batches,
+                        std::span<std::int64_t> max_in_flight) = nullptr;
+    /// Those of net/pipeline/pipeline.hpp.
+    std::string (*write_parts)(const CutInfo& cut, std::int64_t batch_size) = nullptr;
+    std::string (*write_step)(const CutInfo& cut, std::int64_t batches, std::int64_t batch_size) = nullptr;
     /// That of PlanOptions.
     std::size_t (*keep_layers)(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                const LayerRange& range, bool& input_gradient) = nullptr;
@@ -57,6 +67,11 @@ struct CutInfo {
     }
     [[nodiscard]] LayerRange layers_of(std::size_t part) const {
         return {begins[part], part + 1 < begins.size() ? begins[part + 1] : no_layer};
+    }
+    /// A line per part of a plan for a batch; and the figures of a step of so many batches in each group.
+    [[nodiscard]] std::string parts_text(std::int64_t batch_size) const { return write_parts(*this, batch_size); }
+    [[nodiscard]] std::string step_text(std::int64_t batches, std::int64_t batch_size) const {
+        return write_step(*this, batches, batch_size);
     }
 };
 
@@ -72,5 +87,36 @@ template <class Net>
         return nullptr;
     }
 }
+
+/// The cut of a ChosenSplit (net/pipeline/chosen_split.hpp), in the options of its training: balanced parts, as those
+/// of Split.
+struct CutChoice {
+    /// 1 for the network without cuts.
+    int parts = 1;
+    /// `by_timetable<GPipe>`, for example; null for OneForwardOneBackward.
+    CutInfo (*timetable)(std::size_t parts) = nullptr;
+};
+
+/// Whether the options of a training may cut the network.
+template <class Net>
+inline constexpr bool cut_is_chosen = requires { Net::cut_is_chosen; };
+/// Whether the network is cut by its type, or may be by the options.
+template <class Net>
+inline constexpr bool may_be_cut = cut_is_chosen<Net> || requires { Net::part_begins; };
+
+namespace impl {
+
+/// The cut of a CutChoice; no parts for a network without cuts.
+struct ChosenCut {
+    FixedArray<std::size_t> begins{};
+    CutInfo info{};
+
+    [[nodiscard]] const CutInfo* cut() const { return begins.empty() ? nullptr : &info; }
+};
+/// `ChosenCutOf<Net>::make(choice)`, for a ChosenSplit: in net/pipeline/chosen_split.hpp.
+template <class Net>
+struct ChosenCutOf;
+
+}  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -51,11 +50,61 @@ struct PipelineFigures {
 
 namespace impl {
 
+/// The fused nodes of a network in parts: part after part in `list`, with the values numbered in each part. The other
+/// spans have an element per part, `begins` one more.
+struct NodesInParts {
+    std::span<NodeInfo> list;
+    std::span<std::size_t> begins;
+    std::span<bool> input_gradient;
+    std::span<std::int64_t> cost;
+
+    [[nodiscard]] constexpr std::span<const NodeInfo> of(std::size_t part) const {
+        return std::span<const NodeInfo>(list).subspan(begins[part], begins[part + 1] - begins[part]);
+    }
+};
+constexpr void divide_nodes(std::span<const LayerInfo> layers, bool fusion, std::span<const std::size_t> part_begins,
+                            const NodesInParts& to) {
+    const std::size_t parts = part_begins.size(), count = fuse(layers, fusion, to.list);
+    const std::span<const NodeInfo> all = std::span<const NodeInfo>(to.list).first(count);
+    const std::size_t lowest = lowest_node(all, false);
+    std::size_t part = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (part + 1 < parts && all[i].layer == part_begins[part + 1]) to.begins[++part] = i;
+        to.cost[part] = saturating_sum(to.cost[part], node_cost(layers, all[i]));
+    }
+    to.begins[parts] = count;
+    for (std::size_t k = 1; k < parts; ++k) to.input_gradient[k] = needs_gradient(all, to.begins[k], lowest, false);
+    for (std::size_t k = 0; k < parts; ++k) {
+        for (std::size_t i = to.begins[k]; i < to.begins[k + 1]; ++i) number_in_part(to.list[i], to.begins[k]);
+    }
+}
+
+/// A part's figures that depend on the batch size: see PipelineFigures.
+struct PartBytes {
+    std::size_t activations = 0, entering = 0;
+    /// The copies of a batch to and from the part before.
+    std::int64_t copies = 0;
+};
+[[nodiscard]] constexpr PartBytes bytes_of_part(std::span<const LayerInfo> network, bool fusion,
+                                                std::size_t element_bytes, const LayerRange& range,
+                                                std::span<const NodeInfo> nodes, bool input_gradient,
+                                                std::int64_t batch_size) {
+    const std::span<const LayerInfo> layers = layers_of_range(network, range);
+    require_countable(layers, fusion, batch_size, true, element_bytes);
+    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size(), recomputes(layers)));
+    PartBytes bytes{.activations = plan_activations(nodes, batch_size, true, input_gradient, lifetimes, element_bytes)};
+    if (element_bytes != sizeof(float))
+        bytes.activations += plan_ends(layers, batch_size, true, input_gradient, element_bytes).bytes;
+    if (range.begin == 0) return bytes;
+    bytes.entering = static_cast<std::size_t>(batch_size * nodes[0].input.size()) * sizeof(float);
+    bytes.copies = input_gradient ? 2 : 1;
+    return bytes;
+}
+
 /// What follows from the network alone. Constants of their own, because compilers limit the steps of each constant.
 template <Network Net>
 struct PipelineNodes {
     static constexpr std::size_t parts = part_count<Net>;
-    /// The fused nodes, part after part, with the values numbered in each part.
     struct Nodes {
         std::array<NodeInfo, Net::layers.size()> list{};
         std::array<std::size_t, parts + 1> begins{};
@@ -64,21 +113,8 @@ struct PipelineNodes {
     };
     static constexpr Nodes nodes = [] {
         Nodes result;
-        const std::size_t count = fuse(Net::layers, Net::fusion, result.list);
-        const std::span<const NodeInfo> all = std::span<const NodeInfo>(result.list).first(count);
-        const std::size_t lowest = lowest_node(all, false);
-        std::size_t part = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-            if (part + 1 < parts && all[i].layer == part_layers<Net>(part + 1).begin) result.begins[++part] = i;
-            result.cost[part] = saturating_sum(result.cost[part], node_cost(Net::layers, all[i]));
-        }
-        result.begins[parts] = count;
-        for (std::size_t k = 1; k < parts; ++k)
-            result.input_gradient[k] = needs_gradient(all, result.begins[k], lowest, false);
-        for (std::size_t k = 0; k < parts; ++k) {
-            for (std::size_t i = result.begins[k]; i < result.begins[k + 1]; ++i)
-                number_in_part(result.list[i], result.begins[k]);
-        }
+        divide_nodes(Net::layers, Net::fusion, Net::part_begins,
+                     {result.list, result.begins, result.input_gradient, result.cost});
         return result;
     }();
 };
@@ -86,25 +122,17 @@ struct PipelineNodes {
 /// The members that depend on the batch size.
 template <Network Net, std::size_t parts>
 constexpr void fill_figures(PipelineFigures<parts>& figures, const PipelineOptions& options) {
-    using T = typename Net::Precision::Activation;
     constexpr const auto& nodes = PipelineNodes<Net>::nodes;
     for (std::size_t k = 0; k < parts; ++k) {
         figures.layers[k] = part_layers<Net>(k);
-        const std::span<const LayerInfo> layers = layers_of_range(Net::layers, figures.layers[k]);
-        require_countable(layers, Net::fusion, options.batch_size, true, sizeof(T));
         const auto own =
             std::span<const NodeInfo>(nodes.list).subspan(nodes.begins[k], nodes.begins[k + 1] - nodes.begins[k]);
-        FixedArray<Lifetime> lifetimes(lifetimes_of(own.size(), recomputes(layers)));
-        figures.activations[k] =
-            plan_activations(own, options.batch_size, true, nodes.input_gradient[k], lifetimes, sizeof(T));
-        if constexpr (!std::same_as<T, float>)
-            figures.activations[k] +=
-                plan_ends(layers, options.batch_size, true, nodes.input_gradient[k], sizeof(T)).bytes;
-        if (k == 0) continue;
-        figures.entering[k] = static_cast<std::size_t>(options.batch_size * own[0].input.size()) * sizeof(float);
-        const std::int64_t copies = options.batches * (nodes.input_gradient[k] ? 2 : 1);
-        figures.copies += copies;
-        figures.copied_bytes += static_cast<std::size_t>(copies) * figures.entering[k];
+        const PartBytes bytes = bytes_of_part(Net::layers, Net::fusion, sizeof(typename Net::Precision::Activation),
+                                              figures.layers[k], own, nodes.input_gradient[k], options.batch_size);
+        figures.activations[k] = bytes.activations;
+        figures.entering[k] = bytes.entering;
+        figures.copies += options.batches * bytes.copies;
+        figures.copied_bytes += static_cast<std::size_t>(options.batches * bytes.copies) * bytes.entering;
     }
     figures.cost = nodes.cost;
 }
@@ -136,40 +164,73 @@ template <CutNetwork Net, Timetable S = TimetableOf<Net>>
 
 namespace impl {
 
-template <class Net>
-struct PipelineText {
-    static constexpr std::size_t count = part_count<Net>;
-
-    /// "part 1 of 2: from layer 1 (conv1), 0.52 of the cost, 42.0 MB of activations", a line per part.
-    [[nodiscard, gnu::cold]] static std::string parts(std::int64_t batch_size) {
-        PipelineFigures<count> figures;
-        fill_figures<Net>(figures, {.batch_size = batch_size});
-        std::int64_t all = 0;
-        for (const std::int64_t cost : figures.cost) all = saturating_sum(all, cost);
-        std::string lines;
-        for (std::size_t k = 0; k < count; ++k) {
-            const LayerInfo& first = Net::layers[figures.layers[k].begin];
-            lines += text("part ", k + 1, " of ", count, ": from layer ", figures.layers[k].begin + 1, " (",
-                          first.name.empty() ? first.type : first.name, "), ",
-                          Decimals{static_cast<double>(figures.cost[k]) / static_cast<double>(all), 2},
-                          " of the cost, ", ByteCount{figures.activations[k]}, " of activations");
-            if (k > 0) lines += text(", ", ByteCount{figures.entering[k]}, " from part ", k);
-            lines += '\n';
-        }
-        return lines;
+/// The figures of a cut when the program runs.
+class CutFigures {
+public:
+    explicit CutFigures(const CutInfo& cut)
+        : cut_(&cut),
+          list_(cut.layers.size()),
+          begins_(cut.parts() + 1),
+          input_gradient_(cut.parts()),
+          cost_(cut.parts()) {
+        divide_nodes(cut.layers, cut.fusion, cut.begins, nodes());
     }
 
-    /// "pipeline: 2 parts by 1F1B, 8 batches per step: the devices wait in 0.11 of the time, ...".
-    [[nodiscard, gnu::cold]] static std::string step(std::int64_t batches, std::int64_t batch_size) {
-        const PipelineFigures<count> figures = pipeline<Net>({.batches = batches, .batch_size = batch_size});
-        std::string in_flight;
-        for (std::size_t k = 0; k < count; ++k) in_flight += text(k == 0 ? "" : ", ", figures.slot_count[k]);
-        return text("pipeline: ", count, count == 1 ? " part by " : " parts by ", TimetableOf<Net>::name, ", ", batches,
-                    batches == 1 ? " batch" : " batches", " per step: the devices wait in ",
-                    Decimals{figures.bubble, 2}, " of the time; batches in flight: ", in_flight, "; ", figures.copies,
-                    figures.copies == 1 ? " copy" : " copies", " between parts, ", ByteCount{figures.copied_bytes});
+    [[nodiscard]] std::span<const std::int64_t> cost() const { return cost_.span(); }
+    [[nodiscard]] PartBytes bytes(std::size_t part, std::int64_t batch_size) {
+        return bytes_of_part(cut_->layers, cut_->fusion, cut_->element_bytes, cut_->layers_of(part), nodes().of(part),
+                             input_gradient_[part], batch_size);
     }
+
+private:
+    [[nodiscard]] NodesInParts nodes() { return {list_.span(), begins_.span(), input_gradient_.span(), cost_.span()}; }
+
+    const CutInfo* cut_;
+    FixedArray<NodeInfo> list_;
+    FixedArray<std::size_t> begins_;
+    FixedArray<bool> input_gradient_;
+    FixedArray<std::int64_t> cost_;
 };
+
+/// "part 1 of 2: from layer 1 (conv1), 0.52 of the cost, 42.0 MB of activations", a line per part.
+[[nodiscard, gnu::cold]] inline std::string write_parts(const CutInfo& cut, std::int64_t batch_size) {
+    CutFigures figures(cut);
+    std::int64_t all = 0;
+    for (const std::int64_t cost : figures.cost()) all = saturating_sum(all, cost);
+    std::string lines;
+    for (std::size_t k = 0; k < cut.parts(); ++k) {
+        const LayerInfo& first = cut.layers[cut.begins[k]];
+        const PartBytes bytes = figures.bytes(k, batch_size);
+        lines += text("part ", k + 1, " of ", cut.parts(), ": from layer ", cut.begins[k] + 1, " (",
+                      first.name.empty() ? first.type : first.name, "), ",
+                      Decimals{static_cast<double>(figures.cost()[k]) / static_cast<double>(all), 2}, " of the cost, ",
+                      ByteCount{bytes.activations}, " of activations");
+        if (k > 0) lines += text(", ", ByteCount{bytes.entering}, " from part ", k);
+        lines += '\n';
+    }
+    return lines;
+}
+
+/// "pipeline: 2 parts by 1F1B, 8 batches per step: the devices wait in 0.11 of the time, ...".
+[[nodiscard, gnu::cold]] inline std::string write_step(const CutInfo& cut, std::int64_t batches,
+                                                       std::int64_t batch_size) {
+    CutFigures figures(cut);
+    FixedArray<std::int64_t> slot_counts(cut.parts());
+    const TimetableRun run = cut.run(figures.cost(), batches, slot_counts.span());
+    std::int64_t copies = 0;
+    std::size_t copied = 0;
+    std::string in_flight;
+    for (std::size_t k = 0; k < cut.parts(); ++k) {
+        const PartBytes bytes = figures.bytes(k, batch_size);
+        copies += batches * bytes.copies;
+        copied += static_cast<std::size_t>(batches * bytes.copies) * bytes.entering;
+        in_flight += text(k == 0 ? "" : ", ", slot_counts[k]);
+    }
+    return text("pipeline: ", cut.parts(), cut.parts() == 1 ? " part by " : " parts by ", cut.timetable, ", ", batches,
+                batches == 1 ? " batch" : " batches", " per step: the devices wait in ",
+                Decimals{run.bubble(cut.devices), 2}, " of the time; batches in flight: ", in_flight, "; ", copies,
+                copies == 1 ? " copy" : " copies", " between parts, ", ByteCount{copied});
+}
 
 }  // namespace impl
 

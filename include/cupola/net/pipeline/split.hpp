@@ -120,29 +120,34 @@ struct Segments {
     return next == segments;
 }
 
-template <std::size_t parts>
-[[nodiscard]] constexpr NetworkCuts<parts> balance(std::span<const LayerInfo> layers, bool fusion) {
-    NetworkCuts<parts> result;
-    const Segments segments = find_segments(layers, fusion);
-    if (segments.begins.size() < parts) {
-        result.diagnostic << "Split makes " << static_cast<std::int64_t>(parts)
-                          << " parts of a network that can be cut into at most "
-                          << static_cast<std::int64_t>(segments.begins.size());
-        return result;
-    }
+/// Divides the segments so that the part that costs most costs as little as possible: writes the first segment of each
+/// part. There are at least as many segments as parts.
+constexpr void balance_segments(std::span<const std::int64_t> cost_before, std::span<std::size_t> begins) {
     // The smallest limit for which the parts suffice.
-    std::int64_t low = 0, high = segments.cost_before[segments.begins.size()];
+    std::int64_t low = 0, high = cost_before.back();
     while (low < high) {
         const std::int64_t middle = low + (high - low) / 2;
-        if (fill_parts(segments.cost_before, middle, result.begins)) {
+        if (fill_parts(cost_before, middle, begins)) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    static_cast<void>(fill_parts(segments.cost_before, low, result.begins));
-    for (std::size_t& begin : result.begins) begin = segments.begins[begin];
-    return result;
+    static_cast<void>(fill_parts(cost_before, low, begins));
+}
+
+/// Writes the first layer of each part, or why there cannot be so many.
+constexpr void balance(std::span<const LayerInfo> layers, bool fusion, std::span<std::size_t> begins,
+                       CompileTimeMessage& diagnostic) {
+    const Segments segments = find_segments(layers, fusion);
+    if (segments.begins.size() < begins.size()) {
+        diagnostic << "Split makes " << static_cast<std::int64_t>(begins.size())
+                   << " parts of a network that can be cut into at most "
+                   << static_cast<std::int64_t>(segments.begins.size());
+        return;
+    }
+    balance_segments(segments.cost_before, begins);
+    for (std::size_t& begin : begins) begin = segments.begins[begin];
 }
 
 /// The first layer of the layer or block of that name, or no_layer. The Fork that a block's branches read belongs to
@@ -226,7 +231,9 @@ template <class Net, std::size_t parts>
         result.diagnostic << "Split makes at least one part, not 0";
         return result;
     } else if constexpr (Net::valid) {
-        return balance<parts>(Net::layers, Net::fusion);
+        NetworkCuts<parts> result;
+        balance(Net::layers, Net::fusion, result.begins, result.diagnostic);
+        return result;
     } else {
         return NetworkCuts<parts>{};
     }

@@ -41,9 +41,41 @@ template <Timetable S>
     return std::string(message.characters, message.size);
 }
 
-/// In net/pipeline/pipeline.hpp.
+/// The texts of CutInfo, in net/pipeline/pipeline.hpp.
+[[nodiscard, gnu::cold]] inline std::string write_parts(const CutInfo& cut, std::int64_t batch_size);
+[[nodiscard, gnu::cold]] inline std::string write_step(const CutInfo& cut, std::int64_t batches,
+                                                       std::int64_t batch_size);
+
+}  // namespace impl
+
+/// A cut into this many parts by a timetable, without its network: the value of CutChoice::timetable.
+template <Timetable S>
+[[nodiscard]] constexpr CutInfo by_timetable(std::size_t parts) {
+    return {.timetable = S::name,
+            .devices = S::devices(parts),
+            .device_of = &S::device_of,
+            .slot_count = &S::slot_count,
+            .actions = &S::actions,
+            .action = &S::action,
+            .splits_backward = impl::splits_backward<S>(),
+            .problem = &impl::timetable_problem<S>,
+            .run = &run_timetable<S>,
+            .write_parts = &impl::write_parts,
+            .write_step = &impl::write_step,
+            .keep_layers = &keep_layers};
+}
+
+namespace impl {
+
+/// Completes a cut with its network.
 template <class Net>
-struct PipelineText;
+[[nodiscard]] constexpr CutInfo cut_of_network(CutInfo cut, std::span<const std::size_t> begins) {
+    cut.layers = Net::layers;
+    cut.fusion = Net::fusion;
+    cut.element_bytes = sizeof(typename Net::Precision::Activation);
+    cut.begins = begins;
+    return cut;
+}
 
 }  // namespace impl
 
@@ -56,18 +88,8 @@ template <class Net>
 struct CutInfoOf {
     using S = TimetableOf<Net>;
     static_assert(Timetable<S>, "PipelineTimetable is a timetable: see net/pipeline/timetable.hpp");
-    static constexpr CutInfo value{.begins = Net::part_begins,
-                                   .timetable = S::name,
-                                   .devices = S::devices(Net::part_begins.size()),
-                                   .device_of = &S::device_of,
-                                   .slot_count = &S::slot_count,
-                                   .actions = &S::actions,
-                                   .action = &S::action,
-                                   .splits_backward = impl::splits_backward<S>(),
-                                   .problem = &impl::timetable_problem<S>,
-                                   .parts_text = &impl::PipelineText<Net>::parts,
-                                   .step_text = &impl::PipelineText<Net>::step,
-                                   .keep_layers = &keep_layers};
+    static constexpr CutInfo value =
+        impl::cut_of_network<Net>(by_timetable<S>(Net::part_begins.size()), Net::part_begins);
 };
 
 }}  // namespace cupola::CUPOLA_ABI

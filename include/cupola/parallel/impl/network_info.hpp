@@ -33,8 +33,9 @@ struct NetworkInfo {
                                                            const typename Kernels::Options& options) = nullptr;
 };
 
+/// `cut` is that of NetworkInfo.
 template <Network Net, class Kernels>
-[[nodiscard]] NetworkInfo<Kernels, typename Net::Precision::Activation> network_info() {
+[[nodiscard]] NetworkInfo<Kernels, typename Net::Precision::Activation> network_info(const CutInfo* cut) {
     using T = typename Net::Precision::Activation;
     NetworkInfo<Kernels, T> info{.layers = Net::layers,
                                  .input = Net::input,
@@ -45,8 +46,8 @@ template <Network Net, class Kernels>
                                  .output_elements = Net::output_shape.size(),
                                  .fusion = Net::fusion,
                                  .make = &Plan<Kernels, T>::template make<Net>,
-                                 .cut = cut_info_of<Net>()};
-    if constexpr (cut_info_of<Net>() != nullptr) info.make_parts = &make_part_workers<Kernels, T>;
+                                 .cut = cut};
+    if constexpr (may_be_cut<Net>) info.make_parts = &make_part_workers<Kernels, T>;
     return info;
 }
 

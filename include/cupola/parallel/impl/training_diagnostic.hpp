@@ -100,6 +100,8 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         }
         if constexpr (requires { Net::part_begins; }) {
             if (message.empty()) message = cut_diagnostic<Net, Averaging, D, Statistics>();
+        } else if constexpr (cut_is_chosen<Net>) {
+            if (message.empty()) message = chosen_cut_diagnostic<D>();
         }
     }
     return message;
@@ -147,6 +149,7 @@ struct DataParallel {
     explicit DataParallel(const Options&);
     const Options options;
     const MemoryReport& memory() const;
+    const CutInfo* cut() const;
     std::int64_t step() const;
     std::int64_t steps_in_flight() const;
     ProcessNumber process() const;

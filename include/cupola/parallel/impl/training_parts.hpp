@@ -74,13 +74,15 @@ public:
     static constexpr bool keeps_batches = requires { typename Agreement::Engine; };
 
     [[gnu::cold]] explicit TrainingParts(const Options& options)
-        : policy_(policy_name(options.averaging)),
+        : chosen_(chosen_cut(options)),
+          policy_(policy_name(options.averaging)),
           joined_(Kind::template join<Net, Loss>(options)),
           regularized_(regularized_in_groups(Loss::regularized(Net::layers), span_of(options.groups), Net::layers)),
           required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
-          replicas_(network_info<Net, Kernels>(),
-                    settings_of(options, functions_, regularized_.size(), required_.span(), joined_), options.device),
+          replicas_(network_info<Net, Kernels>(cut()),
+                    settings_of(options, functions_, regularized_.size(), required_.span(), joined_, cut()),
+                    options.device),
           agreement_(Agreement::make(options.averaging, replicas_)),
           engine_(functions_, *agreement_, replicas_, regularized_.span(), policy_),
           evaluator_(replicas_, std::max(options.batch_size, options.evaluation_batch_size),
@@ -93,10 +95,12 @@ public:
                           "#include <cupola/parallel/synchronized.hpp>");
             if constexpr (included) engine_.template run_jointly<SynchronizedPasses<D, T>>();
         }
-        if constexpr (requires { Net::part_begins; }) {
+        if constexpr (may_be_cut<Net>) {
             constexpr bool included = requires { sizeof(PipelinePasses<D, T>); };
             static_assert(included, "a training of a network in parts needs #include <cupola/parallel/pipeline.hpp>");
-            if constexpr (included) engine_.template run_jointly<PipelinePasses<D, T>>();
+            if constexpr (included) {
+                if (cut() != nullptr) engine_.template run_jointly<PipelinePasses<D, T>>();
+            }
         }
         const auto state_start = [&](int arena) {
             return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
@@ -177,8 +181,8 @@ private:
 
     [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
                                                      std::size_t regularized, std::span<const RequiredColumn> required,
-                                                     JoinedProcesses& joined) {
-        const int devices = devices_or_groups(options);
+                                                     JoinedProcesses& joined, const CutInfo* cut) {
+        const int devices = devices_or_groups(options, cut);
         require_valid_options({.replicas = options.replicas,
                                .devices = devices,
                                .batch_size = options.batch_size,
@@ -196,8 +200,8 @@ private:
         options.moving_average.check();
         const AgreementTraits traits = Agreement::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
-        if constexpr (requires { Net::part_begins; }) {
-            require(traits.steps_in_flight == 0, policy_name(options.averaging),
+        if constexpr (may_be_cut<Net>) {
+            require(traits.steps_in_flight == 0 || cut == nullptr, policy_name(options.averaging),
                     " cannot train a network that is cut into parts");
         }
         return {.replicas = options.replicas,
@@ -231,13 +235,33 @@ private:
                 .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};
     }
     /// The devices, or of a network that is cut the groups of devices, each of which has all parts.
-    [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options) {
-        if constexpr (requires { Net::part_begins; }) {
-            constexpr const CutInfo& cut = CutInfoOf<Net>::value;
-            require_groups(cut, options.replicas, options.devices);
-            return options.devices / static_cast<int>(cut.devices);
+    [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options, const CutInfo* cut) {
+        if constexpr (may_be_cut<Net>) {
+            if (cut != nullptr) {
+                require_groups(*cut, options.replicas, options.devices);
+                return options.devices / static_cast<int>(cut->devices);
+            }
+        }
+        return options.devices;
+    }
+    /// The cut of a ChosenSplit. Throws InvalidArgument if it cannot be trained, or for another network.
+    [[nodiscard, gnu::cold]] static ChosenCut chosen_cut(const Options& options) {
+        if constexpr (cut_is_chosen<Net>) {
+            ChosenCut chosen = ChosenCutOf<Net>::make(options.cut);
+            if (chosen.cut() != nullptr)
+                require_trainable(*chosen.cut(), synchronized ? short_type_name<decltype(Options::statistics)>() : "");
+            return chosen;
         } else {
-            return options.devices;
+            require_without_cut(options.cut);
+            return {};
+        }
+    }
+    /// Null unless the network is cut.
+    [[nodiscard]] const CutInfo* cut() const {
+        if constexpr (cut_is_chosen<Net>) {
+            return chosen_.cut();
+        } else {
+            return cut_info_of<Net>();
         }
     }
     template <class Optimizer>
@@ -245,6 +269,7 @@ private:
         return UsesSegmentFactors<Optimizer> ? std::string_view() : short_type_name<Optimizer>();
     }
 
+    ChosenCut chosen_;
     /// The name of the policy, also of one that is chosen when the program runs.
     std::string_view policy_;
     JoinedProcesses joined_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
@@ -14,15 +15,48 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+constexpr CompileTimeMessage& cannot_synchronize(CompileTimeMessage& message, std::string_view statistics) {
+    return message << statistics
+                   << " synchronizes the replicas inside a pass, and the parts of a network that is cut run the passes "
+                      "of several batches at a time: use FirstReplica, LastReplica, AllReplicas or Pooled";
+}
+constexpr CompileTimeMessage& cannot_split_backward(CompileTimeMessage& message, std::string_view timetable) {
+    return message << "the timetable " << timetable << " divides backward, which no plan of a network can do yet";
+}
+
+/// For a network whose cut is chosen when the program runs.
+template <class D>
+[[nodiscard]] consteval CompileTimeMessage chosen_cut_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (!D::host_memory || D::max_steps_in_flight > 1)
+        message << "a network whose cut is chosen can be trained on Host, and not on " << D::name
+                << ", where passes are queued";
+    return message;
+}
+
+/// Throws InvalidArgument for a chosen cut that cannot be trained. `synchronizes` is the policy for the statistics of
+/// batch normalisation, if it synchronizes the replicas and the network has any.
+[[gnu::cold]] inline void require_trainable(const CutInfo& cut, std::string_view synchronizes) {
+    CompileTimeMessage message;
+    if (!synchronizes.empty())
+        cannot_synchronize(message, synchronizes);
+    else if (cut.splits_backward)
+        cannot_split_backward(message, cut.timetable);
+    require(message.empty(), std::string_view(message.characters, message.size));
+}
+/// Throws InvalidArgument for a cut that is chosen for another network than a ChosenSplit.
+[[gnu::cold]] inline void require_without_cut(const CutChoice& choice) {
+    require(choice.parts == 1 && choice.timetable == nullptr, "the option `cut` has ", choice.parts,
+            choice.parts == 1 ? " part" : " parts", ", and the network is no ChosenSplit");
+}
+
 /// Empty if it can be trained. `Net` has part_begins.
 template <class Net, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval CompileTimeMessage cut_diagnostic() {
     CompileTimeMessage message;
     constexpr std::size_t parts = Net::part_begins.size();
     if constexpr (parts > 1 && Net::buffer_elements > 0 && Statistics::synchronized) {
-        message << short_type_name<Statistics>()
-                << " synchronizes the replicas inside a pass, and the parts of a network that is cut run the passes of "
-                   "several batches at a time: use FirstReplica, LastReplica, AllReplicas or Pooled";
+        cannot_synchronize(message, short_type_name<Statistics>());
     } else if constexpr (!D::host_memory || D::max_steps_in_flight > 1) {
         message << "a network that is cut into parts can be trained on Host, and not on " << D::name
                 << ", where passes are queued";
@@ -31,8 +65,7 @@ template <class Net, class Averaging, class D, class Statistics>
                 << " no replica waits for another, and the parts of a network that is cut run the batches of a step "
                    "together: train the network without its cuts";
     } else if constexpr (CutInfoOf<Net>::value.splits_backward) {
-        message << "the timetable " << CutInfoOf<Net>::value.timetable
-                << " divides backward, which no plan of a network can do yet";
+        cannot_split_backward(message, CutInfoOf<Net>::value.timetable);
     }
     return message;
 }

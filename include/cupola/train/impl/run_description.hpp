@@ -104,16 +104,27 @@ void print_device_lines(const StandardOutput& output, const Options& options) {
     }
 }
 
+/// Null for a network that is not cut, in programs that cut none without code for it.
+template <class Training>
+[[nodiscard]] const CutInfo* cut_of(const Training& training) {
+    if constexpr (may_be_cut<typename Training::NetworkType>) return training.cut();
+    return nullptr;
+}
+
 /// See TrainingRun::print_header.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 void print_header(const StandardOutput& output,
                   const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
                   const std::string& where, bool placement) {
     const auto& options = training.options;
-    output.print_message(cupola::summary<Net>(options.batch_size));
+    const CutInfo* const cut = cut_of(training);
+    std::string table = cupola::summary<Net>(options.batch_size);
+    if constexpr (cut_is_chosen<Net>) {
+        if (cut != nullptr) table += cut->parts_text(options.batch_size);
+    }
+    output.print_message(table);
     output.print_message(to_string(training.memory()));
-    constexpr const CutInfo* cut = cut_info_of<Net>();
-    if constexpr (cut != nullptr) {
+    if (cut != nullptr) {
         const int groups = options.devices / static_cast<int>(cut->devices) * training.process().count;
         const std::int64_t of_group = (options.replicas + groups - 1) / groups;
         output.print_message(cut->step_text(of_group * options.gradient_accumulation_steps, options.batch_size));
@@ -129,7 +140,7 @@ void print_header(const StandardOutput& output,
         std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
         const MemoryReport& memory = training.memory();
         // Replicas that do not wait for each other average no gradients.
-        constexpr const char* each = cut == nullptr ? "each device" : "the first device of each group";
+        const char* const each = cut == nullptr ? "each device" : "the first device of each group";
         const std::string where_averaged = memory.saved > 0 ? std::string()
                                            : AveragesBuckets<CarrierOf<Averaging>, D>
                                                ? text(", the whole gradient on ", each)
