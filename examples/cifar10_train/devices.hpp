@@ -27,6 +27,7 @@
 #include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/parallel/pipeline.hpp>
 #ifdef CUPOLA_EXAMPLE_MPI
 #include <cupola/mpi.hpp>
 #endif
@@ -62,17 +63,25 @@ class Side;
 /// The algorithm of --convolution: null is oneDNN's direct algorithm, which bf16 always uses.
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
 
+/// A network that --pipeline cuts, with a name of its own.
+template <class Net>
+struct InParts : ChosenSplit<Net> {};
+
 /// The assignment of the processors: one device per replica as far as they suffice, with all threads divided evenly.
 template <>
 class Side<Place::host> {
 public:
     using Device = Host;
+    template <class Net>
+    using Network = InParts<Net>;
     static constexpr bool profiles = true;
 
     explicit Side(const TrainOptions& options)
         : options_(&options), convolution_(convolution_of(options)), log_(order_log_of(options)) {
         const int processors = std::max(1, usable_processors().count() / options.processes_here);
-        devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.replicas_here(), processors);
+        // Where the network is in parts, as many groups of devices as the processors suffice for.
+        const int groups = std::min(options.replicas_here(), std::max(1, processors / options.pipeline));
+        devices_ = options.num_devices != 0 ? options.num_devices : groups * options.pipeline;
         threads_ = options.threads_per_device != 0 ? options.threads_per_device
                                                    : std::max(1, processors / std::max(1, devices_));
         const int left = std::max(0, processors - devices_ * threads_);
@@ -81,6 +90,10 @@ public:
 
     [[nodiscard]] int devices() const { return devices_; }
     [[nodiscard]] int prefetch_workers() const { return prefetch_workers_; }
+    [[nodiscard]] CutChoice cut() const {
+        return {.parts = options_->pipeline,
+                .timetable = options_->pipeline_schedule == "gpipe" ? &by_timetable<GPipe> : nullptr};
+    }
     [[nodiscard]] HostOptions device_options() const { return {.threads = threads_, .convolution = convolution_}; }
 
     /// The source of the batches, made before the training; and the batches, made after it, since the workers begin at
@@ -153,6 +166,8 @@ template <>
 class Side<Place::cuda> {
 public:
     using Device = Cuda;
+    template <class Net>
+    using Network = Net;
     static constexpr bool profiles = false;
 
     explicit Side(const TrainOptions& options)
@@ -164,6 +179,7 @@ public:
                                                                  : 0) {}
 
     [[nodiscard]] int devices() const { return devices_; }
+    [[nodiscard]] CutChoice cut() const { return {}; }
     [[nodiscard]] CudaOptions device_options() const {
         return {.tf32 = options_->tf32,
                 .tf32_convolutions = options_->tf32_convolutions,

@@ -27,7 +27,8 @@ using cifar10::TrainOptions;
 using namespace cupola;
 using command_line::not_empty, command_line::whole_number;
 
-constexpr int max_threads = 4096, max_replicas = 1 << 20, max_processes = 1024;
+constexpr int max_threads = 4096, max_replicas = 1 << 20, max_processes = 1024, max_parts = 4,
+              max_parts_of_tutorial = 3;
 constexpr std::int64_t max_steps = 1'000'000'000'000, max_images = 1'000'000'000;
 
 CLI::Validator count() { return whole_number<std::int64_t>(0, max_steps); }
@@ -211,6 +212,37 @@ struct Flags {
         });
     }
 
+    /// The flags of a network in parts.
+    void add_pipeline() {
+        app.add_option("--pipeline", o.pipeline,
+                       "Parts of the network, 2 to 4, each on a device of its own, which compute several batches of a\n"
+                       "step at a time: --num-devices counts the devices of all parts. Default: not in parts")
+            ->check(whole_number(2, max_parts));
+        const auto* const schedule =
+            app.add_option("--pipeline-schedule", o.pipeline_schedule,
+                           "For --pipeline: 1f1b, or gpipe, which keeps the activations of all batches; the same bits")
+                ->capture_default_str();
+        check([=, this] {
+            one_of("--pipeline-schedule", o.pipeline_schedule, {"1f1b", "gpipe"});
+            require(o.pipeline > 1 || schedule->count() == 0, "--pipeline-schedule is for --pipeline");
+            if (o.pipeline == 1) return;
+            only_on("host", true, "--pipeline");
+            require(o.model == "resnet" || o.pipeline <= max_parts_of_tutorial, "--pipeline must be at most ",
+                    max_parts_of_tutorial, " for --model tutorial, which has no more places for cuts, not ",
+                    o.pipeline);
+            const int groups = o.num_devices / o.pipeline;
+            require(groups * o.pipeline == o.num_devices && groups <= o.num_replicas,
+                    "--num-devices must be --pipeline, ", o.pipeline, ", times 1 to --num-replicas, ", o.num_replicas,
+                    ", not ", o.num_devices);
+            require(o.bn_stats != "synchronized", "--bn-stats synchronized is not for --pipeline ", o.pipeline,
+                    ": its parts compute several batches at a time");
+            require(!o.asynchronous(), "--averaging ", o.averaging, o.order.empty() ? "" : " with --order",
+                    " is not for --pipeline ", o.pipeline, ": no replica waits for another");
+            require(!o.profile, "--profile is not for --pipeline ", o.pipeline,
+                    ": it measures the network without its cuts, and prints the best ones");
+        });
+    }
+
     void check_processes() {
         const bool any = o.processes != 0 || o.process >= 0 || !o.id_file.empty() || !o.address.empty();
         require(!any || o.by_nccl(), "--processes, --process, --id-file and --address are for --averaging nccl");
@@ -257,8 +289,9 @@ struct Flags {
                            .keep_best = "--keep-best",
                            .max_steps = "--max-steps",
                            .may_change =
-                               "--max-steps (but for a cosine), --num-devices with the same --threads-per-device, "
-                               "--prefetch-workers and the flags of logs, summaries and checkpoints"};
+                               "--max-steps (but for a cosine), --num-devices and --pipeline with the same "
+                               "--threads-per-device, --pipeline-schedule, --prefetch-workers and the flags of "
+                               "logs, summaries and checkpoints"};
             check_run_options(o.run);
         });
     }
@@ -359,9 +392,10 @@ struct Flags {
                "or GPU")
             ->check(whole_number(0, max_threads));
         check([this] {
-            require(o.num_devices <= o.num_replicas, "--num-devices must be at most --num-replicas, ", o.num_replicas,
-                    ", not ", o.num_devices);
+            require(o.num_devices <= o.num_replicas || o.pipeline > 1, "--num-devices must be at most --num-replicas, ",
+                    o.num_replicas, ", not ", o.num_devices);
         });
+        add_pipeline();
         app.add_option("--devices-per-gpu", o.devices_per_gpu,
                        "Devices that share each GPU, to try a training of several devices on fewer GPUs; not for nccl")
             ->capture_default_str()

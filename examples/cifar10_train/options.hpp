@@ -48,6 +48,9 @@ struct TrainOptions {
     int devices_per_gpu = 1;
     int threads_per_device = 0;
     int prefetch_workers = -1;
+    /// The parts of the network, each on a device of its own, and their timetable.
+    int pipeline = 1;
+    std::string pipeline_schedule = "1f1b";
     std::string averaging = "concat-mean", gradient_compression = "none";
     /// For the averaging of replicas with parameters of their own: the policy that averages their rows, the steps
     /// between two agreements, and the numbers of the rules. Without a moving rate it is the paper's, 0.9 / replicas.

@@ -125,7 +125,8 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                                 .max_value = options.clip_value},
                   .averaging = averaging,
                   .statistics = statistics,
-                  .moving_average = {.decay = options.ema_decay}});
+                  .moving_average = {.decay = options.ema_decay},
+                  .cut = side.cut()});
     auto&& batches = side.batches(source);
     if (!options.goes_on) {
         run.output().print_message(options.data_description);
@@ -153,7 +154,7 @@ template <Model model, Precision precision, Place place>
 int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                 const std::string& optimizer) {
     Side<place> side(options);
-    using Net = typename NetworkIn<typename Parts<model>::Net, precision>::Type;
+    using Net = typename Side<place>::template Network<typename NetworkIn<typename Parts<model>::Net, precision>::Type>;
     return side.template with_averaging<precision>([&](const auto& averaging) {
         return with_statistics<model, place>(options, [&](const auto& statistics) {
             return run_training<Net, Parts<model>>(options, images, schedule, optimizer, side, averaging, statistics);

@@ -97,6 +97,19 @@ for policy in 'downpour --period 2' 'backup --backup-count 2' 'hogwild --ahead 2
 done
 grep -q ', averaged by Hogwild, without an order, at most 2 steps ahead, on ' "$work/output" || fail "the header does not describe --averaging hogwild"
 
+# A network in parts has the bits of the whole one, and is resumed with other parts, another timetable, other devices, or none.
+parts=("${base[@]:0:6}" --num-replicas 2 --accumulation 2)
+trains "${parts[@]}" --max-steps 4 --train-dir "$work/uncut"
+for cut in '--pipeline 3 --pipeline-schedule gpipe' '--pipeline 2 --num-devices 2' '' '--pipeline 2 --num-devices 4 --log-device-placement'; do
+    [ -d "$work/in-parts" ] && goes_on=--resume || goes_on=
+    made=$((${made:-0} + 1))
+    # shellcheck disable=SC2086
+    trains "${parts[@]}" $cut --max-steps $made --train-dir "$work/in-parts" $goes_on
+done
+grep -q '^pipeline: 2 parts by 1F1B, 2 batches per step: ' "$work/output" || fail "not the figures of the pipeline"
+grep -q '^placement: conv2 Conv2d<64, 5>: replica 0 on host:1, replica 1 on host:3$' "$work/output" || fail "not where the second part runs"
+cmp "$work/in-parts/model-4.safetensors" "$work/uncut/model-4.safetensors" || fail "not the same bits in parts"
+
 # The best checkpoint is that with the best moving averages on the sample's 1,000 test images, and its metric is their accuracy.
 sample=(--batch-size 16 --threads-per-device 1 --log-every 0 --ema-decay 0.9)
 trains "${sample[@]}" --max-steps 50 --train-dir "$work/best" --checkpoint-every 10 --keep-best

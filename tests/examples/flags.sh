@@ -71,6 +71,18 @@ refuses '--profile is not for --averaging elastic with --order: its replicas are
 refuses '--gradient-compression is for --averaging mpi-... or nccl' --averaging local-sgd --gradient-compression bfloat16
 refuses '--deadline is for --averaging mpi-... or nccl' --averaging local-sgd --deadline 5
 refuses '--survive is for --averaging mpi-concat-mean: with diloco a training ends' --averaging diloco --survive --train-dir "$work/log"
+# A network in parts.
+for value in 0 1 5 -2 two; do refuses "--pipeline: $value is not a whole number from 2 to 4" --pipeline "$value"; done
+refuses '--pipeline must be at most 3 for --model tutorial, which has no more places for cuts, not 4' --pipeline 4
+refuses '--pipeline-schedule must be 1f1b or gpipe, not zero-bubble' --pipeline 2 --pipeline-schedule zero-bubble
+refuses '--pipeline-schedule is for --pipeline' --pipeline-schedule gpipe
+for value in 1 3 6; do
+    refuses "--num-devices must be --pipeline, 2, times 1 to --num-replicas, 2, not $value" --pipeline 2 --num-replicas 2 --num-devices $value
+done
+refuses '--bn-stats synchronized is not for --pipeline 2: its parts compute several batches at a time' --pipeline 2 --model resnet --bn-stats synchronized
+refuses '--averaging hogwild is not for --pipeline 2: no replica waits for another' --pipeline 2 --averaging hogwild
+refuses '--averaging elastic with --order is not for --pipeline 3: ' --pipeline 3 --averaging elastic --order free
+refuses '--profile is not for --pipeline 2: it measures the network without its cuts' --pipeline 2 --profile
 refuses '--profile runs a few steps and writes nothing: omit --train-dir' --profile --train-dir "$work/log"
 refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--train-dir: the path is empty' --train-dir ''
@@ -97,7 +109,7 @@ grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not
 
 trains --help
 for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
-    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --backup-count --learning-rate --log-every --seed --profile --help; do
+    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --backup-count --pipeline --pipeline-schedule --learning-rate --log-every --seed --profile --help; do
     grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"
