@@ -20,11 +20,16 @@ done
 grep -Eq '^step: [0-9.]+ ms, [0-9.]+ samples/s; medians of 20 steps on the first device$' "$work/output" || fail "no sum"
 grep -Eq '^peak: [1-9][0-9.]* GFLOP/s of a large matrix product, [0-9.]+ GB/s of a large copy$' "$work/output" || fail "no rates"
 
+for cut in 'SplitAt<Net, "[a-z0-9_]+"> is the best of 2' 'SplitAt<Net, "conv2", "local3"> is the best of 3'; do
+    grep -Eq "^cut: $cut parts: the longest has [1-3]\.[0-9]+ of the mean time\$" "$work/output" || fail "no line: $cut"
+done
+
 trains --profile --batch-size 4 --num-replicas 2 --num-devices 2 --threads-per-device 1
 grep -Eq '^ +averaging +[0-9.]+ ' "$work/output" || fail "no row of the averaging"
 grep -Eq '^ +waiting for other devices +[0-9.]+ ' "$work/output" || fail "no row of the waiting"
 
 trains --profile --model resnet --batch-size 2 --threads-per-device 1
 [ "$(grep -Ec 'BatchNorm2d.* backward ' "$work/output")" -ge 40 ] || fail "not every normalisation of the ResNet"
+[ "$(grep -Ec '^cut: SplitAt<Net, "layer[123][.0-9]*".* is the best of [234] parts: ' "$work/output")" = 3 ] || fail "not three cuts"
 grep -Eq '^ +running statistics +[0-9.]+ ' "$work/output" || fail "no row of the running statistics"
 echo "$checks runs"

@@ -91,6 +91,27 @@ TEST_CASE("a profile has every part of a step in the order of the step, and thei
     CHECK((std::isfinite(one.rates.operations) && std::isfinite(one.rates.bytes)));
 }
 
+TEST_CASE("a profile has the best cuts of the measured times, which have the time of all operations") {
+    Numbers numbers;
+    Training training({.device = {.threads = 1}, .batch_size = batch});
+    const StepProfile one = profile(training, numbers, {.steps = 1, .warm_up = 0});
+    REQUIRE(one.splits.size() == 2);  // it can be cut before conv2 and before fc
+    CHECK(one.splits[1].names == std::vector<std::string>{"conv2", "fc"});
+    const auto seconds = [&](std::initializer_list<const char*> names) {
+        double sum = 0;
+        for (const ProfiledPart& part : one.parts) {
+            for (const char* const name : names) sum += part.name == name || part.what == name ? part.seconds : 0;
+        }
+        return sum;
+    };
+    const std::vector<double> parts{seconds({"data", "conv1", "MaxPool2d<2, 2>"}), seconds({"conv2"}),
+                                    seconds({"fc", "loss"})};
+    for (std::size_t k = 0; k < parts.size(); ++k)
+        CHECK(one.splits[1].seconds[k] == doctest::Approx(parts[k]).epsilon(1e-3));
+    const bool early = std::max(parts[0], parts[1] + parts[2]) <= std::max(parts[0] + parts[1], parts[2]);
+    CHECK(one.splits[0].names == std::vector<std::string>{early ? "conv2" : "fc"});
+}
+
 TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     Numbers numbers;
     Training training({.device = {.threads = 1}, .batch_size = batch});
@@ -203,7 +224,8 @@ TEST_CASE("the table has milliseconds, fractions, rates and bounds, and empty ce
                                          .operations = 4e8,
                                          .bytes = 1e6},
                                         {.name = {}, .what = "loss", .seconds = 0.0005},
-                                        {.name = {}, .what = "optimiser", .seconds = 0.001, .bytes = 5e6}}};
+                                        {.name = {}, .what = "optimiser", .seconds = 0.001, .bytes = 5e6}},
+                              .splits = {{.names = {"conv2", "fc"}, .seconds = {0.002, 0.006, 0.001}}}};
     CHECK(to_string(profile) ==
           "name   part                 pass         ms    share  GFLOP/s  GB/s  bound ms  of bound\n"
           "conv1  Conv2d<4, 3> + ReLU  forward   8.000   80.0 %     50.0   0.1     4.000      0.50\n"
@@ -212,5 +234,6 @@ TEST_CASE("the table has milliseconds, fractions, rates and bounds, and empty ce
           "       the rest                       0.500    5.0 %\n"
           "total                                10.000  100.0 %     40.0           4.500      0.45\n"
           "step: 10.000 ms, 12800.0 samples/s; medians of 20 steps on the first device\n"
-          "peak: 100.0 GFLOP/s of a large matrix product, 10.0 GB/s of a large copy\n");
+          "peak: 100.0 GFLOP/s of a large matrix product, 10.0 GB/s of a large copy\n"
+          "cut: SplitAt<Net, \"conv2\", \"fc\"> is the best of 3 parts: the longest has 2.00 of the mean time\n");
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/net/pipeline/measured_split.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/ops/peak_rates.hpp>
 
@@ -42,6 +43,9 @@ struct StepProfile {
     PeakRates rates{};
     /// The parts in the order of a step.
     std::vector<ProfiledPart> parts;
+    /// The best cuts into 2, 3 and 4 parts of a pipeline, as far as the network has places for them. The first part has
+    /// the time of the data, and the last one that of the loss.
+    std::vector<MeasuredSplit> splits{};
 
     /// The sum of all parts' rooflines.
     [[nodiscard]] double roofline() const {
@@ -73,7 +77,8 @@ namespace impl {
 
 }  // namespace impl
 
-/// The table: milliseconds and fraction of the step, the achieved rates, the roofline and the achieved fraction of it.
+/// The table: milliseconds and fraction of the step, the achieved rates, the roofline and the achieved fraction of it;
+/// and behind it the best cuts.
 [[nodiscard, gnu::cold]] inline std::string to_string(const StepProfile& profile) {
     std::vector<std::vector<std::string>> cells{
         {"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "bound ms", "of bound"}};
@@ -87,12 +92,15 @@ namespace impl {
     // The roofline of the step is the sum of the parts' rooflines.
     cells.back()[7] = text(Decimals{1e3 * profile.roofline(), 3});
     cells.back()[8] = text(Decimals{profile.roofline() / profile.seconds, 2});
-    return impl::aligned_table(cells) +
-           text("step: ", Decimals{1e3 * profile.seconds, 3}, " ms, ",
-                Decimals{profile.samples_per_step / profile.seconds, 1}, " samples/s; medians of ", profile.steps,
-                " steps on the first device\npeak: ", Decimals{profile.rates.operations * 1e-9, 1},
-                " GFLOP/s of a large matrix product, ", Decimals{profile.rates.bytes * 1e-9, 1},
-                " GB/s of a large copy\n");
+    std::string table =
+        impl::aligned_table(cells) +
+        text("step: ", Decimals{1e3 * profile.seconds, 3}, " ms, ",
+             Decimals{profile.samples_per_step / profile.seconds, 1}, " samples/s; medians of ", profile.steps,
+             " steps on the first device\npeak: ", Decimals{profile.rates.operations * 1e-9, 1},
+             " GFLOP/s of a large matrix product, ", Decimals{profile.rates.bytes * 1e-9, 1},
+             " GB/s of a large copy\n");
+    for (const MeasuredSplit& split : profile.splits) table += text("cut: ", to_string(split), '\n');
+    return table;
 }
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -85,7 +85,10 @@ struct Segments {
     FixedArray<std::int64_t> cost_before;
 };
 
-[[nodiscard]] constexpr Segments find_segments(std::span<const LayerInfo> layers, bool fusion) {
+/// `cost_of(i, node)` is that of node i; of the places for cuts those count for which `may_begin(layer)`.
+template <class Cost, class MayBegin>
+[[nodiscard]] constexpr Segments find_segments(std::span<const LayerInfo> layers, bool fusion, Cost&& cost_of,
+                                               MayBegin&& may_begin) {
     const FixedArray<CutPlace> places = find_cuts(layers, fusion);
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes));
@@ -93,11 +96,12 @@ struct Segments {
     std::size_t count = 0;
     std::int64_t cost = 0;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-        if (i == 0 || places[nodes[i].layer].obstacle == CutObstacle::none) {
-            result.begins[count] = nodes[i].layer;
+        const std::size_t layer = nodes[i].layer;
+        if (i == 0 || (places[layer].obstacle == CutObstacle::none && may_begin(layer))) {
+            result.begins[count] = layer;
             result.cost_before[count++] = cost;
         }
-        cost = saturating_sum(cost, node_cost(layers, nodes[i]));
+        cost = saturating_sum(cost, cost_of(i, nodes[i]));
     }
     result.cost_before[count] = cost;
     result.begins.keep_first(count);
@@ -139,7 +143,9 @@ constexpr void balance_segments(std::span<const std::int64_t> cost_before, std::
 /// Writes the first layer of each part, or why there cannot be so many.
 constexpr void balance(std::span<const LayerInfo> layers, bool fusion, std::span<std::size_t> begins,
                        CompileTimeMessage& diagnostic) {
-    const Segments segments = find_segments(layers, fusion);
+    const Segments segments = find_segments(
+        layers, fusion, [&](std::size_t, const NodeInfo& node) { return node_cost(layers, node); },
+        [](std::size_t) { return true; });
     if (segments.begins.size() < begins.size()) {
         diagnostic << "Split makes " << static_cast<std::int64_t>(begins.size())
                    << " parts of a network that can be cut into at most "

@@ -14,6 +14,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/memory_plan.hpp>
 #include <cupola/net/pass_list.hpp>
+#include <cupola/net/pipeline/measured_split.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/train/step_profile.hpp>
 
@@ -50,6 +51,7 @@ public:
         : times_(times), training_(training), nodes_(training.layers.size()), rests_(times.steps()) {
         nodes_.resize(fuse(training.layers, training.fusion, nodes_));
         recomputed_ = find_recomputed(nodes_, false);
+        node_seconds_.resize(nodes_.size());
         for (std::size_t step = 0; step < rests_.size(); ++step) rests_[step] = times.seconds(step);
     }
 
@@ -78,7 +80,8 @@ public:
                 .seconds = median(std::move(steps)),
                 .rest = median(rests_),
                 .rates = rates,
-                .parts = std::move(parts_)};
+                .parts = std::move(parts_),
+                .splits = splits()};
     }
 
 private:
@@ -108,7 +111,11 @@ private:
     void add(StepPart which, const char* what, double bytes) {
         add_part(
             {.name = {}, .what = what}, [&](std::size_t step) -> const auto& { return times_.at(step, which); },
-            [&](ProfiledPart& part, double) { part.bytes = bytes; });
+            [&](ProfiledPart& part, double) {
+                part.bytes = bytes;
+                if (which == StepPart::data) node_seconds_.front() += part.seconds;
+                if (which == StepPart::loss) node_seconds_.back() += part.seconds;
+            });
     }
 
     void add(Direction direction, std::size_t i) {
@@ -121,7 +128,20 @@ private:
         }
         add_part(
             std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
-            [&](ProfiledPart& part, double calls) { find_work(part, i, direction, calls); });
+            [&](ProfiledPart& part, double calls) {
+                node_seconds_[i] += part.seconds;
+                find_work(part, i, direction, calls);
+            });
+    }
+
+    [[nodiscard]] std::vector<MeasuredSplit> splits() const {
+        constexpr std::size_t max_parts = 4;
+        std::vector<MeasuredSplit> all;
+        for (std::size_t parts = 2; parts <= max_parts; ++parts) {
+            MeasuredSplit split = measured_split(training_.layers, training_.fusion, node_seconds_, parts);
+            if (!split.seconds.empty()) all.push_back(std::move(split));
+        }
+        return all;
     }
 
     /// Computes the work of node `i` in a step, for all batches of the first device together. The time of backward
@@ -165,6 +185,8 @@ private:
     FixedArray<bool> recomputed_;
     /// The time of each step outside all parts.
     std::vector<double> rests_;
+    /// The time of each node in both directions.
+    std::vector<double> node_seconds_;
     std::vector<ProfiledPart> parts_;
 };
 
