@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/device/cuda_arena.hpp, cupola/device/cuda_context.hpp, cupola/device/cuda_devices.hpp, cupola/device/cuda_options.hpp
 //
 // The messages of Cuda without a driver or a GPU, and about ordinals. Each test holds on any machine; the messages of
 // one without a GPU are compared where that is the case.
