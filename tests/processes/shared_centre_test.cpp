@@ -20,7 +20,9 @@
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
+#include <cupola/parallel/kinds/periodic.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
+#include <cupola/train/impl/run_description.hpp>
 
 #include "../test.hpp"
 #include "process_trainings.hpp"
@@ -33,9 +35,12 @@ namespace {
 
 template <class Policy>
 using Shared = SharedCentre<Policy, ThreadConcatMean>;
-using Several = OneOf<ThreadConcatMean, Shared<Asynchronous<Elastic>>, Shared<Asynchronous<Downpour>>, Shared<Hogwild>,
-                      Shared<Backup>>;
-using Alone = OneOf<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>, Hogwild, Backup>;
+/// Those of one process and of several: each training here is of this type.
+using Several = OneOf<ConcatMean, Asynchronous<Elastic>, Asynchronous<Downpour>, Hogwild, Backup, ThreadConcatMean,
+                      Periodic<ThreadSum>, Shared<Asynchronous<Elastic>>, Shared<Asynchronous<Downpour>>,
+                      Shared<Hogwild>, Shared<Backup>>;
+using Alone = Several;
+static_assert(JoinsProcesses<Several> && !SpansProcesses<Several> && !ChoosesPolicy<Several>);
 
 consteval bool says(const CompileTimeMessage& message, std::string_view expected) {
     return std::string_view(message.characters, message.size) == expected;
@@ -137,6 +142,45 @@ Asynchronous<Downpour> downpour(const Order& order, std::shared_ptr<OrderLog> lo
 }
 
 }  // namespace
+
+TEST_CASE("one of several policies, by several carriers, is that policy: in one process or in several") {
+    const auto trace_by = [](const auto& averaging) {
+        const auto training = training_of(averaging);
+        return std::pair(trace_of(*training), training->process().count);
+    };
+    const auto in_both = [&](const auto& averaging_of) {
+        Hub hub(2, true);
+        std::vector<std::pair<Bytes, int>> found(2);
+        check_nothing_thrown(on_threads(
+            2, [&](int number) { found[static_cast<std::size_t>(number)] = trace_by(averaging_of(hub, number)); }));
+        for (const auto& each : found) CHECK(each.second == 2);
+        CHECK(found[0].first == found[1].first);
+        return found[0].first;
+    };
+    const auto [mean, count] = trace_by(Alone(ConcatMean{}));
+    CHECK(count == 1);
+    CHECK(in_both([](Hub& hub, int number) { return Several(ThreadConcatMean{.hub = &hub, .number = number}); }) ==
+          mean);
+    const auto local = [](Hub& hub, int number) {
+        return Periodic<ThreadSum>{.every = 3, .averaging = {.hub = &hub, .number = number}};
+    };
+    CHECK(in_both([&](Hub& hub, int number) { return Several(local(hub, number)); }) == in_both(local));
+
+    Hub hub(2, true);
+    CHECK(impl::processes_add_sums(Several(local(hub, 0))));
+    CHECK_FALSE(impl::processes_add_sums(Several(ThreadConcatMean{})));
+    CHECK_FALSE(impl::processes_add_sums(Several(ConcatMean{})));
+    // The numbers of what moves the values are compared, too.
+    const auto errors = on_threads(2, [&](int number) {
+        Several averaging = local(hub, number);
+        Periodic<ThreadSum> other = local(hub, number);
+        other.averaging.bucket_bytes = 64;
+        if (number == 1) averaging = other;
+        const auto training = training_of(averaging);
+    });
+    for (const std::string& each : errors)
+        CHECK_MESSAGE(each.starts_with("process 1 has another bucket_bytes than process 0: 64, not 0"), each);
+}
 
 TEST_CASE("round robin in several processes has the bits of one: reports, states and logs") {
     const auto check = [](auto policy, int count, int devices, int accumulation) {

@@ -164,6 +164,12 @@ concept AllReducesNumber =
         { collective.all_reduce_number(0, queue, context, std::int64_t{0}, number) } -> std::same_as<const float*>;
     };
 
+/// A policy that connects to the processes of a training: one that spans processes, or one of several of which some do.
+template <class A>
+concept JoinsProcesses = requires(const A& policy) {
+    { policy.join() } -> std::same_as<std::shared_ptr<Processes>>;
+};
+
 /// A policy that divides the replicas of a training between processes:
 ///
 ///   std::shared_ptr<Processes> join() const   connects to the other processes, of which there may be none
@@ -178,10 +184,9 @@ concept AllReducesNumber =
 /// Such a training includes <cupola/processes/agreement/process_rows_agreement.hpp>, or process_sums_agreement.hpp if
 /// `sums` is true, as <cupola/mpi.hpp> does.
 template <class A>
-concept SpansProcesses = requires(const A& policy) {
+concept SpansProcesses = JoinsProcesses<A> && requires(const A& policy) {
     typename A::Rows;
     { policy.rows } -> std::convertible_to<typename A::Rows>;
-    { policy.join() } -> std::same_as<std::shared_ptr<Processes>>;
 };
 
 /// Whether the processes add their sums instead of exchanging rows.
@@ -270,7 +275,7 @@ inline constexpr bool agrees_between_processes = [] {
     if constexpr (AveragesBuckets<Carrier, D>)
         return GathersOnHost<typename Carrier::template Collective<D>, D>;
     else
-        return SpansProcesses<Carrier>;
+        return JoinsProcesses<Carrier>;
 }();
 
 /// A policy by which replicas do not wait for each other, in steps of which several are in flight; see
@@ -343,7 +348,7 @@ void require_same_training(ProcessGroup& processes, const Options& options);
 
 /// A policy of one of the kinds above, or one of several.
 template <class A, class D>
-    requires(AgreesOnCentre<A> || ChoosesPolicy<A> || SpansProcesses<A> || TrainsAsynchronously<A> ||
+    requires(AgreesOnCentre<A> || ChoosesPolicy<A> || JoinsProcesses<A> || TrainsAsynchronously<A> ||
              AveragesBuckets<A, D>)
 struct AgreementKind<A, D> {
     using Carrier = CarrierOf<A>;
@@ -371,8 +376,10 @@ struct AgreementKind<A, D> {
     template <class Net, class Loss, class Options>
     [[nodiscard, gnu::cold]] static JoinedProcesses join([[maybe_unused]] const Options& options) {
         JoinedProcesses joined;
-        if constexpr (SpansProcesses<Carrier>) {
+        if constexpr (JoinsProcesses<Carrier>) {
             const auto engine = carrier_of(options.averaging).join();
+            // The chosen one of several policies may train in one process.
+            if (!SpansProcesses<Carrier> && engine == nullptr) return joined;
             require(engine != nullptr, Carrier::name, " has no processes");
             require_same_training<Net, Loss, D>(*engine, options);
             joined = {.process = {engine->count(), engine->number()},
@@ -395,7 +402,7 @@ struct AgreementKind<A, D> {
     [[gnu::cold]] static void join_policy([[maybe_unused]] JoinedProcesses& joined,
                                           [[maybe_unused]] Agreement& agreement,
                                           [[maybe_unused]] const Options& options) {
-        if constexpr (between_processes && !SpansProcesses<Carrier>) {
+        if constexpr (between_processes && !JoinsProcesses<Carrier>) {
             if (ProcessGroup* const group = agreement.processes()) {
                 require_same_training<Net, Loss, D>(*group, options);
                 joined.run_policy = make_run_policy(*group);

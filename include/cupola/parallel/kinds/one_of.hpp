@@ -9,8 +9,9 @@
 //
 // The policies have one carrier: each is that policy itself, which averages gradient rows or spans processes, or
 // agrees on a centre around it. There may also be asynchronous ones: in one process as they are, in several in a
-// SharedCentre of that policy. The training is that of the chosen policy: its bits, memory, errors, description and
-// checkpoints.
+// SharedCentre of that policy. Where one of the policies spans processes, there may be several carriers, of which the
+// chosen one decides whether the training has several processes. The training is that of the chosen policy: its bits,
+// memory, errors, description and checkpoints.
 #pragma once
 
 #include <concepts>
@@ -46,6 +47,10 @@ public:
     static constexpr bool has_force = (has_elastic_force<Policies> || ...);
     using Carrier = CarrierOf<std::tuple_element_t<0, std::tuple<Policies...>>>;
 
+    /// Whether the policies have one carrier; and, where they have several, whether some of these span processes.
+    static constexpr bool has_one_carrier = (std::same_as<CarrierOf<Policies>, Carrier> && ...);
+    static constexpr bool mixes_processes = !has_one_carrier && (SpansProcesses<CarrierOf<Policies>> || ...);
+
     /// The first policy, with its defaults.
     OneOf() = default;
     template <class Policy>
@@ -59,9 +64,20 @@ public:
     }
 
     [[nodiscard]] const Carrier& carrier() const
-        requires(std::same_as<CarrierOf<Policies>, Carrier> && ...)
+        requires(has_one_carrier)
     {
         return visit([](const auto& policy) -> const Carrier& { return carrier_of(policy); });
+    }
+    /// Connects to the processes of the chosen policy; null if it trains in one.
+    [[nodiscard]] std::shared_ptr<Processes> join() const
+        requires(mixes_processes)
+    {
+        return visit([]<class P>(const P& policy) -> std::shared_ptr<Processes> {
+            if constexpr (SpansProcesses<CarrierOf<P>>)
+                return carrier_of(policy).join();
+            else
+                return nullptr;
+        });
     }
     [[nodiscard]] std::string_view chosen_name() const {
         return visit([]<class P>(const P&) { return std::string_view(P::name); });
@@ -101,13 +117,11 @@ private:
         message = agreement_diagnostic<P, D>();
         if (!message.empty()) return;
         if constexpr (TrainsAsynchronously<P>) {
-            if (SpansProcesses<Carrier> && !std::same_as<CarrierOf<P>, Carrier>)
-                message << "OneOf cannot choose " << P::name << ", which trains in one process, beside "
-                        << Carrier::name;
+            return;
         } else if constexpr (!AgreesOnCentre<P> && !AveragesRows<P, typename D::Kernels> && !SpansProcesses<P>) {
             message << "OneOf cannot choose " << P::name
                     << ", which is no function of the gradient rows, and agrees on no centre";
-        } else if constexpr (!std::same_as<CarrierOf<P>, Carrier>) {
+        } else if constexpr (!std::same_as<CarrierOf<P>, Carrier> && !mixes_processes) {
             message << "OneOf cannot choose between policies by " << Carrier::name << " and by " << CarrierOf<P>::name
                     << ": give it those of one";
         }

@@ -66,7 +66,8 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     if constexpr (requires { learning_rate_description_of(options.optimizer); })
         settings.add("learning rate", learning_rate_description_of(options.optimizer));
     settings.add("averaging", decltype(options.averaging)::name);
-    if constexpr (AgreesOnCentre<decltype(options.averaging)> || ChoosesPolicy<decltype(options.averaging)>) {
+    constexpr bool is_chosen = requires { options.averaging.chosen_name(); };
+    if constexpr (AgreesOnCentre<decltype(options.averaging)> || is_chosen) {
         // One that has no text for its numbers has those of its rule.
         if constexpr (requires { options.averaging.description(); })
             settings.add("averaging's settings", options.averaging.description());
@@ -79,9 +80,15 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
         if constexpr (requires { policy.bucket_bytes; }) settings.add("bucket_bytes", text(policy.bucket_bytes));
         if constexpr (requires { policy.max_groups; }) settings.add("max_groups", text(policy.max_groups));
     };
-    const auto& carrier = carrier_of(options.averaging);
-    add_policy(carrier);
-    if constexpr (requires { carrier.policy; }) add_policy(carrier.policy);  // Compressed's policy
+    const auto add_carrier = [&](const auto& averaging) {
+        const auto& carrier = carrier_of(averaging);
+        add_policy(carrier);
+        if constexpr (requires { carrier.policy; }) add_policy(carrier.policy);  // Compressed's policy
+    };
+    if constexpr (is_chosen)
+        options.averaging.visit(add_carrier);
+    else
+        add_carrier(options.averaging);
     settings.add("statistics policy", decltype(options.statistics)::name);
     if constexpr (requires { options.statistics.description(); })
         settings.add("statistics policy", options.statistics.description());

@@ -43,6 +43,15 @@ template <class Options>
     }
 }
 
+/// Whether the processes of a policy, or of the chosen one of several, add their sums.
+template <class A>
+[[nodiscard]] bool processes_add_sums([[maybe_unused]] const A& averaging) {
+    if constexpr (requires { averaging.chosen_name(); })
+        return averaging.visit([](const auto& chosen) { return processes_add_sums(chosen); });
+    else
+        return SpansProcesses<CarrierOf<A>> && sums_of_processes<CarrierOf<A>>;
+}
+
 /// Calls add(key, value) for each entry; see TrainingRun::describe.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics, class Add>
 void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training, const Add& add) {
@@ -78,7 +87,7 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     using Carrier = CarrierOf<Averaging>;
     if constexpr (AveragesBuckets<Carrier, D>) {
         add(machine_property::ranks, text(training.memory().devices * training.process().count));
-    } else if constexpr (SpansProcesses<Carrier> && sums_of_processes<Carrier>) {
+    } else if (processes_add_sums(options.averaging)) {
         add(machine_property::ranks, text(training.process().count));
     }
 }
