@@ -27,6 +27,14 @@ static_assert(timetable<OneForwardOneBackward, 4, 2>.slot_count == std::array<st
 static_assert(timetable<OneForwardOneBackward, 4, 2>.length == 3 * (2 + 3));
 static_assert(timetable<GPipe, 3, 1>.length == 9 && timetable<OneForwardOneBackward, 1, 5>.bubble == 0);
 
+/// With costs of backward passes of their own.
+template <class S>
+constexpr std::int64_t length_of(std::array<std::int64_t, 2> forward, std::array<std::int64_t, 2> backward) {
+    std::array<std::int64_t, 2> slots{};
+    return run_timetable<S>(forward, backward, 2, slots).length;
+}
+static_assert(length_of<OneForwardOneBackward>({2, 3}, {5, 4}) == 21 && length_of<GPipe>({2, 3}, {5, 4}) == 22);
+
 /// 1F1B with as many slots per part as `slots_` says.
 template <std::int64_t slots_>
 struct FewSlots : OneForwardOneBackward {

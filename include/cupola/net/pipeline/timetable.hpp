@@ -129,9 +129,11 @@ template <Timetable S>
 template <Timetable S>
 class TimetableClock {
 public:
-    constexpr TimetableClock(std::span<const std::int64_t> costs, std::int64_t batches,
-                             std::span<std::int64_t> max_in_flight)
+    /// Backward costs twice as much as forward if `backward` is empty.
+    constexpr TimetableClock(std::span<const std::int64_t> costs, std::span<const std::int64_t> backward,
+                             std::int64_t batches, std::span<std::int64_t> max_in_flight)
         : costs_(costs),
+          backward_costs_(backward),
           batches_(batches),
           max_in_flight_(max_in_flight),
           forward_(costs.size() * static_cast<std::size_t>(batches)),
@@ -184,6 +186,14 @@ private:
         return false;
     }
 
+    [[nodiscard]] constexpr std::int64_t cost_of(const PipelineAction& action) const {
+        const std::int64_t forward = costs_[action.part];
+        if (action.work == PipelineWork::forward) return forward;
+        const std::int64_t backward =
+            backward_costs_.empty() ? saturating_product(2, forward) : backward_costs_[action.part];
+        return splits ? backward / 2 : backward;
+    }
+
     /// Runs the next action of a device; false if it must wait, or is wrong.
     constexpr bool act(std::size_t d) {
         const PipelineAction action = S::action(d, next_[d], parts(), batches_);
@@ -192,7 +202,8 @@ private:
             (action.work == PipelineWork::parameter_gradients && !splits))
             return fail(TimetableError::misplaced, d);
         const std::size_t place = at(k, action.batch);
-        std::int64_t ready = 0, cost = costs_[k];
+        const std::int64_t cost = cost_of(action);
+        std::int64_t ready = 0;
         if (action.work == PipelineWork::forward) {
             if (forward_[place] != never) return fail(TimetableError::repeated, d);
             if (k > 0) ready = forward_[at(k - 1, action.batch)];
@@ -203,7 +214,6 @@ private:
             if (!splits && action.batch != finished_[k]) return fail(TimetableError::out_of_order, d);
             ready = k + 1 == parts() ? forward_[place] : backward_[at(k + 1, action.batch)];
             if (ready == never || forward_[place] == never) return false;
-            if (!splits) cost = saturating_product(2, cost);
         } else {
             if (action.batch < finished_[k]) return fail(TimetableError::repeated, d);
             if (action.batch != finished_[k]) return fail(TimetableError::out_of_order, d);
@@ -222,7 +232,7 @@ private:
         return true;
     }
 
-    std::span<const std::int64_t> costs_;
+    std::span<const std::int64_t> costs_, backward_costs_;
     std::int64_t batches_;
     std::span<std::int64_t> max_in_flight_;
     /// The end of the pass of each part and batch.
@@ -243,7 +253,14 @@ private:
 template <Timetable S>
 [[nodiscard]] constexpr TimetableRun run_timetable(std::span<const std::int64_t> costs, std::int64_t batches,
                                                    std::span<std::int64_t> max_in_flight) {
-    return impl::TimetableClock<S>(costs, batches, max_in_flight).run();
+    return impl::TimetableClock<S>(costs, {}, batches, max_in_flight).run();
+}
+/// The same with the costs of backward passes too, measured times for example.
+template <Timetable S>
+[[nodiscard]] constexpr TimetableRun run_timetable(std::span<const std::int64_t> forward,
+                                                   std::span<const std::int64_t> backward, std::int64_t batches,
+                                                   std::span<std::int64_t> max_in_flight) {
+    return impl::TimetableClock<S>(forward, backward, batches, max_in_flight).run();
 }
 
 /// The error of a timetable as a message; empty if there is none.
