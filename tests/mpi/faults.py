@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent / "benchmarks"))
 import machine
 
 FOLDER = pathlib.Path(os.environ.get("HOSTS_FOLDER", "/nonexistent"))
-RULE = ""  # by which replicas agree on a centre, and a colon
+RULE = ""  # by which replicas agree on a centre, or "pipeline", and a colon
 STEPS, PAUSE, DEADLINE = 24, 40, 2  # milliseconds between steps; seconds
 # The deadline of a run without a fault, on a machine that may be busy.
 PATIENCE = 30
@@ -193,7 +193,7 @@ class Launcher:
 class Job:
     """A running job, whose first host is nodea."""
 
-    def __init__(self, launcher, program, folder, processes, hosts, policy, deadline=PATIENCE, saves=0, replicas=4, options=()):
+    def __init__(self, launcher, program, folder, processes, hosts, policy, deadline=PATIENCE, saves=0, replicas=4, options=(), rule=None):
         self.folder = folder
         self.ids = folder.parent / (folder.name + ".ids")
         shutil.rmtree(self.ids, ignore_errors=True)
@@ -209,7 +209,7 @@ class Job:
         environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = environment["OMPI_MCA_btl_sm_single_copy_mechanism"] = "none"
         for part in ("btl_vader", "btl_sm", "osc_sm"):
             environment[f"OMPI_MCA_{part}_backing_directory"] = str(temporary)
-        arguments = [program, str(folder), RULE + policy, str(STEPS), str(PAUSE), str(deadline), str(replicas)]
+        arguments = [program, str(folder), (RULE if rule is None else rule) + policy, str(STEPS), str(PAUSE), str(deadline), str(replicas)]
         if saves:
             arguments = ["env", f"FAULT_IN_SAVE={saves}", *arguments]
         self.log = pathlib.Path(f"{folder}.output")
@@ -345,7 +345,9 @@ class References:
         if key not in self.made:
             folder = FOLDER / f"reference-{self.launcher.name}-{'-'.join(map(str, key))}"
             folder.mkdir()
-            job = Job(self.launcher, self.options.program, folder, key[1], key[2], key[0], replicas=replicas)
+            # Networks in parts have the bits of whole ones.
+            rule = "" if RULE == "pipeline:" else RULE
+            job = Job(self.launcher, self.options.program, folder, key[1], key[2], key[0], replicas=replicas, rule=rule)
             if job.finish(60) != 0:
                 sys.exit(f"error: a run without a fault has failed: {job.output()}")
             self.made[key] = folder / f"model-{STEPS}.safetensors"
@@ -831,7 +833,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--kind", choices=list(dict.fromkeys([*KINDS, *KILLS])), help="only faults of this kind")
-    parser.add_argument("--rule", choices=["periodic", "elastic"], help="replicas with parameters of their own agree on a centre by it")
+    parser.add_argument(
+        "--rule",
+        choices=["periodic", "elastic", "pipeline"],
+        help="replicas with parameters of their own agree on a centre by it; pipeline: the network of each process is in two parts",
+    )
     parser.add_argument("--survive", action="store_true", help="kills, after which the others go on")
     parser.add_argument("--named", action="store_true", help="2 + 2 processes on two hosts: no fault, and a cut, a stop and kills")
     parser.add_argument("--openmpi5", help="the folder of Open MPI 5.0, for --named and --survive")

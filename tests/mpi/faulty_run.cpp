@@ -5,7 +5,8 @@
 // A TrainingRun of REPLICAS replicas with a checkpoint after every third step, for tests that stop it: POLICY is `shared`
 // (MpiConcatMean in common memory), `messages` (MpiConcatMean without) or `sums` (MpiAllReduce); with `periodic:` or
 // `elastic:` before it, replicas with parameters of their own agree on a centre by it; with `downpour:`, `easgd:` (both
-// round robin) or `hogwild:` before `shared`, they exchange with one that the processes share. It resumes from what is in
+// round robin) or `hogwild:` before `shared`, they exchange with one that the processes share; with `pipeline:` the network
+// of each process is in two parts, each on a device of its own. It resumes from what is in
 // FOLDER, waits PAUSE milliseconds per step, and writes the id of each process to `<number>.pid` of FOLDER.ids. Process 0
 // prints "bits" and a hash of the state at the end. Environment:
 //
@@ -27,6 +28,7 @@
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/kinds/periodic.hpp>
+#include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/processes/shared_centre.hpp>
 #include <cupola/train/training_run.hpp>
@@ -54,6 +56,9 @@ constexpr std::int64_t batch_size = 4;
 
 struct SmallNet : Sequential<Input<4, 4, 1>, Conv2d<8, 3>, BatchNorm2d<>, ReLU, Flatten, Linear<16>, ReLU, Dropout<0.5>,
                              Linear<4>> {};
+
+/// In parts where the policy says so.
+struct InParts : ChosenSplit<SmallNet> {};
 
 struct Batches : LabelledSamples {
     Batches() : LabelledSamples(64, SmallNet::input_shape, 4) {}
@@ -95,14 +100,17 @@ int run(const MpiEnvironment& mpi, const Arguments& arguments, const Averaging& 
                      .log = {.every = 1, .file = mpi.number() == 0 ? stdout : std::fopen("/dev/null", "we")},
                      .checkpoint_every = 3,
                      .keep_checkpoints = 3});
-    DataParallel<SmallNet, CrossEntropy<4>, Sgd, Averaging, Host, Pooled> training(
+    const int parts = arguments.kind == "pipeline" ? 2 : 1;
+    DataParallel<InParts, CrossEntropy<4>, Sgd, Averaging, Host, Pooled> training(
         {.replicas = arguments.replicas,
+         .devices = parts,
          .batch_size = batch_size,
          .other_batch_sizes = {batch_size - 1},
          .seed = 5,
          .optimizer = {.learning_rate = 0.05, .momentum = 0.9},
          .averaging = averaging,
-         .check_every = check_every});
+         .check_every = check_every,
+         .cut = {.parts = parts}});
     const int status = run.train(training, Batches(), NoTest{}, Rest{arguments.pause});
     const TrainingState state = training.state();
     if (status == 0 && mpi.number() == 0) {
@@ -134,7 +142,7 @@ int with_kind(const MpiEnvironment& mpi, const Arguments& arguments, const Avera
         if (arguments.kind == "easgd") return with(Asynchronous<Elastic>{.rule = {.every = 2}, .order = order});
         if (arguments.kind == "hogwild") return with(Hogwild{});
     }
-    require(arguments.kind.empty(), "there is no kind ", arguments.kind);
+    require(arguments.kind.empty() || arguments.kind == "pipeline", "there is no kind ", arguments.kind);
     return run(mpi, arguments, averaging);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Usage: mpirun -n P mpi_trainings equal | compressed | sum | replicas | seed | deadline | unopened | larger |
-//        folder FOLDER | kill FOLDER | hang FOLDER | hang-sum FOLDER | silent FOLDER | error FOLDER
+//        folder FOLDER | kill FOLDER | hang FOLDER | hang-sum FOLDER | silent FOLDER | error FOLDER |
+//        kill-part FOLDER | hang-part FOLDER | error-part FOLDER
 //
 // Trainings of four replicas by MPI: equal to one process, wrong in several ways, and with a process that fails. tests/mpi/run
 // starts it.
@@ -9,6 +10,7 @@
 // Covers: cupola/mpi.hpp, cupola/processes/mpi.hpp
 #include <cupola/mpi.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -23,6 +25,7 @@
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/parallel/compressed.hpp>
+#include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>
 
@@ -329,6 +332,41 @@ int failing(const MpiEnvironment& mpi, const std::string& folder, Fail&& fail, s
     return 0;
 }
 
+/// Copies its input; in the forward pass after `calls_left` others it calls `fail`, on process 1.
+std::atomic<int> calls_left = -1;
+std::atomic<void (*)()> fail_in_part;
+struct FaultOnHost {
+    std::int64_t elements;
+    void forward(const ForwardArgs<Host>& args) const {
+        if (calls_left-- == 0) fail_in_part.load()();
+        std::copy_n(args.input, elements, args.output);
+    }
+    void backward(const BackwardArgs<Host>& args) const {
+        std::copy_n(args.output_gradient, elements, args.input_gradient);
+    }
+};
+struct FaultInPart {
+    static constexpr LayerTraits traits{};
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static FaultOnHost operation(const BuildContext<Host>& build) { return {build.batch * build.input.size()}; }
+};
+struct WholeNet : Sequential<Input<8, 8, 1>, Flatten, Named<"first", Linear<12>>, Sigmoid, Named<"second", Linear<12>>,
+                             FaultInPart, Sigmoid, Named<"third", Linear<10>>> {};
+struct InThreeParts : SplitAt<WholeNet, "second", "third"> {};
+
+/// A training of a network in three parts per process. In the second part of process 1, in step 2, `fail` is called.
+int failing_in_part(const MpiEnvironment& mpi, const std::string& folder, void (*fail)()) {
+    auto options = options_of<InThreeParts>({.accumulation = 2, .devices = 3},
+                                            MpiConcatMean{.deadline_seconds = 1, .folder = folder}, FirstReplica{});
+    Training<InThreeParts, MpiConcatMean, FirstReplica> training(options);
+    const Batches<InThreeParts> batches({});
+    const int batches_of_step = replicas / mpi.count() * 2;
+    fail_in_part = fail;
+    if (mpi.number() == 1) calls_left = 2 * batches_of_step + 1;
+    for (std::int64_t step = 0; step < 1000; ++step) training.step(batches);
+    return 0;
+}
+
 /// Waits until the launcher ends the process.
 void hang() {
     std::signal(SIGTERM, SIG_DFL);
@@ -406,6 +444,9 @@ int run(std::string_view mode, const std::string& folder) {
     if (mode == "larger") return larger_message(mpi);
     if (mode == "silent") return silent(folder, mpi);
     if (mode == "error") return failing(mpi, folder, [] { throw DataError("file 7 is damaged"); });
+    if (mode == "kill-part") return failing_in_part(mpi, folder, [] { std::raise(SIGKILL); });
+    if (mode == "hang-part") return failing_in_part(mpi, folder, hang);
+    if (mode == "error-part") return failing_in_part(mpi, folder, [] { throw DataError("file 7 is damaged"); });
     throw InvalidArgument(text("there is no mode ", mode));
 }
 
