@@ -62,6 +62,24 @@ struct Halves : Split<Net, 2> {};
 /* right */ struct Cut : Split<Net, 3> {};
 constexpr std::size_t parts = part_count<Cut>;
 
+// case: pipeline_cut_and_chosen
+// expect: ChosenSplit cuts a network that is cut already, into 2 parts
+#include <cupola/net/pipeline/chosen_split.hpp>
+struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Linear<4>> {};
+struct Halves : Split<Net, 2> {};
+/* wrong */ struct Cut : ChosenSplit<Halves> {};
+/* right */ struct Cut : ChosenSplit<Net> {};
+constexpr bool chosen = cut_is_chosen<Cut>;
+
+// case: pipeline_chosen_and_cut
+// expect: Split cuts a network of ChosenSplit, whose cut the options of a training choose
+#include <cupola/net/pipeline/chosen_split.hpp>
+struct Net : Sequential<Input<5>, Linear<5>, Sigmoid, Linear<4>> {};
+struct Any : ChosenSplit<Net> {};
+/* wrong */ struct Cut : Split<Any, 2> {};
+/* right */ struct Cut : Split<Net, 2> {};
+constexpr std::size_t parts = part_count<Cut>;
+
 // case: pipeline_timetable_that_deadlocks
 // expect: the timetable 1F1B of 2 parts and 8 batches deadlocks: action 1 of device 0, forward of part 0 for batch 1, never begins; the part has 1 slots
 #include <cupola/net/pipeline/timetable.hpp>
@@ -72,6 +90,19 @@ struct FewSlots : OneForwardOneBackward {
     }
 };
 constexpr auto slots = timetable<FewSlots, 2, 8>.slot_count;
+
+// case: pipeline_chosen_on_a_device_that_queues
+// expect: a network whose cut is chosen can be trained on Host, and not on Later, where passes are queued
+#include <cupola/parallel/pipeline.hpp>
+struct Net : Sequential<Input<6>, Linear<5>, Sigmoid, Linear<3>> {};
+struct Any : ChosenSplit<Net> {};
+struct Later : Host {
+    static constexpr std::string_view name = "Later";
+    static constexpr int max_steps_in_flight = 3;
+};
+/* wrong */ using Training = DataParallel<Any, CrossEntropy<3>, Sgd, ConcatMean, Later>;
+/* right */ using Training = DataParallel<Any, CrossEntropy<3>, Sgd, ConcatMean, Host>;
+static_assert(sizeof(Training) > 0);
 
 // case: pipeline_with_synchronized_statistics
 // expect: Synchronized synchronizes the replicas inside a pass, and the parts of a network that is cut run the passes of several batches at a time: use FirstReplica, LastReplica, AllReplicas or Pooled

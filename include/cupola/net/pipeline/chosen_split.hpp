@@ -38,6 +38,16 @@ namespace impl {
     return begins;
 }
 
+/// The error of a network that is cut already.
+template <class Net>
+[[nodiscard]] consteval CompileTimeMessage chosen_split_diagnostic() {
+    if constexpr (may_be_cut<Net>) {
+        return refuse_second_cut<Net, 1>("ChosenSplit").diagnostic;
+    } else {
+        return {};
+    }
+}
+
 template <class Net>
 struct ChosenCutOf {
     [[nodiscard, gnu::cold]] static ChosenCut make(const CutChoice& choice) {
@@ -56,7 +66,12 @@ struct ChosenCutOf {
 /// See the head of this file.
 template <Network Net>
 struct ChosenSplit : Net {
-    static_assert(!CutNetwork<Net>, "ChosenSplit cuts a network that is cut already");
+private:
+    static constexpr CompileTimeMessage diagnostic = impl::chosen_split_diagnostic<Net>();
+    static_assert(!Net::valid || static_assert_message<diagnostic>());
+
+public:
+    static constexpr bool valid = Net::valid && diagnostic.empty();
     static constexpr bool cut_is_chosen = true;
 };
 

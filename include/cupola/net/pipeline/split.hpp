@@ -223,14 +223,18 @@ template <std::size_t parts>
 template <class Net, std::size_t parts>
 [[nodiscard]] constexpr NetworkCuts<parts> refuse_second_cut(std::string_view wrapper) {
     NetworkCuts<parts> result;
-    result.diagnostic << wrapper << " cuts a network that is cut already, into "
-                      << static_cast<std::int64_t>(part_count<Net>) << " parts";
+    result.diagnostic << wrapper << " cuts a network ";
+    if constexpr (cut_is_chosen<Net>) {
+        result.diagnostic << "of ChosenSplit, whose cut the options of a training choose";
+    } else {
+        result.diagnostic << "that is cut already, into " << static_cast<std::int64_t>(part_count<Net>) << " parts";
+    }
     return result;
 }
 
 template <class Net, std::size_t parts>
 [[nodiscard]] constexpr auto balanced_cuts() {
-    if constexpr (CutNetwork<Net>) {
+    if constexpr (may_be_cut<Net>) {
         return refuse_second_cut<Net, parts>("Split");
     } else if constexpr (parts == 0) {
         NetworkCuts<1> result;
@@ -247,7 +251,7 @@ template <class Net, std::size_t parts>
 
 template <class Net, std::size_t count>
 [[nodiscard]] constexpr NetworkCuts<count + 1> named_cuts(const std::array<std::string_view, count>& names) {
-    if constexpr (CutNetwork<Net>) {
+    if constexpr (may_be_cut<Net>) {
         return refuse_second_cut<Net, count + 1>("SplitAt");
     } else if constexpr (Net::valid) {
         return cut_at<count + 1>(Net::layers, Net::fusion, names);
