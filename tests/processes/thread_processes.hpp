@@ -144,7 +144,7 @@ public:
     [[nodiscard]] int sharing() const override { return hub_.shares() ? count() : 1; }
     void wait(const cupola::ExchangeName& name, cupola::FunctionRef<bool()> is_done) override {
         hub_.note_wait(number(), name.operation);
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(200);
         Processes::wait(name, [&] {
             if (is_done()) return true;
             cupola::require<cupola::DeviceError>(std::chrono::steady_clock::now() < end, "process ", number(),

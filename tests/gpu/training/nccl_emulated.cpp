@@ -187,6 +187,31 @@ TEST_CASE("a loss scale of 64 does not change how far the mean of the replicas m
     }
 }
 
+TEST_CASE("a replica without samples is an error where it has parameters of its own, and none before") {
+    const NcclBatches batches;
+    const auto check = [&](const auto& averaging, std::int64_t first, const std::string& name) {
+        using Chosen = std::remove_cvref_t<decltype(averaging)>;
+        for (const int devices : {1, 2}) {
+            CAPTURE(devices);
+            DataParallel<NcclNet, CrossEntropy<3>, Sgd, Chosen, Cuda> training({.replicas = 4,
+                                                                                .devices = devices,
+                                                                                .batch_size = 8,
+                                                                                .other_batch_sizes = {3},
+                                                                                .seed = 3,
+                                                                                .averaging = averaging});
+            for (std::int64_t step = 0; step < first; ++step) CHECK(training.step(batches).samples == 8 + 8 + 3);
+            // In step s the replica r has none where s + r is 3 or 7.
+            const std::string message = text("replica ", first == 0 ? 3 : 7 - first, " has no samples in step ", first,
+                                             ", and on Cuda ", name, " updates each replica with its own samples");
+            CHECK_THROWS_WITH_AS(training.step(batches), message.c_str(), InvalidArgument);
+        }
+    };
+    check(Periodic<ConcatMean>{.every = 2, .from_step = 5}, 5, "Periodic");
+    check(Periodic<NcclAllReduce>{.every = 2, .from_step = 5}, 5, "Periodic");
+    check(ElasticAveraging<ConcatMean>{.every = 2}, 0, "ElasticAveraging");
+    check(ElasticAveraging<NcclAllReduce>{.every = 2}, 0, "ElasticAveraging");
+}
+
 TEST_CASE("the compressed sum of the ranks is within one rounding per rank and addition of the sum in double") {
     for (const int devices : {1, 2, 4}) {
         for (const std::int64_t bucket_bytes : {0, 64}) {
