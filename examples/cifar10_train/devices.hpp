@@ -38,22 +38,6 @@
 
 namespace cifar10 {
 
-/// Calls `run` with the averaging, compressed if --gradient-compression says so.
-template <class Run, class Averaging>
-int run_compressed(const TrainOptions& options, Run&& run, const Averaging& averaging) {
-    if (options.gradient_compression == "bfloat16") return run(Compressed<Averaging>{.policy = averaging});
-    return run(averaging);
-}
-
-/// The same for a policy that averages rows, around which replicas may agree on a centre.
-template <class Run, class Averaging>
-int run_around(const TrainOptions& options, Run&& run, const Averaging& averaging) {
-    const auto around = [&]<class Carrier>(const Carrier& carrier) {
-        return run(averaging_around<NamedAveraging<Carrier>>(options, carrier));
-    };
-    return run_compressed(options, around, averaging);
-}
-
 /// The device-dependent part of a run.
 template <Place place>
 class Side;
@@ -125,28 +109,19 @@ public:
     /// The callback after a step and at the end of the run.
     template <class Training>
     [[nodiscard]] OrderLogFile<Training> callback(Training& training) {
-        return {log_, options_->order_log, options_->run.folder.empty() ? 0 : options_->run.checkpoint_every,
-                &training};
+        return {log_, options_->order_log, options_->run.writes,
+                options_->run.folder.empty() ? 0 : options_->run.checkpoint_every, &training};
     }
     void finish() {}
 
-    /// Calls `run` with the averaging that --averaging and --inner name; asynchronous ones are for networks in float.
+    /// Calls `run` with the averaging that the flags name.
     template <Precision precision, class Run>
     int with_averaging(Run&& run) const {
-#ifdef CUPOLA_EXAMPLE_MPI
-        const double deadline = options_->deadline;
-        const std::string& folder = options_->run.folder;
-        if (options_->carrier() == "mpi-concat-mean")
-            return run_around(
-                *options_, run,
-                MpiConcatMean{.deadline_seconds = deadline, .folder = folder, .environment = options_->mpi});
-        if (options_->carrier() == "mpi-all-reduce")
-            return run_around(*options_, run, MpiAllReduce{.deadline_seconds = deadline, .folder = folder});
-#endif
         if constexpr (precision == Precision::float32) {
-            return run(averaging_of(*options_, log_));
+            return run(options_->asynchronous() ? asynchronous_policy(*options_, log_)
+                                                : synchronous_policy<HostAveraging>(*options_));
         } else {
-            return run(averaging_around<NamedAveraging<ConcatMean>>(*options_, ConcatMean{}));
+            return run(synchronous_policy<SynchronousAveraging>(*options_));
         }
     }
 
@@ -160,6 +135,13 @@ private:
 };
 
 #else
+
+/// Calls `run` with the averaging, compressed if --gradient-compression says so.
+template <class Run, class Averaging>
+int run_compressed(const TrainOptions& options, Run&& run, const Averaging& averaging) {
+    if (options.gradient_compression == "bfloat16") return run(Compressed<Averaging>{.policy = averaging});
+    return run(averaging);
+}
 
 /// One GPU per replica as far as they suffice.
 template <>

@@ -153,9 +153,11 @@ struct Flags {
                 ->capture_default_str()
                 ->check(rate());
         const auto* const inner =
-            app.add_option("--inner", o.inner,
-                           "For local-sgd, diloco and elastic: the policy that averages the replicas' differences,\n"
-                           "concat-mean; on the host mpi-concat-mean or mpi-all-reduce, on GPUs nccl")
+            app.add_option(
+                   "--inner", o.inner,
+                   "For local-sgd, diloco and elastic: the policy that averages the replicas' differences,\n"
+                   "concat-mean; on the host mpi-concat-mean or mpi-all-reduce, on GPUs nccl. For replicas\n"
+                   "that do not wait, mpi-concat-mean: several processes of one machine, which share the centre")
                 ->capture_default_str();
         const auto* const order =
             app.add_option("--order", o.order,
@@ -195,9 +197,12 @@ struct Flags {
             require(o.averaging == "backup" || !given(backup_count), "--backup-count is for --averaging backup");
             require(o.backup_count <= o.num_replicas, "--backup-count must be at most --num-replicas, ", o.num_replicas,
                     ", not ", o.backup_count);
-            require((o.own_parameters() && !o.asynchronous()) || !given(inner),
-                    "--inner is for --averaging local-sgd, diloco or elastic, without --order");
+            require((o.own_parameters() && o.averaging != "backup") || !given(inner),
+                    "--inner is for --averaging local-sgd, diloco, elastic, downpour or hogwild");
             one_of("--inner", o.inner, {"concat-mean", "mpi-concat-mean", "mpi-all-reduce", "nccl"});
+            require(!o.asynchronous() || o.inner == "concat-mean" || o.inner == "mpi-concat-mean",
+                    "--inner must be concat-mean, for one process, or mpi-concat-mean for --averaging ", o.averaging,
+                    o.order.empty() ? "" : " with --order", ", whose replicas average nothing, not ", o.inner);
             only_on("cuda", o.inner == "nccl", "--inner nccl", "NCCL exchanges between GPUs");
             only_on("host", is_mpi(o.inner), "--inner " + o.inner);
             require_built_for("--inner ", o.inner);
@@ -433,7 +438,7 @@ struct Flags {
         check([this] {
             require(o.gradient_compression == "none" || o.gradient_compression == "bfloat16",
                     "--gradient-compression must be none or bfloat16, not ", o.gradient_compression);
-            require(o.gradient_compression == "none" || o.by_mpi() || o.by_nccl(),
+            require(o.gradient_compression == "none" || (o.by_mpi() && !o.asynchronous()) || o.by_nccl(),
                     "--gradient-compression is for --averaging mpi-... or nccl: in one process of concat-mean "
                     "nothing moves");
         });

@@ -51,8 +51,9 @@ refuses '--from-step is for --averaging local-sgd or diloco' --averaging elastic
 refuses '--moving-rate is for --averaging elastic' --averaging local-sgd --moving-rate 0.1
 refuses '--outer-rate is for --averaging diloco' --averaging local-sgd --outer-rate 0.7
 refuses '--outer-momentum is for --averaging diloco' --averaging elastic --outer-momentum 0.9
-refuses '--inner is for --averaging local-sgd, diloco or elastic, without --order' --averaging concat-mean --inner concat-mean
-refuses '--inner is for --averaging local-sgd, diloco or elastic, without --order' --averaging elastic --order free --inner concat-mean
+refuses '--inner is for --averaging local-sgd, diloco, elastic, downpour or hogwild' --averaging concat-mean --inner concat-mean
+refuses '--inner is for --averaging local-sgd, diloco, elastic, downpour or hogwild' --averaging backup --inner mpi-concat-mean
+refuses '--inner must be concat-mean, for one process, or mpi-concat-mean for --averaging elastic with --order, whose replicas average nothing, not mpi-all-reduce' --averaging elastic --order free --inner mpi-all-reduce
 refuses '--inner must be concat-mean, mpi-concat-mean, mpi-all-reduce or nccl, not gossip' --averaging diloco --inner gossip
 refuses '--inner nccl is for --device cuda: NCCL exchanges between GPUs' --averaging elastic --inner nccl
 refuses '--order is for --averaging elastic or downpour' --averaging hogwild --order free
