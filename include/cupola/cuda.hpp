@@ -30,5 +30,6 @@
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/ops/cuda/upsampling.hpp>
 #include <cupola/parallel/cuda/concat_mean.hpp>
+#include <cupola/parallel/cuda/part_copies.hpp>
 #include <cupola/parallel/cuda/queue.hpp>
 #include <cupola/parallel/data_parallel.hpp>

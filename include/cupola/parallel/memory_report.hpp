@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include <cupola/core/checked_product.hpp>
 #include <cupola/device/device.hpp>
@@ -20,6 +21,8 @@ struct MemoryReport {
     /// flight on those devices together. `devices` are then groups, and `plan` is that of an evaluation.
     int parts = 1, devices_of_group = 1;
     std::size_t in_flight = 0;
+    /// The same where each device has memory of its own: the bytes of each device of a group.
+    std::vector<std::size_t> each_device{};
     /// Bytes on each device; `frozen` is the part of `parameters` that is not trained (net/frozen.hpp).
     std::size_t parameters = 0, frozen = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     /// Where replicas have parameters of their own: the centre, and the state of the optimiser that moves it.
@@ -84,6 +87,8 @@ inline std::string to_string(const MemoryReport& memory) {
     add_any(memory.saved, " the state of the last check + ");
     add_any(memory.shared, " the centre of all processes + ");
     add(memory.average, " average");
+    for (std::size_t device = 0; device < memory.each_device.size(); ++device)
+        result += text(device == 0 ? "; on the devices of a group " : ", ", ByteCount{memory.each_device[device]});
     return result;
 }
 

@@ -109,7 +109,7 @@ static_assert(sizeof(Training) > 0);
 // case: pipeline_of_asynchronous_replicas
 // expect: with Hogwild no replica waits for another, and the parts of a network that is cut run the batches of a step together: train the network without its cuts
 // case: pipeline_on_a_device_that_queues
-// expect: a network that is cut into parts can be trained on Host, and not on Later, where passes are queued
+// expect: a network that is cut into parts can be trained on Host and on Cuda, and not on Later, where passes are queued
 // case: pipeline_with_a_divided_backward
 // expect: the timetable Divided divides backward, which no plan of a network can do yet
 #include <cupola/net/pipeline/split.hpp>

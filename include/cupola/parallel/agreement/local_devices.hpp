@@ -73,7 +73,12 @@ private:
 template <class D, class T>
 void LocalDevices<D, T>::end(int device) {
     try {
-        replicas_.at(device).queue->synchronize();
+        auto& state = replicas_.at(device);
+        if (state.parts != nullptr) {
+            state.queue->mark();
+            wait(device, 0, false);
+        }
+        state.queue->synchronize();
     } catch (const Error&) {  // the work of a device that failed has ended too
     }
 }
@@ -81,8 +86,14 @@ void LocalDevices<D, T>::end(int device) {
 template <class D, class T>
 void LocalDevices<D, T>::wait(int device, std::int64_t step, bool finished) {
     typename D::Queue& queue = *replicas_.at(device).queue;
-    wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ", device,
-               " has not finished step ", step, " after ", max_step_seconds, " s");
+    const auto* const parts = replicas_.at(device).parts.get();
+    const auto happened = [&] {
+        if (finished ? queue.finished(step) : queue.reached()) return true;
+        if (parts != nullptr) parts->require_working();
+        return false;
+    };
+    wait_until(happened, max_step_seconds, "device ", device, " has not finished step ", step, " after ",
+               max_step_seconds, " s");
 }
 
 template <class D, class T>

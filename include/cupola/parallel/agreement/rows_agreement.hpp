@@ -158,6 +158,9 @@ bool RowsAgreement<D, T>::agree_alone(Step& step) {
                 replicas_.settings().constant_loss_scale() / static_cast<double>(step.samples.of_step(step.step));
             step.state.queue->queue([this, device = step.device, scale] { replicas_.at(device).weigh(scale); });
         }
+        // A device of a group that fails ends this wait, and not one of the policy's.
+        if (!D::host_memory && step.state.parts != nullptr && !replicas_.gradients().in_place())
+            local_.wait_for_queue(step);
         average(step, 0, replicas_.network().trained_elements);
     });
     return step.state.error == nullptr;

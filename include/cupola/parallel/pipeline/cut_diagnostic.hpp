@@ -12,6 +12,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/parallel/agreement_kind.hpp>
+#include <cupola/parallel/pipeline/part_copies.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -57,8 +58,8 @@ template <class Net, class Averaging, class D, class Statistics>
     constexpr std::size_t parts = Net::part_begins.size();
     if constexpr (parts > 1 && Net::buffer_elements > 0 && Statistics::synchronized) {
         cannot_synchronize(message, short_type_name<Statistics>());
-    } else if constexpr (!D::host_memory || D::max_steps_in_flight > 1) {
-        message << "a network that is cut into parts can be trained on Host, and not on " << D::name
+    } else if constexpr (!PartCopies<typename D::Kernels>::possible || (D::host_memory && D::max_steps_in_flight > 1)) {
+        message << "a network that is cut into parts can be trained on Host and on Cuda, and not on " << D::name
                 << ", where passes are queued";
     } else if constexpr (AgreementKind<Averaging, D>::asynchronous) {
         message << "with " << Averaging::name

@@ -7,12 +7,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/net/table.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// What a group computes, and the memory of its first device of which the others have copies, where each device has
+/// memory of its own.
+struct GroupMemory {
+    std::span<const LayerInfo> layers{};
+    /// The replicas of the group, and the copies of the parameters that they have together.
+    int replicas = 1, copies = 1;
+    std::int64_t buffer_elements = 0;
+    std::size_t status_bytes = 0;
+    /// The columns of a batch, of at most `batch_size` samples.
+    Columns columns{};
+    std::int64_t batch_size = 0;
+    /// Whether each batch is copied to memory of its own, because its source gives the next one before it has been
+    /// used.
+    bool keeps_batches = false;
+};
 
 /// Members are called by the thread of the group's first device.
 template <class Device, class T>
@@ -24,14 +43,16 @@ public:
     DeviceParts& operator=(const DeviceParts&) = delete;
     virtual ~DeviceParts() = default;
 
+    /// Before plans are made.
+    virtual void describe(const GroupMemory& memory) = 0;
     /// Makes the plans of all parts and batches in flight; the layers of `options` are replaced.
     virtual void add(MakePlan make, const PlanOptions& options) = 0;
-    /// Each batch is copied to memory of its own, of these columns and at most `size` samples, because its source gives
-    /// the next one before it has been used.
-    virtual void keep_batches(const Columns& columns, std::int64_t size) = 0;
-    /// The bytes of all batches in flight, after the plans are made.
+    /// The bytes that allocate() allocates, after the plans are made: on all devices together, and on each.
     [[nodiscard]] virtual std::size_t bytes() const = 0;
+    [[nodiscard]] virtual std::vector<std::size_t> bytes_of_devices() const = 0;
     virtual void allocate() = 0;
+    /// Throws DeviceError if a device of the group has failed, for which the work of the first one may wait for ever.
+    virtual void require_working() const = 0;
 
 protected:
     DeviceParts() = default;

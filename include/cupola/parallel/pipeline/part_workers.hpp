@@ -4,20 +4,31 @@
 // contexts, and for each part its plans, with an arena per batch that is in flight there, and its packed weights once.
 // The first device is that of the part that takes the batches: its thread and its context are those of the group's
 // worker.
+//
+// Devices that share the host's memory compute with the arrays of the first device. Any other device has its own, of
+// the columns of its parts (PartMemory), which are copied from the first device before a step and to it behind one.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
+#include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/device/device.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/pipeline/device_parts.hpp>
+#include <cupola/parallel/pipeline/part_columns.hpp>
+#include <cupola/parallel/pipeline/part_copies.hpp>
+#include <cupola/parallel/pipeline/part_memory.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -31,23 +42,34 @@ class PartWorkers final : public DeviceParts<Device, T> {
 public:
     using Context = typename Device::Context;
     using Taken = typename Plans<Device, T>::Taken;
+    using Copies = PartCopies<Device>;
     using typename DeviceParts<Device, T>::MakePlan;
 
     /// For at most `batches` batches in a step. `first` is the context of the first device, and its number that of the
     /// group's first device among all `devices`.
     [[gnu::cold]] PartWorkers(const CutInfo& cut, std::int64_t batches, Context& first, int devices,
                               const typename Device::Options& options);
+    [[gnu::cold]] ~PartWorkers() override;
 
+    [[gnu::cold]] void describe(const GroupMemory& memory) override { group_ = memory; }
     [[gnu::cold]] void add(MakePlan make, const PlanOptions& options) override;
-    [[gnu::cold]] void keep_batches(const Columns& columns, std::int64_t size) override {
-        columns_ = columns;
-        kept_size_ = size;
-    }
     [[nodiscard]] std::size_t bytes() const override;
+    [[nodiscard]] std::vector<std::size_t> bytes_of_devices() const override;
     [[gnu::cold]] void allocate() override;
+    void require_working() const override {
+        if constexpr (Copies::needed) {
+            for (const std::unique_ptr<Copies>& each : copies_) each->require_working();
+        }
+    }
 
     [[nodiscard]] const CutInfo& cut() const { return *cut_; }
     [[nodiscard]] std::size_t slot_count(std::size_t part) const { return slot_counts_[part]; }
+    [[nodiscard]] std::size_t first_device() const { return device_of(0); }
+    [[nodiscard]] std::size_t device_of(std::size_t part) const { return cut_->device_of(part, cut_->parts()); }
+    /// Whether a value is copied between the devices of a part and of the next one.
+    [[nodiscard]] bool copies_behind(std::size_t part) const {
+        return Copies::needed && device_of(part) != device_of(part + 1);
+    }
     /// Calls job(device) for each device of the group, on its thread, and returns when all have returned.
     void run(FunctionRef<void(std::size_t device)> job);
     /// The plans pack their weights again if the parameters have changed since, as `of_group` know.
@@ -57,7 +79,7 @@ public:
 
     // On the thread of the part's device.
 
-    [[nodiscard]] Context& context(std::size_t part) { return *contexts_[cut_->device_of(part, cut_->parts())]; }
+    [[nodiscard]] Context& context(std::size_t part) { return *contexts_[device_of(part)]; }
     /// See Plans; `options` as for add().
     [[nodiscard]] Taken take(std::size_t part, std::size_t slot, const PlanOptions& options, const float* parameters) {
         return plans_[part].take(options_of(part, options), parameters, slot);
@@ -65,27 +87,58 @@ public:
     /// The batch, or its copy, which is valid as long as it is in this slot of the first part.
     [[nodiscard]] BatchView keep(std::size_t slot, const BatchView& batch);
 
+    // Where values are copied, on the thread of the device.
+
+    [[nodiscard]] Context& context_of(std::size_t device) { return *contexts_[device]; }
+    [[nodiscard]] const Copies& copies(std::size_t device) const { return *copies_[device]; }
+    /// Null for the first device, which has the arrays of the group.
+    [[nodiscard]] PartMemory<Device>* memory(std::size_t device) { return memories_[device].get(); }
+    /// Where a part receives the float values of the batch in a slot.
+    [[nodiscard]] float* received(std::size_t part, std::size_t slot) {
+        return reinterpret_cast<float*>(received_[device_of(part)].data() + received_at_[part] +
+                                        slot * received_of_slot_[part]);
+    }
+    /// Where the last part has the columns of the batch in a slot.
+    [[nodiscard]] BatchSpan batch_in_last(std::size_t slot) {
+        const std::size_t last = cut_->parts() - 1;
+        return batch_in(memory(device_of(last))->batches() + slot * batch_bytes(group_.columns, group_.batch_size),
+                        group_.columns, group_.batch_size);
+    }
+
 private:
     [[nodiscard]] PlanOptions options_of(std::size_t part, PlanOptions options) const {
         options.layers = cut_->layers_of(part);
         options.keep_layers = cut_->keep_layers;
         return options;
     }
-    [[nodiscard]] std::size_t first_device() const { return cut_->device_of(0, cut_->parts()); }
     /// Calls job(part) for each part, on the thread of its device.
     void run_parts(FunctionRef<void(std::size_t part)> job);
+    /// The bytes of the plans of a part, and of the copies of batches.
+    [[nodiscard]] std::size_t plan_bytes(std::size_t part) const;
+    [[nodiscard]] std::size_t kept_bytes() const {
+        return group_.keeps_batches ? slot_counts_[0] * batch_bytes(group_.columns, group_.batch_size) : 0;
+    }
+    [[nodiscard, gnu::cold]] PartMemory<Device> memory_of(std::size_t device) const;
+    /// Places what a device receives; returns its bytes.
+    [[gnu::cold]] std::size_t place_received(std::size_t device, FixedArray<std::size_t>& at) const;
 
     const CutInfo* cut_;
+    GroupMemory group_;
     FixedArray<std::size_t> slot_counts_;
     /// Of the devices but the first.
     DeviceThreads threads_;
     FixedArray<std::unique_ptr<Context>> own_contexts_;
     /// Of all devices.
     FixedArray<Context*> contexts_;
+    /// Where they are needed: of all devices, and of all but the first.
+    FixedArray<std::unique_ptr<Copies>> copies_;
+    FixedArray<std::unique_ptr<PartMemory<Device>>> memories_;
+    /// Of each part: the bytes that a slot receives, and where they begin.
+    FixedArray<std::size_t> received_of_slot_, received_at_;
+    /// Of each device.
+    FixedArray<typename Device::Arena> received_;
     /// Of each part.
     FixedArray<Plans<Device, T>> plans_;
-    Columns columns_;
-    std::int64_t kept_size_ = 0;
     typename Device::Arena kept_;
 };
 
@@ -105,18 +158,38 @@ PartWorkers<Device, T>::PartWorkers(const CutInfo& cut, std::int64_t batches, Co
       threads_(static_cast<int>(cut.devices) - 1),
       own_contexts_(cut.devices),
       contexts_(cut.devices),
+      copies_(cut.devices),
+      memories_(cut.devices),
+      received_of_slot_(cut.parts()),
+      received_at_(cut.parts()),
+      received_(cut.devices),
       plans_(cut.parts()) {
     for (std::size_t k = 0; k < cut.parts(); ++k)
         slot_counts_[k] = static_cast<std::size_t>(cut.slot_count(k, cut.parts(), batches));
     contexts_[first_device()] = &first;
     run([&](std::size_t device) {
-        if (device == first_device()) return;
-        const int ordinal = first.ordinal() + static_cast<int>(device) - static_cast<int>(first_device());
-        own_contexts_[device] = std::make_unique<Context>(ordinal, options);
-        contexts_[device] = own_contexts_[device].get();
-        contexts_[device]->own_thread(devices);
+        if (device != first_device()) {
+            const int ordinal = first.ordinal() + static_cast<int>(device) - static_cast<int>(first_device());
+            own_contexts_[device] = std::make_unique<Context>(ordinal, options);
+            contexts_[device] = own_contexts_[device].get();
+            contexts_[device]->own_thread(devices);
+            if constexpr (requires { Device::require_code(*contexts_[device]); })
+                Device::require_code(*contexts_[device]);
+        }
+        if constexpr (Copies::needed) copies_[device] = std::make_unique<Copies>(*contexts_[device]);
     });
     for (std::size_t k = 0; k < cut.parts(); ++k) plans_[k].start(context(k));
+}
+
+template <class Device, class T>
+PartWorkers<Device, T>::~PartWorkers() {
+    // A plan holds objects of libraries that are destroyed on their device.
+    if constexpr (Copies::needed) {
+        for (std::size_t k = 0; k < cut_->parts(); ++k) {
+            const auto team = context(k).team(std::nothrow);
+            plans_[k].clear();
+        }
+    }
 }
 
 template <class Device, class T>
@@ -142,7 +215,7 @@ void PartWorkers<Device, T>::run_parts(FunctionRef<void(std::size_t part)> job) 
     run([&](std::size_t device) {
         const auto team = contexts_[device]->team();
         for (std::size_t k = 0; k < cut_->parts(); ++k) {
-            if (cut_->device_of(k, cut_->parts()) == device) job(k);
+            if (device_of(k) == device) job(k);
         }
     });
 }
@@ -152,39 +225,94 @@ void PartWorkers<Device, T>::add(MakePlan make, const PlanOptions& options) {
     run_parts([&](std::size_t part) {
         for (std::size_t slot = 0; slot < slot_counts_[part]; ++slot)
             plans_[part].add(make, options_of(part, options), slot);
+        // Any other type is received where the plan has its batch.
+        if constexpr (std::same_as<T, float>) {
+            if (part == 0 || !copies_behind(part - 1)) return;
+            const std::int64_t elements = options.batch * plans_[part].first().nodes().front().input.size();
+            received_of_slot_[part] =
+                std::max(received_of_slot_[part], aligned(static_cast<std::size_t>(elements) * sizeof(float)));
+        }
     });
 }
 
 template <class Device, class T>
-std::size_t PartWorkers<Device, T>::bytes() const {
-    std::size_t bytes = kept_size_ > 0 ? slot_counts_[0] * batch_bytes(columns_, kept_size_) : 0;
+std::size_t PartWorkers<Device, T>::plan_bytes(std::size_t part) const {
+    const auto of_part = plans_[part].shared_bytes();
+    return of_part.packed + of_part.scratch +
+           checked_bytes(
+               text("the batches in flight of part ", part, " need"),
+               {static_cast<std::int64_t>(slot_counts_[part]), static_cast<std::int64_t>(of_part.of_workspace)});
+}
+
+template <class Device, class T>
+std::size_t PartWorkers<Device, T>::place_received(std::size_t device, FixedArray<std::size_t>& at) const {
+    std::size_t bytes = 0;
     for (std::size_t k = 0; k < cut_->parts(); ++k) {
-        const auto of_part = plans_[k].shared_bytes();
-        bytes += of_part.packed + of_part.scratch +
-                 checked_bytes(
-                     text("the batches in flight of part ", k, " need"),
-                     {static_cast<std::int64_t>(slot_counts_[k]), static_cast<std::int64_t>(of_part.of_workspace)});
+        if (device_of(k) != device) continue;
+        at[k] = bytes;
+        bytes += slot_counts_[k] * received_of_slot_[k];
     }
     return bytes;
 }
 
 template <class Device, class T>
-void PartWorkers<Device, T>::allocate() {
-    if (kept_size_ > 0) {
-        kept_ = typename Device::Arena(slot_counts_[0] * batch_bytes(columns_, kept_size_),
-                                       text("the batches in flight of device ", context(0).ordinal()));
+PartMemory<Device> PartWorkers<Device, T>::memory_of(std::size_t device) const {
+    PartColumns columns;
+    for (std::size_t k = 0; k < cut_->parts(); ++k) {
+        if (device_of(k) == device) columns.add(columns_of_part(group_.layers, cut_->layers_of(k)));
     }
+    const std::size_t last = cut_->parts() - 1;
+    return {group_, columns, device_of(last) == device ? slot_counts_[last] : 0};
+}
+
+template <class Device, class T>
+std::vector<std::size_t> PartWorkers<Device, T>::bytes_of_devices() const {
+    std::vector<std::size_t> bytes(cut_->devices);
+    for (std::size_t k = 0; k < cut_->parts(); ++k) bytes[device_of(k)] += plan_bytes(k);
+    bytes[first_device()] += kept_bytes();
+    if constexpr (Copies::needed) {
+        for (std::size_t device = 0; device < bytes.size(); ++device) {
+            FixedArray<std::size_t> at(cut_->parts());
+            bytes[device] += place_received(device, at);
+            if (device != first_device()) bytes[device] += memory_of(device).bytes();
+        }
+    }
+    return bytes;
+}
+
+template <class Device, class T>
+std::size_t PartWorkers<Device, T>::bytes() const {
+    std::size_t bytes = 0;
+    for (const std::size_t each : bytes_of_devices()) bytes += each;
+    return bytes;
+}
+
+template <class Device, class T>
+void PartWorkers<Device, T>::allocate() {
+    if (group_.keeps_batches)
+        kept_ = typename Device::Arena(kept_bytes(), text("the batches in flight of device ", context(0).ordinal()));
     run_parts([&](std::size_t part) { plans_[part].allocate_sharing(static_cast<int>(slot_counts_[part])); });
+    if constexpr (Copies::needed) {
+        run([&](std::size_t device) {
+            const auto team = contexts_[device]->team();
+            const int ordinal = contexts_[device]->ordinal();
+            received_[device] = typename Device::Arena(place_received(device, received_at_),
+                                                       text("the values that device ", ordinal, " receives"));
+            if (device == first_device()) return;
+            memories_[device] = std::make_unique<PartMemory<Device>>(memory_of(device));
+            memories_[device]->allocate(ordinal);
+        });
+    }
 }
 
 template <class Device, class T>
 BatchView PartWorkers<Device, T>::keep(std::size_t slot, const BatchView& batch) {
-    if (kept_size_ == 0) return batch;
-    const std::size_t bytes = batch_bytes(columns_, kept_size_);
-    const BatchSpan to = batch_in(kept_.data() + slot * bytes, columns_, kept_size_);
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-        Device::copy_between(context(0), to.data(i), batch.data_of(columns_[i].name, columns_[i].type),
-                             static_cast<std::size_t>(batch.size) * columns_[i].bytes());
+    if (!group_.keeps_batches) return batch;
+    const std::size_t bytes = batch_bytes(group_.columns, group_.batch_size);
+    const BatchSpan to = batch_in(kept_.data() + slot * bytes, group_.columns, group_.batch_size);
+    for (std::size_t i = 0; i < group_.columns.size(); ++i) {
+        Device::copy_between(context(0), to.data(i), batch.data_of(group_.columns[i].name, group_.columns[i].type),
+                             static_cast<std::size_t>(batch.size) * group_.columns[i].bytes());
     }
     return to.view(batch.size);
 }

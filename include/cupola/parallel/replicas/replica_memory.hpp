@@ -4,6 +4,7 @@
 // is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -69,12 +70,15 @@ template <class D, class T>
 template <class D>
 [[gnu::cold]] const MemoryReport& require_memory(const MemoryReport& memory, const typename D::Options& options) {
     using Kernels = typename D::Kernels;
-    std::size_t available = 0;
-    if constexpr (requires { Kernels::available_memory(options, memory.devices); })
-        available = Kernels::available_memory(options, memory.devices);
+    std::size_t available = 0, most = 0;
+    const int devices = memory.devices * (D::host_memory ? 1 : memory.devices_of_group);
+    if constexpr (requires { Kernels::available_memory(options, devices); })
+        available = Kernels::available_memory(options, devices);
     else
-        available = Kernels::available_memory() * (D::host_memory ? 1 : static_cast<std::size_t>(memory.devices));
-    require<OutOfMemory>(memory.total() <= available, memory.replicas,
+        available = Kernels::available_memory() * (D::host_memory ? 1 : static_cast<std::size_t>(devices));
+    // Where the devices of a group need different memory, the one that needs most has to have it.
+    for (const std::size_t each : memory.each_device) most = std::max(most, each * static_cast<std::size_t>(devices));
+    require<OutOfMemory>(std::max(memory.total(), most) <= available, memory.replicas,
                          memory.replicas == 1 ? " replica on " : " replicas on ", memory.devices,
                          memory.devices == 1 ? " device" : " devices", " do not fit: ", ByteCount{available},
                          " are available; ", to_string(memory), "; ", largest_part(memory));

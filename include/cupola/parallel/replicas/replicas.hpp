@@ -150,6 +150,8 @@ public:
 private:
     /// Throws InvalidArgument if the timetable cannot be run with the batches of a group.
     [[gnu::cold]] void require_timetable(const CutInfo& cut);
+    /// The first device of a group has everything but the parts of the others.
+    [[gnu::cold]] void find_memory_of_devices(const CutInfo& cut);
     [[gnu::cold]] void make_layouts();
     [[gnu::cold]] void make_plans(int device, const typename D::Options& options);
     [[gnu::cold]] void make_parts(int group, const typename D::Options& options);
@@ -215,6 +217,7 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
         if (largest.total() > memory_.plan.total()) memory_.plan = largest;
         if (state.parts != nullptr) memory_.in_flight = std::max(memory_.in_flight, state.parts->bytes());
     }
+    if (network.cut != nullptr && !D::host_memory) find_memory_of_devices(*network.cut);
     memory_ = require_memory<D>(memory_, options);
     if (settings.processes != nullptr && settings.averages_rows_of_all && settings.has_averages())
         shares_rows_ =
@@ -231,6 +234,18 @@ void Replicas<D, T>::require_timetable(const CutInfo& cut) {
         const std::string problem = cut.problem(cut.parts(), batches_of(group));
         require(problem.empty(), problem);
     }
+}
+
+template <class D, class T>
+void Replicas<D, T>::find_memory_of_devices(const CutInfo& cut) {
+    memory_.each_device.assign(cut.devices, 0);
+    for (const State& state : devices_) {
+        const std::vector<std::size_t> here = state.parts->bytes_of_devices();
+        for (std::size_t d = 0; d < here.size(); ++d)
+            memory_.each_device[d] = std::max(memory_.each_device[d], here[d]);
+    }
+    const std::size_t of_group = memory_.total() / static_cast<std::size_t>(memory_.devices);
+    memory_.each_device[cut.device_of(0, cut.parts())] += of_group - memory_.in_flight;
 }
 
 template <class D, class T>
@@ -272,11 +287,18 @@ void Replicas<D, T>::make_parts(int group, const typename D::Options& options) {
               first = group * devices + static_cast<int>(cut.device_of(0, cut.parts()));
     state.worker.start(first, settings_.devices * devices, options);
     state.parts = network_.make_parts(cut, batches_of(group), context(group), settings_.devices * devices, options);
+    // A source gives a replica's next batch in the memory of the one before.
+    state.parts->describe({.layers = network_.layers,
+                           .replicas = placement_.replicas_of(group),
+                           .copies = placement_.copies(group),
+                           .buffer_elements = network_.buffer_elements,
+                           .status_bytes = state.layout.bytes(),
+                           .columns = columns(),
+                           .batch_size = settings_.batch_size,
+                           .keeps_batches = settings_.gradient_accumulation_steps > 1});
     state.parts->add(network_.make, settings_.plan_options(settings_.batch_size));
     for (const std::int64_t size : settings_.other_batch_sizes)
         state.parts->add(network_.make, settings_.plan_options(size));
-    // A source gives a replica's next batch in the memory of the one before.
-    if (settings_.gradient_accumulation_steps > 1) state.parts->keep_batches(columns(), settings_.batch_size);
     // An evaluation runs the whole network on the first device.
     const auto team = context(group).team();
     for (const std::int64_t size : {settings_.batch_size, settings_.evaluation_batch_size}) {

@@ -14,6 +14,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/pipeline/part_copies.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
@@ -41,18 +42,20 @@ public:
     }
 
     /// Computes the losses of a batch, and their gradients at the network's outputs. `in_own_type`: in the type of the
-    /// plan, without a conversion, which the losses must take. `context` is that of the plan.
-    void queue(int device, Context& context, const BatchPass& pass, const BatchView& batch, bool in_own_type = false);
+    /// plan, without a conversion, which the losses must take. `context` is that of the plan; for another device than
+    /// `device`, `status` is its copy of the status.
+    void queue(int device, Context& context, const BatchPass& pass, const BatchView& batch, bool in_own_type = false,
+               std::byte* status = nullptr);
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite, or a step has failed.
     void poison(int device, int replica, const BatchPass& pass);
 
 private:
     /// Checks the ids of a batch: one that is out of range makes the loss NaN, so that the step has no effect.
-    void queue_id_check(int device, Context& context, const BatchPass& pass, const BatchView& batch);
+    void queue_id_check(int device, Context& context, std::byte* block, const BatchPass& pass, const BatchView& batch);
     /// The factor of the gradient of a loss of the batch.
-    [[nodiscard]] GradientFactor factor_of(int device, const LossOfOutput& loss, const BatchView& batch) const;
-    void scale_gradients(int device, Context& context, const BatchPass& pass, const BatchView& batch);
+    [[nodiscard]] GradientFactor factor_of(std::byte* block, const LossOfOutput& loss, const BatchView& batch) const;
+    void scale_gradients(Context& context, std::byte* block, const BatchPass& pass, const BatchView& batch);
 
     const StepFunctions<D>& functions_;
     Replicas<D, T>& replicas_;
@@ -62,21 +65,23 @@ private:
 };
 
 template <class D, class T>
-GradientFactor ReplicaLosses<D, T>::factor_of(int device, const LossOfOutput& loss, const BatchView& batch) const {
+GradientFactor ReplicaLosses<D, T>::factor_of(std::byte* block, const LossOfOutput& loss,
+                                              const BatchView& batch) const {
     double factor = replicas_.settings().constant_loss_scale();
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
     if (functions_.gradient_accumulation_steps > 1) {
         factor *= static_cast<double>(batch.size) /
                   static_cast<double>(functions_.batch_size * functions_.gradient_accumulation_steps);
     }
-    return {factor * loss.entry.factor, scale_on_device(replicas_, device)};
+    const bool dynamic = replicas_.settings().loss_scale.dynamic;
+    return {factor * loss.entry.factor, dynamic ? &step_status(block)->loss_scale.scale : nullptr};
 }
 
 template <class D, class T>
 void ReplicaLosses<D, T>::queue(int device, Context& context, const BatchPass& pass, const BatchView& batch,
-                                bool in_own_type) {
+                                bool in_own_type, std::byte* status) {
     State& state = replicas_.at(device);
-    std::byte* const block = state.queue->status();
+    std::byte* const block = status == nullptr ? state.queue->status() : status;
     LossReport* const report = state.layout.report(block, pass.number);
     {
         const Stopwatch watch(state.worker.times(), StepPart::loss);
@@ -87,7 +92,7 @@ void ReplicaLosses<D, T>::queue(int device, Context& context, const BatchPass& p
             if (in_own_type) {
                 functions_.queue_loss_in_own_type(context, k, pass.plan->own_output(output), batch,
                                                   pass.plan->own_output_gradient(output), reports + k,
-                                                  factor_of(device, functions_.losses[k], batch));
+                                                  factor_of(block, functions_.losses[k], batch));
                 continue;
             }
             functions_.queue_loss(context, k, pass.plan->output(output), batch, pass.plan->output_gradient(output),
@@ -97,14 +102,15 @@ void ReplicaLosses<D, T>::queue(int device, Context& context, const BatchPass& p
             ops::TrainingStep<Kernels>::sum_losses(context, {reports, functions_.losses.size()}, factors_.span(),
                                                    report);
     }
-    if (reads_ids_) queue_id_check(device, context, pass, batch);
-    if (!in_own_type) scale_gradients(device, context, pass, batch);
+    if (reads_ids_) queue_id_check(device, context, block, pass, batch);
+    if (!in_own_type) scale_gradients(context, block, pass, batch);
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::scale_gradients(int device, Context& context, const BatchPass& pass, const BatchView& batch) {
+void ReplicaLosses<D, T>::scale_gradients(Context& context, std::byte* block, const BatchPass& pass,
+                                          const BatchView& batch) {
     for (const LossOfOutput& each : functions_.losses) {
-        const auto [factor, by] = factor_of(device, each, batch);
+        const auto [factor, by] = factor_of(block, each, batch);
         if (by == nullptr && factor == 1) continue;
         const auto count = static_cast<std::size_t>(batch.size * each.elements);
         const std::span gradient(pass.plan->output_gradient(each.output), count);
@@ -116,11 +122,14 @@ void ReplicaLosses<D, T>::scale_gradients(int device, Context& context, const Ba
 }
 
 template <class D, class T>
-void ReplicaLosses<D, T>::queue_id_check(int device, Context& context, const BatchPass& pass, const BatchView& batch) {
+void ReplicaLosses<D, T>::queue_id_check(int device, Context& context, std::byte* block, const BatchPass& pass,
+                                         const BatchView& batch) {
     State& state = replicas_.at(device);
-    std::byte* const block = state.queue->status();
     IdReport* const report = state.layout.bad_id(block, pass.number);
-    state.queue->write(report, no_bad_id);
+    if (block == state.queue->status())
+        state.queue->write(report, no_bad_id);
+    else
+        PartCopies<Kernels>::write(context, report, no_bad_id);
     const std::span<const RequiredColumn> required = replicas_.settings().required;
     for (std::size_t c = 0; c < required.size(); ++c) {
         if (required[c].ids == 0) continue;

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/parallel/cuda/part_copies.hpp, cupola/parallel/pipeline/part_columns.hpp
+// Covers: cupola/parallel/pipeline/part_copies.hpp, cupola/parallel/pipeline/part_memory.hpp
+//
+// Trainings of networks in parts on `Cuda` with emulated GPUs: the bits, reports and states of the network without its
+// cuts on one GPU.
+#include "../../test.hpp"
+
+#include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
+#include <cupola/net/frozen.hpp>
+#include <cupola/parallel/pipeline.hpp>
+#include <cupola/parallel/state_transfer.hpp>
+
+#include "../../labelled_samples.hpp"
+#include "../../throws_with.hpp"
+#include "../emulator/control.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"norm1", BatchNorm2d<>>, ReLU,
+                        Named<"block", Residual<Identity, Named<"a", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Conv2d<4, 3>>>,
+                        ReLU, Dropout<0.5>, Named<"conv2", Conv2d<5, 3>>, BatchNorm2d<>, ReLU, MaxPool2d<2>, Flatten,
+                        Named<"hidden", Linear<7>>, Sigmoid, Dropout<0.3>, Named<"out", Linear<5>>> {};
+/// Part 1 on the second device, parts 0 and 2 on the first, one batch after another.
+struct ThereAndBack {
+    static constexpr std::string_view name = "ThereAndBack";
+    static constexpr std::size_t devices(std::size_t) { return 2; }
+    static constexpr std::size_t device_of(std::size_t part, std::size_t) { return part % 2; }
+    static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t) { return 1; }
+    static constexpr std::int64_t actions(std::size_t device, std::size_t, std::int64_t batches) {
+        return (device == 0 ? 4 : 2) * batches;
+    }
+    static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t, std::int64_t) {
+        constexpr std::size_t part[] = {0, 2, 2, 0};
+        const std::int64_t count = device == 0 ? 4 : 2, place = i % count;
+        const auto work = place < count / 2 ? PipelineWork::forward : PipelineWork::backward;
+        return {work, device == 0 ? part[place] : 1, i / count};
+    }
+};
+
+struct Halves : SplitAt<Net, "conv2"> {};
+struct Thirds : SplitAt<Net, "block", "conv2"> {
+    using PipelineTimetable = GPipe;
+};
+struct Alternating : SplitAt<Net, "block", "conv2"> {
+    using PipelineTimetable = ThereAndBack;
+};
+/// The first part has no backward pass, and the first element of a gradient is in the second one.
+struct Tuned : Frozen<InPrecision<MixedBFloat16, Net>, "conv1.*", "norm1.*", "conv2.*"> {};
+struct TunedThirds
+    : Frozen<InPrecision<MixedBFloat16, SplitAt<Net, "block", "conv2">>, "conv1.*", "norm1.*", "conv2.*"> {};
+
+using TheLoss = LossCollection<CrossEntropy<5>, WeightDecayAll<0.01>>;
+template <class N>
+using Training = DataParallel<N, TheLoss, Clipped<Sgd>, ConcatMean, Cuda, Pooled>;
+
+/// Batches in memory that is not written again.
+struct Source {
+    BatchView operator()(std::int64_t place, int replica, CudaContext&) {
+        if (place == failing_place && replica == 1) throw DataError("no samples today");
+        const std::int64_t size = replica == 1 && place % 3 == 1 ? short_size : 4;
+        if (size == 0) return {};
+        const BatchView batch = pinned((place * 5 + replica * 11) % 60, size);
+        if (place == spoiled_place && replica == 1) const_cast<float*>(batch.inputs())[3] = spoiled;
+        return batch;
+    }
+    [[nodiscard]] BatchView pinned(std::int64_t first, std::int64_t size) {
+        const BatchView batch = samples.view(first, size);
+        constexpr std::size_t labels_at = 4096;
+        memory.emplace_back(2 * labels_at);
+        std::byte* const to = memory.back().data();
+        std::memcpy(to, batch.inputs(), static_cast<std::size_t>(size) * 108 * sizeof(float));
+        std::memcpy(to + labels_at, batch.labels(), static_cast<std::size_t>(size) * sizeof(std::int32_t));
+        return {reinterpret_cast<const float*>(to), reinterpret_cast<const std::int32_t*>(to + labels_at), size,
+                samples.shape};
+    }
+
+    explicit Source(std::int64_t size = 3) : short_size(size) {}
+    std::int64_t short_size, failing_place = -1, spoiled_place = -1;
+    float spoiled = 0;
+    LabelledSamples samples{64, {6, 6, 3}, 5, 9};
+    std::deque<impl::CudaPinned> memory{};
+};
+
+struct Sizes {
+    int replicas = 2, accumulation = 2;
+    std::int64_t short_size = 3;
+};
+
+template <class T>
+typename T::Options options_for(int devices, const Sizes& shape = {}) {
+    typename T::Options options{.replicas = shape.replicas,
+                                .devices = devices,
+                                .batch_size = 4,
+                                .other_batch_sizes = {3},
+                                .gradient_accumulation_steps = shape.accumulation,
+                                .seed = 5,
+                                .moving_average = {.decay = 0.9}};
+    options.optimizer = {.optimizer = {.learning_rate = 0.05, .momentum = 0.9}, .max_norm = 1};
+    options.device.deterministic = true;
+    options.device.plan_seconds = 0;
+    return options;
+}
+
+/// Everything that can be read of a training after a few steps.
+struct Ended {
+    std::vector<std::vector<float>> values;
+    std::vector<double> numbers;
+    bool operator==(const Ended&) const = default;
+};
+
+template <class T>
+void add_state(Ended& ended, T& training) {
+    const TrainingState state = training.state();
+    for (const auto* const each : {&state.parameters, &state.averages, &state.buffers}) ended.values.push_back(*each);
+    for (const OptimizerState& each : state.optimizer) ended.values.push_back(each.values);
+}
+
+template <class T>
+Ended run(int devices, const Sizes& shape = {}, int steps = 4) {
+    T training(options_for<T>(devices, shape));
+    Source source(shape.short_size);
+    Ended ended;
+    for (int s = 0; s < steps; ++s) {
+        const StepReport& report = training.step(source);
+        ended.numbers.push_back(report.loss);
+        for (const ReplicaReport& each : report.replicas) ended.numbers.push_back(each.total);
+    }
+    for (int r = 0; r < shape.replicas; ++r) ended.values.push_back(training.gradient(r));
+    ended.values.push_back(training.averaged_gradient());
+    add_state(ended, training);
+    ended.values.push_back(training.parameters(devices - 1));
+    const auto four = [&](std::int64_t i, int, CudaContext&) { return source.pinned(5 * i, 4); };
+    ended.numbers.push_back(training.evaluate(four, 3, Weights::averages).loss);
+    ended.values.push_back(training.predict(std::span(source.samples.inputs).first(324)));
+    CHECK(training.healthy());
+    CHECK(emulator::failure().empty());
+    return ended;
+}
+
+/// Six GPUs while a test runs.
+struct SixGpus {
+    SixGpus() { emulator::set_devices(6); }
+    SixGpus(const SixGpus&) = delete;
+    SixGpus& operator=(const SixGpus&) = delete;
+    ~SixGpus() {
+        emulator::mend();
+        emulator::set_devices(4);
+        emulator::set_memory(std::size_t{1} << 32);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a network in parts on several GPUs has the bits of the whole network on one") {
+    const SixGpus gpus;
+    for (const Sizes shape : {Sizes{2, 2, 3}, Sizes{1, 1, 3}, Sizes{2, 3, 0}}) {
+        CAPTURE(shape.replicas);
+        CAPTURE(shape.accumulation);
+        const Ended whole = run<Training<Net>>(1, shape);
+        CHECK(run<Training<Halves>>(2, shape) == whole);
+        CHECK(run<Training<Thirds>>(3, shape) == whole);
+        CHECK(run<Training<Alternating>>(2, shape) == whole);
+        if (shape.replicas == 1) continue;
+        CHECK(run<Training<Halves>>(4, shape) == whole);
+        CHECK(run<Training<Thirds>>(6, shape) == whole);
+    }
+}
+TEST_CASE("so it has in bfloat16 with frozen layers, and where several steps are queued") {
+    const SixGpus gpus;
+    const Ended whole = run<Training<Tuned>>(1);
+    CHECK(run<Training<TunedThirds>>(3) == whole);
+    CHECK(run<Training<TunedThirds>>(6) == whole);
+    const auto queued = []<class T>(T*, int devices) {
+        auto options = options_for<T>(devices);
+        options.loss_scale = LossScale{.initial = 8, .interval = 2};
+        T training(options);
+        std::vector<Source> sources(7);
+        for (Source& each : sources) {
+            training.queue(each);
+            while (training.poll_report(2) != nullptr) {
+            }
+        }
+        Ended ended;
+        add_state(ended, training);
+        return ended;
+    };
+    const Ended all = queued(static_cast<Training<Net>*>(nullptr), 1);
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        CAPTURE(seed);
+        emulator::set_seed(seed);
+        CHECK(queued(static_cast<Training<Halves>*>(nullptr), 4) == all);
+        CHECK(queued(static_cast<Training<Thirds>*>(nullptr), 3) == all);
+    }
+}
+TEST_CASE("a state passes from a network in parts on GPUs to the whole network, and back") {
+    const SixGpus gpus;
+    Training<Net> whole(options_for<Training<Net>>(1));
+    Training<Thirds> parts(options_for<Training<Thirds>>(6));
+    Source source;
+    for (int s = 0; s < 2; ++s) whole.step(source);
+    parts.restore(whole.state());
+    for (int s = 0; s < 2; ++s) parts.step(source);
+    whole.restore(parts.state());
+    whole.step(source);
+    Ended ended, straight;
+    add_state(ended, whole);
+    Training<Net> alone(options_for<Training<Net>>(1));
+    for (int s = 0; s < 5; ++s) alone.step(source);
+    add_state(straight, alone);
+    CHECK(ended == straight);
+    CHECK(parts.not_captured() == "the passes: those of a network in parts are queued anew in each step");
+    CHECK(parts.launches_description() == "");
+}
+TEST_CASE(
+    "errors of a batch, of a loss and of a gradient are those of the whole network, and the next step is computed") {
+    const SixGpus gpus;
+    const auto check = []<class T>(T*, int devices) {
+        T training(options_for<T>(devices));
+        std::vector<std::string> errors;
+        training.step(Source{});
+        Source failing;
+        failing.failing_place = 3;
+        errors.push_back(message_of<DataError>([&] { training.step(failing); }));
+        training.step(Source{});
+        for (const float value : {impl::not_a_number<float>(), 3e38F}) {
+            Source spoiled;
+            spoiled.spoiled_place = 2 * training.step() + 1;
+            spoiled.spoiled = value;
+            errors.push_back(message_of<DivergedError>([&] { training.step(spoiled); }));
+        }
+        training.step(Source{});
+        Ended ended;
+        add_state(ended, training);
+        return std::pair(errors, ended);
+    };
+    const auto whole = check(static_cast<Training<Net>*>(nullptr), 1);
+    CHECK(whole.first.front() == "no samples today");
+    CHECK(check(static_cast<Training<Halves>*>(nullptr), 4) == whole);
+    CHECK(check(static_cast<Training<Thirds>*>(nullptr), 3) == whole);
+}
+TEST_CASE("a GPU that fails in some place of a step ends the training on all") {
+    const SixGpus gpus;
+    for (int i = 0; i < 12; ++i) {
+        CAPTURE(i);
+        {
+            Training<Thirds> training(options_for<Training<Thirds>>(3));
+            Source source;
+            training.step(source);
+            emulator::fail_device(i % 3, 5 + 41 * (i / 3));
+            const std::string message = message_of<DeviceError>([&] {
+                for (int s = 0; s < 3; ++s) training.step(source);
+            });
+            CAPTURE(message);
+            CHECK(contains(message, text("on device ", i % 3)));
+        }
+        emulator::mend();
+    }
+}
+TEST_CASE("the batches of a network that do not fit one GPU fit three, and the report has the bytes of each") {
+    const SixGpus gpus;
+    constexpr std::int64_t size = 512;
+    impl::CudaPinned inputs(size * 108 * sizeof(float)), labels(size * sizeof(std::int32_t));
+    std::memset(inputs.data(), 0, size * 108 * sizeof(float));
+    std::memset(labels.data(), 0, size * sizeof(std::int32_t));
+    const auto batch = [&](std::int64_t, int, CudaContext&) {
+        return BatchView{reinterpret_cast<const float*>(inputs.data()),
+                         reinterpret_cast<const std::int32_t*>(labels.data()), size, Shape{6, 6, 3}};
+    };
+    const auto large = []<class T>(T*, int devices) {
+        auto options = options_for<T>(devices, {.replicas = 1, .accumulation = 1});
+        options.batch_size = size;
+        options.other_batch_sizes = {};
+        return options;
+    };
+    const auto of_whole = large(static_cast<Training<Net>*>(nullptr), 1);
+    const auto of_parts = large(static_cast<Training<Thirds>*>(nullptr), 3);
+    std::vector<float> expected;
+    std::size_t needed = 0;
+    {
+        Training<Net> training(of_whole);
+        training.step(batch);
+        expected = training.parameters();
+        needed = training.memory().total();
+        CHECK(training.memory().each_device.empty());
+    }
+    std::size_t most = 0;
+    {
+        Training<Thirds> training(of_parts);
+        const MemoryReport& memory = training.memory();
+        REQUIRE(memory.each_device.size() == 3);
+        const std::vector<std::size_t>& each = memory.each_device;
+        CHECK(each[0] + each[1] + each[2] == memory.total());
+        CHECK(contains(to_string(memory), text("; on the devices of a group ", ByteCount{each[0]}, ", ",
+                                               ByteCount{each[1]}, ", ", ByteCount{each[2]})));
+        most = std::max({each[0], each[1], each[2]});
+    }
+    // A context has some memory beside.
+    constexpr std::size_t rest = 500'000;
+    CAPTURES(needed, most);
+    REQUIRE(most + rest < needed);
+    emulator::set_memory(most + rest);
+    CHECK(contains(message_of<OutOfMemory>([&] { Training<Net> training(of_whole); }), "do not fit"));
+    {
+        Training<Thirds> training(of_parts);
+        training.step(batch);
+        CHECK(training.parameters() == expected);
+    }
+    emulator::set_memory(most - 1);
+    CHECK(contains(message_of<OutOfMemory>([&] { Training<Thirds> training(of_parts); }), "do not fit"));
+}
