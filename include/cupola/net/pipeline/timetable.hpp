@@ -263,14 +263,15 @@ template <Timetable S>
     return impl::TimetableClock<S>(forward, backward, batches, max_in_flight).run();
 }
 
-/// The error of a timetable as a message; empty if there is none.
-template <Timetable S>
-[[nodiscard]] constexpr CompileTimeMessage timetable_diagnostic(const TimetableRun& run, std::size_t parts,
-                                                                std::int64_t batches) {
+namespace impl {
+
+/// `slots` are those of the part of a deadlock.
+[[nodiscard, gnu::cold]] constexpr CompileTimeMessage timetable_error(const TimetableRun& run, std::string_view name,
+                                                                      std::int64_t slots, std::size_t parts,
+                                                                      std::int64_t batches) {
     CompileTimeMessage message;
-    if (run.error == TimetableError::none) return message;
     const std::size_t part = run.action.part;
-    message << "the timetable " << S::name << " of " << static_cast<std::int64_t>(parts) << " parts and " << batches
+    message << "the timetable " << name << " of " << static_cast<std::int64_t>(parts) << " parts and " << batches
             << " batches ";
     const auto pass = [&] {
         message << (run.action.work == PipelineWork::forward    ? "forward"
@@ -287,14 +288,24 @@ template <Timetable S>
             << " of device " << static_cast<std::int64_t>(run.device) << ", ";
     pass();
     switch (run.error) {
-        case TimetableError::deadlock:
-            message << ", never begins; the part has " << S::slot_count(part, parts, batches) << " slots";
-            break;
+        case TimetableError::deadlock: message << ", never begins; the part has " << slots << " slots"; break;
         case TimetableError::repeated: message << ", was done before"; break;
         case TimetableError::out_of_order: message << ", comes before that of an earlier batch"; break;
         default: message << ", is not one of that device"; break;
     }
     return message;
+}
+
+}  // namespace impl
+
+/// The error of a timetable as a message; empty if there is none.
+template <Timetable S>
+[[nodiscard]] constexpr CompileTimeMessage timetable_diagnostic(const TimetableRun& run, std::size_t parts,
+                                                                std::int64_t batches) {
+    if (run.error == TimetableError::none) return {};
+    const bool deadlock = run.error == TimetableError::deadlock;
+    return impl::timetable_error(run, S::name, deadlock ? S::slot_count(run.action.part, parts, batches) : 0, parts,
+                                 batches);
 }
 
 /// The figures of a timetable whose parts all cost the same.
