@@ -57,21 +57,22 @@ using TheLoss = LossCollection<CrossEntropy<5>, WeightDecayAll<0.01>>;
 template <class N>
 using Training = DataParallel<N, TheLoss, Clipped<Sgd>, ConcatMean, Cuda, Pooled>;
 
-/// Batches in memory that is not written again.
+/// Batches in memory that is not written again. The threads of two groups call it for different replicas.
 struct Source {
     BatchView operator()(std::int64_t place, int replica, CudaContext&) {
         if (place == failing_place && replica == 1) throw DataError("no samples today");
         const std::int64_t size = replica == 1 && place % 3 == 1 ? short_size : 4;
         if (size == 0) return {};
-        const BatchView batch = pinned((place * 5 + replica * 11) % 60, size);
+        const BatchView batch = pinned((place * 5 + replica * 11) % 60, size, replica);
         if (place == spoiled_place && replica == 1) const_cast<float*>(batch.inputs())[3] = spoiled;
         return batch;
     }
-    [[nodiscard]] BatchView pinned(std::int64_t first, std::int64_t size) {
+    [[nodiscard]] BatchView pinned(std::int64_t first, std::int64_t size, int replica) {
         const BatchView batch = samples.view(first, size);
         constexpr std::size_t labels_at = 4096;
-        memory.emplace_back(2 * labels_at);
-        std::byte* const to = memory.back().data();
+        std::deque<impl::CudaPinned>& of_replica = memory[static_cast<std::size_t>(replica)];
+        of_replica.emplace_back(2 * labels_at);
+        std::byte* const to = of_replica.back().data();
         std::memcpy(to, batch.inputs(), static_cast<std::size_t>(size) * 108 * sizeof(float));
         std::memcpy(to + labels_at, batch.labels(), static_cast<std::size_t>(size) * sizeof(std::int32_t));
         return {reinterpret_cast<const float*>(to), reinterpret_cast<const std::int32_t*>(to + labels_at), size,
@@ -82,7 +83,7 @@ struct Source {
     std::int64_t short_size, failing_place = -1, spoiled_place = -1;
     float spoiled = 0;
     LabelledSamples samples{64, {6, 6, 3}, 5, 9};
-    std::deque<impl::CudaPinned> memory{};
+    std::array<std::deque<impl::CudaPinned>, 2> memory{};
 };
 
 struct Sizes {
@@ -133,7 +134,7 @@ Ended run(int devices, const Sizes& shape = {}, int steps = 4) {
     ended.values.push_back(training.averaged_gradient());
     add_state(ended, training);
     ended.values.push_back(training.parameters(devices - 1));
-    const auto four = [&](std::int64_t i, int, CudaContext&) { return source.pinned(5 * i, 4); };
+    const auto four = [&](std::int64_t i, int device, CudaContext&) { return source.pinned(5 * i, 4, device); };
     ended.numbers.push_back(training.evaluate(four, 3, Weights::averages).loss);
     ended.values.push_back(training.predict(std::span(source.samples.inputs).first(324)));
     CHECK(training.healthy());
@@ -189,7 +190,7 @@ TEST_CASE("so it has in bfloat16 with frozen layers, and where several steps are
         return ended;
     };
     const Ended all = queued(static_cast<Training<Net>*>(nullptr), 1);
-    for (const std::uint64_t seed : {1, 2, 3}) {
+    for (const std::uint64_t seed : {1U, 2U, 3U}) {
         CAPTURE(seed);
         emulator::set_seed(seed);
         CHECK(queued(static_cast<Training<Halves>*>(nullptr), 4) == all);
