@@ -12,6 +12,8 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/net/sequential.hpp>
 
+#include "../../throws_with.hpp"
+
 using namespace cupola;
 
 namespace {
@@ -96,4 +98,21 @@ TEST_CASE("a place without a name is no place, and too many parts are none") {
     CHECK(measured_split(Small::layers, true, seconds, 3).names == std::vector<std::string>{"b", "c"});
     CHECK(measured_split(Small::layers, true, seconds, 4).seconds.empty());
     CHECK(impl::cut_name(Small::layers, 4).empty());
+}
+TEST_CASE("times that are too few, negative, not finite or too long are errors") {
+    const auto message = [](std::vector<double> seconds) {
+        return message_of<InvalidArgument>([&] { static_cast<void>(measured_split(Small::layers, true, seconds, 2)); });
+    };
+    CHECK(message({1}) == "measured_split needs the times of the 7 operations of the network, not 1 time");
+    CHECK(message({1, 1, 1, 1, 1, 1, 1, 1}) ==
+          "measured_split needs the times of the 7 operations of the network, not 8 times");
+    CHECK(message({1, 1, -0.5, 1, 1, 1, 1}) == "the seconds of operation 2 must be at least 0, not -0.5");
+    CHECK(message({1, 1, 1, 1, 1, 1, impl::not_a_number<double>()}) ==
+          "the seconds of operation 6 must be at least 0, not nan");
+    CHECK(message({std::numeric_limits<double>::infinity(), 1, 1, 1, 1, 1, 1}) ==
+          "the seconds of operation 0 must be at least 0, not inf");
+    CHECK(message({8e9, 1, 1, 1, 8e9, 1, 1}) ==
+          "the seconds of all operations must be at most 9e+09 together, not 1.6e+10");
+    CHECK(measured_split(Small::layers, true, std::vector<double>{9e9, 0, 0, 0, 0, 0, 0}, 2).seconds ==
+          std::vector<double>{9e9, 0});
 }

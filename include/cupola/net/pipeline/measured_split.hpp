@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/pipeline/split.hpp>
 
@@ -48,13 +49,33 @@ namespace impl {
     return {};
 }
 
+/// Throws InvalidArgument unless each node has a time, and all together fit in 64 bits of nanoseconds.
+[[gnu::cold]] inline void check_node_seconds(std::span<const LayerInfo> layers, bool fusion,
+                                             std::span<const double> seconds) {
+    FixedArray<NodeInfo> nodes(layers.size());
+    const std::size_t count = fuse(layers, fusion, nodes);
+    require(seconds.size() == count, "measured_split needs the times of the ", count,
+            " operations of the network, not ", seconds.size(), seconds.size() == 1 ? " time" : " times");
+    constexpr double most = 9e9;
+    double sum = 0;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+        require(is_finite(seconds[i]) && seconds[i] >= 0, "the seconds of operation ", i, " must be at least 0, not ",
+                seconds[i]);
+        sum += seconds[i];
+    }
+    require(sum <= most, "the seconds of all operations must be at most ", most, " together, not ", sum);
+}
+
 }  // namespace impl
 
 /// Divides the network so that the longest part is as short as the places for cuts that have a name allow. `seconds`
-/// has the time of each node of fuse(layers, fusion). Without parts if there are fewer places than `parts` - 1.
+/// has the time of each node of fuse(layers, fusion). Without parts if there are fewer places than `parts` - 1. Throws
+/// InvalidArgument for no parts, for another number of times, for a time that is negative or not finite, and for times
+/// of more than 9e9 seconds together.
 [[nodiscard, gnu::cold]] inline MeasuredSplit measured_split(std::span<const LayerInfo> layers, bool fusion,
                                                              std::span<const double> seconds, std::size_t parts) {
     require(parts >= 1, "a network has at least one part, not 0");
+    impl::check_node_seconds(layers, fusion, seconds);
     constexpr double nanoseconds = 1e9;
     const impl::Segments segments = impl::find_segments(
         layers, fusion,
