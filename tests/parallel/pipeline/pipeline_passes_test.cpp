@@ -251,6 +251,8 @@ TEST_CASE("a chosen cut has the figures of Split, and its errors where the train
     CHECK(message(chosen, 4, {.parts = 3}) ==
           "a training of 2 replicas of a network in 3 parts must have 1 to 2 times 3 devices, not 4");
     CHECK(message(chosen, 1, {.parts = 0}) == "a network has at least one part, not 0");
+    CHECK(message(chosen, 1, {.timetable = by_timetable<GPipe>}) ==
+          "the option `cut` has 1 part and a timetable, which is for a network in parts");
     CHECK(message(chosen, 9, {.parts = 9}) == "Split makes 9 parts of a network that can be cut into at most 8");
     CHECK(message(static_cast<Training<Net>*>(nullptr), 2, {.parts = 2}) ==
           "the option `cut` has 2 parts, and the network is no ChosenSplit");

@@ -8,7 +8,8 @@
 //
 // Its parts are those of Split (net/pipeline/split.hpp), and everything else is that of `Net`. What cannot be combined
 // with a cut throws InvalidArgument where the training is made: more parts than there are places for cuts,
-// `Synchronized` statistics, and an averaging policy whose replicas do not wait for each other.
+// `Synchronized` statistics, and an averaging policy whose replicas do not wait for each other; and so does a timetable
+// without a cut.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,11 @@ template <class Net>
 template <class Net>
 struct ChosenCutOf {
     [[nodiscard, gnu::cold]] static ChosenCut make(const CutChoice& choice) {
-        if (choice.parts == 1) return {};
+        if (choice.parts == 1) {
+            require(choice.timetable == nullptr,
+                    "the option `cut` has 1 part and a timetable, which is for a network in parts");
+            return {};
+        }
         ChosenCut chosen{.begins = chosen_begins(Net::layers, Net::fusion, choice.parts)};
         const std::size_t parts = chosen.begins.size();
         chosen.info =

@@ -93,7 +93,7 @@ template <class Net>
 struct CutChoice {
     /// 1 for the network without cuts.
     int parts = 1;
-    /// `by_timetable<GPipe>`, for example; null for OneForwardOneBackward.
+    /// `by_timetable<GPipe>`, for example; null for OneForwardOneBackward, and without cuts.
     CutInfo (*timetable)(std::size_t parts) = nullptr;
 };
 
