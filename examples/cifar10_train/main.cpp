@@ -16,6 +16,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/number_from_chars.hpp>
+#include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 #include "../command_line.hpp"
@@ -217,6 +218,16 @@ struct Flags {
         });
     }
 
+    /// The processes that divide the replicas by MPI: those that its launcher says, before MPI itself is started.
+    [[nodiscard]] int processes_by_mpi() const {
+        if (!o.by_mpi()) return 1;
+        const auto value_of = [](const char* name) {
+            // That of torchrun, which starts no processes of MPI.
+            return std::string_view(name) == "WORLD_SIZE" ? nullptr : std::getenv(name);
+        };
+        return impl::launched_processes(value_of).count;
+    }
+
     /// The flags of a network in parts.
     void add_pipeline() {
         app.add_option("--pipeline", o.pipeline,
@@ -235,10 +246,12 @@ struct Flags {
             require(o.model == "resnet" || o.pipeline <= max_parts_of_tutorial, "--pipeline must be at most ",
                     max_parts_of_tutorial, " for --model tutorial, which has no more places for cuts, not ",
                     o.pipeline);
-            const int groups = o.num_devices / o.pipeline;
-            require(groups * o.pipeline == o.num_devices && groups <= o.num_replicas,
-                    "--num-devices must be --pipeline, ", o.pipeline, ", times 1 to --num-replicas, ", o.num_replicas,
-                    ", not ", o.num_devices);
+            const int groups = o.num_devices / o.pipeline, processes = processes_by_mpi();
+            const int replicas = std::max(1, o.num_replicas / processes);
+            require(groups * o.pipeline == o.num_devices && groups <= replicas, "--num-devices must be --pipeline, ",
+                    o.pipeline, ", times 1 to ",
+                    processes == 1 ? "--num-replicas, " : text("the replicas of each of ", processes, " processes, "),
+                    replicas, ", not ", o.num_devices);
             require(o.bn_stats != "synchronized", "--bn-stats synchronized is not for --pipeline ", o.pipeline,
                     ": its parts compute several batches at a time");
             require(!o.asynchronous(), "--averaging ", o.averaging, o.order.empty() ? "" : " with --order",

@@ -80,6 +80,13 @@ refuses '--pipeline-schedule is for --pipeline' --pipeline-schedule gpipe
 for value in 1 3 6; do
     refuses "--num-devices must be --pipeline, 2, times 1 to --num-replicas, 2, not $value" --pipeline 2 --num-replicas 2 --num-devices $value
 done
+for averaging in '--averaging mpi-concat-mean' '--averaging local-sgd --inner mpi-concat-mean'; do
+    # shellcheck disable=SC2086
+    through='env OMPI_COMM_WORLD_SIZE=2' refuses '--num-devices must be --pipeline, 2, times 1 to the replicas of each of 2 processes, 1, not 4' \
+        $averaging --pipeline 2 --num-replicas 2 --num-devices 4
+done
+through='env OMPI_COMM_WORLD_SIZE=2' refuses '--bn-stats synchronized is not for --pipeline 2: its' \
+    --averaging mpi-concat-mean --pipeline 2 --num-replicas 4 --num-devices 4 --model resnet --bn-stats synchronized
 refuses '--bn-stats synchronized is not for --pipeline 2: its parts compute several batches at a time' --pipeline 2 --model resnet --bn-stats synchronized
 refuses '--averaging hogwild is not for --pipeline 2: no replica waits for another' --pipeline 2 --averaging hogwild
 refuses '--averaging elastic with --order is not for --pipeline 3: ' --pipeline 3 --averaging elastic --order free
