@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <new>
 
 #include <cupola/device/cuda.hpp>
@@ -19,8 +18,7 @@ class PartCopies<Cuda> {
 public:
     static constexpr bool possible = true, needed = true;
 
-    /// The streams of a device: that of its context, and those of the copies.
-    enum class Lane : std::uint8_t { work, arriving, leaving };
+    using Lane = PartLane;
 
     /// A point in a lane of one device, which is always the same device.
     class Mark {
