@@ -9,6 +9,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/optim/clipped.hpp>
 #include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
