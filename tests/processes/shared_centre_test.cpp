@@ -5,8 +5,11 @@
 #include <cupola/processes/shared_centre.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -375,6 +378,80 @@ private:
 
 }  // namespace
 
+namespace {
+
+/// The processes of a common centre that end a wait which takes too long, and call a function as long as one waits.
+class ScriptedProcesses final : public impl::AsynchronousProcesses {
+public:
+    struct Memory {
+        alignas(64) std::byte bytes[1 << 16]{};
+    };
+    using Script = std::function<void(const ExchangeName&)>;
+    ScriptedProcesses(Memory& memory, Script script) : memory_(memory), script_(std::move(script)) {}
+
+    [[nodiscard]] std::byte* share(std::size_t bytes) override {
+        require(bytes <= sizeof memory_.bytes, "the memory is too small");
+        return memory_.bytes;
+    }
+    void wait(const ExchangeName& name, FunctionRef<bool()> is_done) override {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (!is_done()) {
+            script_(name);
+            require<DeviceError>(std::chrono::steady_clock::now() < end, "waits for ", name.operation);
+            std::this_thread::yield();
+        }
+    }
+    void gather(const ExchangeName&, std::byte*, std::size_t) override {}
+    void write_error(const std::exception_ptr&, std::byte*) const override {}
+    [[nodiscard]] std::exception_ptr read_error(const std::byte*, int) const override { return nullptr; }
+
+private:
+    Memory& memory_;
+    Script script_;
+};
+
+/// What each of some processes throws that have a common centre with one step in flight. `script(number, name)` is
+/// called as long as a process waits.
+template <class Script, class Run>
+std::vector<std::string> with_common_centre(int count, Script&& script, Run&& run) {
+    const auto memory = std::make_unique<ScriptedProcesses::Memory>();
+    return on_threads(count, [&](int number) {
+        ScriptedProcesses processes(*memory, [&](const ExchangeName& name) { script(number, name); });
+        const impl::ReplicaPlacement placement(count, 1, true, count, number);
+        impl::CommonCentre common(processes, placement, {.elements = 1, .all_elements = 1, .pieces = 1});
+        run(common, number);
+    });
+}
+constexpr auto nothing = [](int, const ExchangeName&) {};
+
+}  // namespace
+
+TEST_CASE("a process that waits for the reports of one that restores a state ends with an error") {
+    for (const int restoring : {0, 1}) {
+        const auto errors = with_common_centre(2, nothing, [&](impl::CommonCentre& common, int number) {
+            CHECK(common.begin(0, [&] { common.clear(0, 0); }));
+            common.complete(0, number, {});
+            CHECK(common.wait_for_step(0));
+            if (number == restoring) {
+                CHECK_FALSE(common.meet_to_restore(1));
+                return;
+            }
+            common.set_reported(0);
+            try {
+                static_cast<void>(common.wait_for_place(1));
+            } catch (...) {
+                common.fail(std::current_exception());
+                throw;
+            }
+        });
+        CHECK(errors[static_cast<std::size_t>(restoring)] == "");
+        CHECK_MESSAGE(errors[static_cast<std::size_t>(1 - restoring)].starts_with(
+                          text("process ", restoring, " restores a state before step 1, and process ", 1 - restoring,
+                               " trains step 1: ")),
+                      errors[static_cast<std::size_t>(1 - restoring)]);
+    }
+}
+
 TEST_CASE("two processes that fail at once give up their steps once") {
     const auto memory = std::make_unique<SlowWriter::Memory>();
     check_nothing_thrown(on_threads(2, [&](int number) {
@@ -628,6 +705,13 @@ TEST_CASE("one process that restores a state where the other trains on is an err
         const auto errors = errors_of(order, 1);
         CHECK(errors[0].starts_with("process 1: " + trains));
         CHECK(errors[1].starts_with(trains));
+    }
+    // Process 1 waits for the reports of process 0, whose places its next step takes.
+    const std::string places = "process 0 restores a state before step 3, and process 1 trains step 3: ";
+    for (const Order& order : {Order::free(), Order::round_robin()}) {
+        const auto errors = errors_of(order, in_flight);
+        CHECK(errors[0].starts_with("process 1: " + places));
+        CHECK(errors[1].starts_with(places));
     }
 }
 

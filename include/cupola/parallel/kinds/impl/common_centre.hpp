@@ -85,6 +85,7 @@ public:
     /// restores a state.
     [[nodiscard]] bool wait_for_step(std::int64_t step);
     /// Returns when every process has made the report of the step whose place in memory `step` takes.
+    /// Throws InvalidArgument if a process restores a state before `step`.
     [[nodiscard]] bool wait_for_place(std::int64_t step);
     void set_reported(std::int64_t step) { set(reported_, step); }
 
@@ -435,8 +436,11 @@ inline bool CommonCentre::wait_for_step(std::int64_t step) {
 }
 
 inline bool CommonCentre::wait_for_place(std::int64_t step) {
-    return wait(head().progress, {"the reports of the other processes", step - sizes_.steps},
-                [&] { return all_at_least(reported_, step - sizes_.steps); });
+    return wait(head().progress, {"the reports of the other processes", step - sizes_.steps}, [&] {
+        if (all_at_least(reported_, step - sizes_.steps)) return true;
+        require_queued(step);
+        return false;
+    });
 }
 
 inline void CommonCentre::write(std::int64_t step, int number, int part, std::int64_t samples,
