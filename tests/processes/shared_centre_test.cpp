@@ -452,6 +452,38 @@ TEST_CASE("a process that waits for the reports of one that restores a state end
     }
 }
 
+TEST_CASE("a process that still waits for the end of an error does not lose the second one of process 0") {
+    std::atomic<bool> is_asleep{false}, is_given_up{false}, has_begun{false};
+    std::atomic<int> gave_up{0};
+    // Process 1 looks again once process 0 has failed twice and begins.
+    const auto script = [&](int number, const ExchangeName& name) {
+        if (name.operation != "the beginning of asynchronous steps") return;
+        if (number == 0) has_begun = true;
+        if (number == 0 || is_asleep.exchange(true)) return;
+        while (!is_given_up || !has_begun) std::this_thread::yield();
+    };
+    check_nothing_thrown(with_common_centre(2, script, [&](impl::CommonCentre& common, int number) {
+        const auto begin = [&] { return common.begin(0, [&] { common.clear(0, 0); }); };
+        if (number == 0) common.fail(std::make_exception_ptr(DataError("first")));
+        while (!common.has_failed()) std::this_thread::yield();
+        static_cast<void>(common.give_up());
+        ++gave_up;
+        while (gave_up < 2) std::this_thread::yield();
+        if (number == 0) {
+            while (!is_asleep) std::this_thread::yield();
+            common.fail(std::make_exception_ptr(DataError("second")));
+            static_cast<void>(common.give_up());
+            is_given_up = true;
+            CHECK(begin());
+            return;
+        }
+        CHECK_FALSE(begin());
+        static_cast<void>(common.give_up());
+        CHECK(common.given_up() == 2);
+        CHECK(begin());
+    }));
+}
+
 TEST_CASE("two processes that fail at once give up their steps once") {
     const auto memory = std::make_unique<SlowWriter::Memory>();
     check_nothing_thrown(on_threads(2, [&](int number) {

@@ -247,8 +247,8 @@ private:
     const ReplicaPlacement& placement_;
     Sizes sizes_;
     /// Places in the memory: words of each process, words of each piece, and the rest.
-    std::size_t met_ = 0, restarted_ = 0, purposes_ = 0, reported_ = 0, passed_ = 0, records_ = 0, regularization_ = 0,
-                centre_ = 0, averages_ = 0;
+    std::size_t met_ = 0, restarted_ = 0, purposes_ = 0, reported_ = 0, all_given_up_ = 0, passed_ = 0, records_ = 0,
+                regularization_ = 0, centre_ = 0, averages_ = 0;
     std::size_t record_bytes_ = 0, result_bytes_ = 0, bytes_ = 0;
     std::byte* memory_ = nullptr;
     /// How often this process has met the others since it has restarted, and how often it has.
@@ -296,6 +296,7 @@ inline CommonCentre::CommonCentre(AsynchronousProcesses& processes, const Replic
     restarted_ = place(process_count() * sizeof(Word));
     purposes_ = place(process_count() * sizeof(Word));
     reported_ = place(process_count() * sizeof(Word));
+    all_given_up_ = place(process_count() * sizeof(Word));
     passed_ = place(sizes.pieces * sizeof(Word));
     records_ = place(steps * static_cast<std::size_t>(placement.replicas()) * record_bytes_);
     regularization_ = place(steps * sizes.regularized * sizeof(double));
@@ -348,7 +349,9 @@ inline std::exception_ptr CommonCentre::give_up() {
     lock(head().failures_lock, failure_name);
     const std::lock_guard held(head().failures_lock, std::adopt_lock);
     // Exactly the failures whose last error is read here: a later one is another error.
-    given_up_.store(head().failures.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    const std::int64_t failures = head().failures.load(std::memory_order_relaxed);
+    given_up_.store(failures, std::memory_order_relaxed);
+    word(all_given_up_, process()).value.store(failures, std::memory_order_release);
     return processes_.read_error(head().error, static_cast<int>(head().failed));
 }
 
@@ -382,7 +385,11 @@ inline void CommonCentre::fail_apart(std::int64_t purpose, std::size_t process, 
 inline bool CommonCentre::restart(const ExchangeName& name, bool ends_with_failure) {
     const std::int64_t next = restarts_ + 1;
     const auto has_restarted = [&] { return head().restarts.load(std::memory_order_acquire) >= next; };
-    const auto all_here = [&] { return process() == 0 && all_at_least(restarted_, next); };
+    // One that sleeps here may not have given up the last failure yet, which it would lose.
+    const auto all_here = [&] {
+        return process() == 0 && all_at_least(restarted_, next) &&
+               (!ends_with_failure || all_at_least(all_given_up_, head().failures.load(std::memory_order_acquire)));
+    };
     set(restarted_, next);
     while (!has_restarted()) {
         const auto ends = [&] { return ends_with_failure && has_failed(); };
@@ -390,8 +397,12 @@ inline bool CommonCentre::restart(const ExchangeName& name, bool ends_with_failu
         lock(head().failures_lock, failure_name);
         const std::lock_guard held(head().failures_lock, std::adopt_lock);
         if (all_here() && !ends()) {
-            for (std::size_t p = 0; p < process_count(); ++p) word(met_, p).value.store(0, std::memory_order_relaxed);
-            head().forgotten.store(head().failures.load(std::memory_order_relaxed), std::memory_order_relaxed);
+            const std::int64_t failures = head().failures.load(std::memory_order_relaxed);
+            for (std::size_t p = 0; p < process_count(); ++p) {
+                word(met_, p).value.store(0, std::memory_order_relaxed);
+                word(all_given_up_, p).value.store(failures, std::memory_order_relaxed);
+            }
+            head().forgotten.store(failures, std::memory_order_relaxed);
             head().restarts.store(next, std::memory_order_release);
             head().progress.notify();
         } else if (!has_restarted() && ends()) {
