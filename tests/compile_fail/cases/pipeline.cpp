@@ -92,7 +92,7 @@ struct FewSlots : OneForwardOneBackward {
 constexpr auto slots = timetable<FewSlots, 2, 8>.slot_count;
 
 // case: pipeline_chosen_on_a_device_that_queues
-// expect: a network whose cut is chosen can be trained on Host, and not on Later, where passes are queued
+// expect: a network whose cut is chosen can be trained on Host and on Cuda, and not on Later, where passes are queued
 #include <cupola/parallel/pipeline.hpp>
 struct Net : Sequential<Input<6>, Linear<5>, Sigmoid, Linear<3>> {};
 struct Any : ChosenSplit<Net> {};

@@ -49,6 +49,7 @@ struct Thirds : SplitAt<Net, "block", "conv2"> {
 struct Alternating : SplitAt<Net, "block", "conv2"> {
     using PipelineTimetable = ThereAndBack;
 };
+struct Chosen : ChosenSplit<Net> {};
 /// The first part has no backward pass, and the first element of a gradient is in the second one.
 struct Tuned : Frozen<InPrecision<MixedBFloat16, Net>, "conv1.*", "norm1.*", "conv2.*"> {};
 struct TunedThirds
@@ -90,6 +91,7 @@ struct Source {
 struct Sizes {
     int replicas = 2, accumulation = 2;
     std::int64_t short_size = 3;
+    CutChoice cut{};
 };
 
 template <class T>
@@ -100,7 +102,8 @@ typename T::Options options_for(int devices, const Sizes& shape = {}) {
                                 .other_batch_sizes = {3},
                                 .gradient_accumulation_steps = shape.accumulation,
                                 .seed = 5,
-                                .moving_average = {.decay = 0.9}};
+                                .moving_average = {.decay = 0.9},
+                                .cut = shape.cut};
     options.optimizer = {.optimizer = {.learning_rate = 0.05, .momentum = 0.9}, .max_norm = 1};
     options.device.deterministic = true;
     options.device.plan_seconds = 0;
@@ -170,6 +173,16 @@ TEST_CASE("a network in parts on several GPUs has the bits of the whole network 
         CHECK(run<Training<Halves>>(4, shape) == whole);
         CHECK(run<Training<Thirds>>(6, shape) == whole);
     }
+}
+TEST_CASE("so it has with a cut that is chosen when the program runs, or with none") {
+    const SixGpus gpus;
+    const Ended whole = run<Training<Net>>(1);
+    CHECK(run<Training<Chosen>>(1) == whole);
+    CHECK(run<Training<Chosen>>(2, {.cut = {.parts = 2}}) == whole);
+    CHECK(run<Training<Chosen>>(6, {.cut = {.parts = 3, .timetable = by_timetable<GPipe>}}) == whole);
+    CHECK(message_of<InvalidArgument>([] {
+              Training<Chosen> training(options_for<Training<Chosen>>(4, {.cut = {.parts = 3}}));
+          }) == "a training of 2 replicas of a network in 3 parts must have 1 to 2 times 3 devices, not 4");
 }
 TEST_CASE("so it has in bfloat16 with frozen layers, and where several steps are queued") {
     const SixGpus gpus;

@@ -25,13 +25,21 @@ constexpr CompileTimeMessage& cannot_split_backward(CompileTimeMessage& message,
     return message << "the timetable " << timetable << " divides backward, which no plan of a network can do yet";
 }
 
+/// Of a device whose passes are queued, only one with PartCopies of its own can compute the parts of a network.
+template <class D>
+inline constexpr bool computes_parts =
+    PartCopies<typename D::Kernels>::possible && !(D::host_memory && D::max_steps_in_flight > 1);
+template <class D>
+constexpr CompileTimeMessage& cannot_compute_parts(CompileTimeMessage& message, std::string_view network) {
+    return message << network << " can be trained on Host and on Cuda, and not on " << D::name
+                   << ", where passes are queued";
+}
+
 /// For a network whose cut is chosen when the program runs.
 template <class D>
 [[nodiscard]] consteval CompileTimeMessage chosen_cut_diagnostic() {
     CompileTimeMessage message;
-    if constexpr (!D::host_memory || D::max_steps_in_flight > 1)
-        message << "a network whose cut is chosen can be trained on Host, and not on " << D::name
-                << ", where passes are queued";
+    if constexpr (!computes_parts<D>) cannot_compute_parts<D>(message, "a network whose cut is chosen");
     return message;
 }
 
@@ -58,9 +66,8 @@ template <class Net, class Averaging, class D, class Statistics>
     constexpr std::size_t parts = Net::part_begins.size();
     if constexpr (parts > 1 && Net::buffer_elements > 0 && Statistics::synchronized) {
         cannot_synchronize(message, short_type_name<Statistics>());
-    } else if constexpr (!PartCopies<typename D::Kernels>::possible || (D::host_memory && D::max_steps_in_flight > 1)) {
-        message << "a network that is cut into parts can be trained on Host and on Cuda, and not on " << D::name
-                << ", where passes are queued";
+    } else if constexpr (!computes_parts<D>) {
+        cannot_compute_parts<D>(message, "a network that is cut into parts");
     } else if constexpr (AgreementKind<Averaging, D>::asynchronous) {
         message << "with " << Averaging::name
                 << " no replica waits for another, and the parts of a network that is cut run the batches of a step "
