@@ -484,6 +484,24 @@ TEST_CASE("a process that still waits for the end of an error does not lose the 
     }));
 }
 
+TEST_CASE("a meeting ends for all processes alike, also if one fails that is the last to come") {
+    std::atomic<bool> is_waiting{false}, has_ended{false};
+    const auto script = [&](int number, const ExchangeName& name) {
+        if (number == 0 && name.operation == "a meeting") is_waiting = true;
+    };
+    check_nothing_thrown(with_common_centre(2, script, [&](impl::CommonCentre& common, int number) {
+        if (number == 0) {
+            CHECK_FALSE(common.meet({"a meeting"}));
+            has_ended = true;
+            return;
+        }
+        while (!is_waiting) std::this_thread::yield();
+        common.fail(std::make_exception_ptr(DataError("there is no batch")));
+        while (!has_ended) std::this_thread::yield();
+        CHECK_FALSE(common.meet({"a meeting"}));
+    }));
+}
+
 TEST_CASE("two processes that fail at once give up their steps once") {
     const auto memory = std::make_unique<SlowWriter::Memory>();
     check_nothing_thrown(on_threads(2, [&](int number) {

@@ -162,9 +162,9 @@ public:
 private:
     static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a lock would be of one process alone");
     struct Head {
-        /// The failures so far, how many of them are forgotten, and how often all have restarted. The first changes
-        /// with the lock of failures held, the others as well while all wait for each other.
-        std::atomic<std::int64_t> failures, forgotten, restarts;
+        /// The failures so far, how many of them are forgotten, how often all have restarted, and have met since. The
+        /// first changes with the lock of failures held, the others as well while all wait for each other.
+        std::atomic<std::int64_t> failures, forgotten, restarts, meetings;
         SharedLock failures_lock, turns_lock, averages_lock;
         /// What processes wait for that is no piece of the centre.
         SharedEvent progress;
@@ -356,8 +356,23 @@ inline std::exception_ptr CommonCentre::give_up() {
 }
 
 inline bool CommonCentre::meet(const ExchangeName& name) {
-    set(met_, ++meetings_);
-    return wait(head().progress, name, [&] { return all_at_least(met_, meetings_); });
+    const std::int64_t next = ++meetings_;
+    const auto has_met = [&] { return head().meetings.load(std::memory_order_acquire) >= next; };
+    const auto all_here = [&] { return process() == 0 && all_at_least(met_, next); };
+    set(met_, next);
+    // Process 0 alone decides, with the lock of failures held, so that all meet or none does.
+    while (!has_met()) {
+        sleep_until(head().progress, name, [&] { return has_met() || all_here() || has_failed(); });
+        lock(head().failures_lock, failure_name);
+        const std::lock_guard held(head().failures_lock, std::adopt_lock);
+        if (has_met()) break;
+        if (has_failed()) return false;
+        if (all_here()) {
+            head().meetings.store(next, std::memory_order_release);
+            head().progress.notify();
+        }
+    }
+    return true;
 }
 
 inline bool CommonCentre::meet_again(const ExchangeName& name, std::int64_t purpose) {
@@ -402,6 +417,7 @@ inline bool CommonCentre::restart(const ExchangeName& name, bool ends_with_failu
                 word(met_, p).value.store(0, std::memory_order_relaxed);
                 word(all_given_up_, p).value.store(failures, std::memory_order_relaxed);
             }
+            head().meetings.store(0, std::memory_order_relaxed);
             head().forgotten.store(failures, std::memory_order_relaxed);
             head().restarts.store(next, std::memory_order_release);
             head().progress.notify();
