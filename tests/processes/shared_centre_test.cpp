@@ -185,6 +185,23 @@ TEST_CASE("one of several policies, by several carriers, is that policy: in one 
         CHECK_MESSAGE(each.starts_with("process 1 has another bucket_bytes than process 0: 64, not 0"), each);
 }
 
+namespace {
+
+struct NoProcesses {
+    static constexpr std::string_view name = "NoProcesses";
+    using Rows = ConcatMean;
+    Rows rows{};
+    [[nodiscard]] std::shared_ptr<Processes> join() const { return nullptr; }
+};
+
+}  // namespace
+
+TEST_CASE("one of several policies that spans processes and has none is an error") {
+    CHECK_THROWS_WITH_AS(static_cast<void>(OneOf<ConcatMean, NoProcesses>(NoProcesses{}).join()),
+                         "NoProcesses has no processes", InvalidArgument);
+    CHECK((OneOf<ConcatMean, NoProcesses>(ConcatMean{}).join() == nullptr));
+}
+
 TEST_CASE("round robin in several processes has the bits of one: reports, states and logs") {
     const auto check = [](auto policy, int count, int devices, int accumulation) {
         CAPTURE(policy.description());

@@ -73,10 +73,14 @@ public:
         requires(mixes_processes)
     {
         return visit([]<class P>(const P& policy) -> std::shared_ptr<Processes> {
-            if constexpr (SpansProcesses<CarrierOf<P>>)
-                return carrier_of(policy).join();
-            else
+            if constexpr (SpansProcesses<CarrierOf<P>>) {
+                std::shared_ptr<Processes> engine = carrier_of(policy).join();
+                // Null says that the policy trains in one process.
+                require(engine != nullptr, CarrierOf<P>::name, " has no processes");
+                return engine;
+            } else {
                 return nullptr;
+            }
         });
     }
     [[nodiscard]] std::string_view chosen_name() const {
