@@ -35,8 +35,7 @@ struct Points {
 };
 
 void plot(const std::string& path, const Points& points, const std::vector<float>& x, const std::vector<float>& y) {
-    // x and y from -3 to 3 in a picture of 600 x 400.
-    const auto across = [](float of) { return 100 * (of + 3); };
+    const auto across = [](float of) { return 100 * (of + 3); };  // x and y from -3 to 3, in a picture of 600 x 400
     const auto down = [](float of) { return 200 - 200 * of / 3; };
     std::string svg = "<svg xmlns='http://www.w3.org/2000/svg' width='600' height='400' style='background:white'>\n",
                 expected, learnt;
