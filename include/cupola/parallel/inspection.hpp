@@ -97,6 +97,7 @@ void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, vo
         });
 }
 
+/// @cond the class is internal
 template <class D, class T>
 template <class Inspector>
 void StepEngine<D, T>::show(Inspector& inspector) {
@@ -111,6 +112,7 @@ void StepEngine<D, T>::show(Inspector& inspector) {
         StepProbe<D, T>(replicas_).show(step, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
                                         agreement_.gradient(0, replica, step).values, inspector);
 }
+/// @endcond
 
 }  // namespace impl
 

@@ -265,9 +265,9 @@ template <Timetable S>
 
 namespace impl {
 
-/// `slots` are those of the part of a deadlock.
+/// `slot_count` is that of the part of a deadlock.
 [[nodiscard, gnu::cold]] constexpr CompileTimeMessage timetable_error(const TimetableRun& run, std::string_view name,
-                                                                      std::int64_t slots, std::size_t parts,
+                                                                      std::int64_t slot_count, std::size_t parts,
                                                                       std::int64_t batches) {
     CompileTimeMessage message;
     const std::size_t part = run.action.part;
@@ -288,7 +288,7 @@ namespace impl {
             << " of device " << static_cast<std::int64_t>(run.device) << ", ";
     pass();
     switch (run.error) {
-        case TimetableError::deadlock: message << ", never begins; the part has " << slots << " slots"; break;
+        case TimetableError::deadlock: message << ", never begins; the part has " << slot_count << " slots"; break;
         case TimetableError::repeated: message << ", was done before"; break;
         case TimetableError::out_of_order: message << ", comes before that of an earlier batch"; break;
         default: message << ", is not one of that device"; break;

@@ -4,6 +4,7 @@
 // statistics policy.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

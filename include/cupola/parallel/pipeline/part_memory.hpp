@@ -60,8 +60,8 @@ private:
     /// Where element 0 of array `i` would lie: an integer, since that may be outside of the arena.
     [[nodiscard]] static float* at(Arena& arena, const ElementRange& lines, int i) {
         const std::int64_t before = i * lines.size() - lines.begin;
-        return reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(arena.data()) +
-                                        static_cast<std::uintptr_t>(before) * sizeof(float));
+        const auto begin = reinterpret_cast<std::uintptr_t>(arena.data());
+        return reinterpret_cast<float*>(begin + static_cast<std::uintptr_t>(before) * sizeof(float));  // NOLINT
     }
     [[nodiscard]] std::size_t parameter_bytes() const {
         return copies_ * static_cast<std::size_t>(parameter_lines_.size()) * sizeof(float);

@@ -342,8 +342,8 @@ void PipelinePasses<D, T>::begin(Step& step, std::size_t device) {
                     static_cast<std::size_t>(range.size()) * sizeof(float));
     };
     for (int c = 0; c < replicas_.placement().copies(step.device); ++c) {
-        for (const ElementRange& range : {own->columns().trained, own->columns().frozen})
-            copy(own->parameters(c), step.state.worker.parameters(c), range);
+        copy(own->parameters(c), step.state.worker.parameters(c), own->columns().trained);
+        copy(own->parameters(c), step.state.worker.parameters(c), own->columns().frozen);
     }
     copy(own->buffers(), step.state.worker.buffers(), own->columns().buffers);
     copies.copy(Copies::Lane::work, own->status(), step.state.queue->status(), sizeof(StepStatus));
