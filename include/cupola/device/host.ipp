@@ -68,7 +68,7 @@ CUPOLA_DECL void HostContext::pin_threads(int devices) const {
             if (place >= first && place < end) CPU_SET(cpu, &own);
             ++place;
         }
-        sched_setaffinity(0, sizeof own, &own);  // a hint: if it is not allowed, the thread stays where it was
+        impl::bind_thread(own);
     }
 }
 

@@ -6,7 +6,8 @@
 //
 // Variables that bind OpenMP's threads (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), which module files of clusters
 // set, bind the main thread to one processor when the program starts, and every thread that it starts inherits that.
-// They say which processors the process has; the threads of a training are bound by their device, or not at all.
+// They say which processors the process has; the threads of a training are bound by their device, or not at all. A
+// thread that a bound one starts would inherit that too: DeviceThreads gives its threads the processors from before.
 #pragma once
 
 #include <algorithm>
@@ -52,18 +53,32 @@ extern "C" {
 [[gnu::weak]] void openmp_numbers_of_place(int place, int* numbers) asm("omp_get_place_proc_ids");
 }
 
-/// A set of processors, and whether OpenMP binds threads to parts of it.
+/// A set of processors, and whether OpenMP or bind_thread() has bound the calling thread to a part of it.
 struct ProcessorSet {
     cpu_set_t set;
     bool bound = false;
 };
 
-/// The processors of this process; an empty set if the system does not report them.
+/// The processors of this process: those that the calling thread may use, or might before it was bound. An empty set
+/// if the system does not report them.
 [[nodiscard, gnu::cold]] ProcessorSet processor_set();
 
-/// If OpenMP has bound the calling thread, which this process has started, to fewer, lets it run on all processors of
-/// the process. Called at its start by a thread that computes beside a team.
-[[gnu::cold]] void leave_place();
+/// Binds the calling thread to `set`. A thread that it starts from now on inherits that, unless it calls
+/// use_processors() with what processor_set() returns here.
+[[gnu::cold]] void bind_thread(const cpu_set_t& set);
+
+/// If the thread that has started the calling one is bound to fewer processors than `processors`, its processor_set(),
+/// lets the calling thread run on all of these. Called at its start by a thread that computes beside others.
+[[gnu::cold]] void use_processors(const ProcessorSet& processors);
+
+/// The same where only OpenMP can have bound the thread that has started the calling one.
+[[gnu::cold]] inline void leave_place() { use_processors(processor_set()); }
+
+/// Those of the calling thread before bind_thread() has bound it to fewer; a thread that it starts has none.
+struct UnboundProcessors {
+    static inline thread_local bool known = false;
+    static inline thread_local cpu_set_t set;
+};
 
 inline ProcessorSet processor_set() {
     ProcessorSet result;
@@ -80,12 +95,20 @@ inline ProcessorSet processor_set() {
         }
     }
     result.bound = CPU_COUNT(&result.set) > 0;
-    if (!result.bound && sched_getaffinity(0, sizeof result.set, &result.set) != 0) CPU_ZERO(&result.set);
+    if (result.bound) return result;
+    if (UnboundProcessors::known) return {.set = UnboundProcessors::set, .bound = true};
+    if (sched_getaffinity(0, sizeof result.set, &result.set) != 0) CPU_ZERO(&result.set);
     return result;
 }
 
-inline void leave_place() {
-    const ProcessorSet processors = processor_set();
+inline void bind_thread(const cpu_set_t& set) {
+    if (!UnboundProcessors::known) {
+        UnboundProcessors::known = sched_getaffinity(0, sizeof UnboundProcessors::set, &UnboundProcessors::set) == 0;
+    }
+    sched_setaffinity(0, sizeof set, &set);  // a hint: if it is not allowed, the thread stays where it was
+}
+
+inline void use_processors(const ProcessorSet& processors) {
     if (processors.bound) sched_setaffinity(0, sizeof processors.set, &processors.set);
 }
 

@@ -3,6 +3,7 @@
 // Definitions of cupola/parallel/replicas/device_threads.hpp.
 #pragma once
 
+#include <cupola/device/processors.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -13,11 +14,16 @@ CUPOLA_DECL DeviceThreads::DeviceThreads(int devices)
       inside_(devices),
       process_(getpid()),
       threads_(errors_.size()) {
+    // A thread of a device, which starts those of further ones, may be bound to its own processors.
+    const ProcessorSet processors = processor_set();
     int started = 0;
     try {
         for (; started < devices; ++started) {
             threads_[static_cast<std::size_t>(started)] = Thread(
-                {.what = "devices", .started = started, .wanted = devices}, [this, device = started] { work(device); });
+                {.what = "devices", .started = started, .wanted = devices}, [this, processors, device = started] {
+                    use_processors(processors);
+                    work(device);
+                });
         }
     } catch (const Error& error) {
         edge_.leave_out(devices - started);
