@@ -5,10 +5,10 @@
 //
 //   pipeline KIND BATCH
 //
-// KIND is whole, on a device of two threads; 1F1B or GPipe, in two parts on devices of one thread; or times: the whole
-// network on two devices of one thread, as many batches in all, whose answers also have the time of a step of both
-// timetables, in seconds, with the times of the parts that it has measured. So it measures with both processors at work,
-// as they are in a pipeline.
+// KIND is whole, on a device of two threads; 1F1B or GPipe, in two parts on devices of one thread, with a cut behind it
+// ("1F1B layer2.0"); or times: the whole network on two devices of one thread, as many batches in all, whose answers
+// also have the time of a step of each of those, in seconds, with the times of the parts that it has measured. So it
+// measures with both processors at work, as they are in a pipeline.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -33,9 +33,9 @@ namespace {
 
 constexpr int batches_per_step = 8;
 using Whole = ResNet<44>;
-struct Cut : SplitAt<Whole, "layer2.0"> {};
-struct CutByGPipe : Cut {
-    using PipelineTimetable = GPipe;
+template <FixedString name, Timetable S>
+struct Cut : SplitAt<Whole, name> {
+    using PipelineTimetable = S;
 };
 template <class Net>
 using Training = DataParallel<Net, LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>, Sgd, ConcatMean, Host>;
@@ -70,8 +70,9 @@ double timetable_seconds(const std::array<std::vector<double>, 2>& forward,
     return static_cast<double>(run.length) / nanoseconds;
 }
 
-/// The members of an answer with the times of the parts.
-std::string times_of_parts(const StepTimes& times) {
+/// The members of an answer with the times of the parts of a cut network and of a step of its timetable.
+template <class Net>
+std::string times_of_parts(const std::string& kind, const StepTimes& times) {
     std::vector<NodeInfo> nodes(Whole::layers.size());
     nodes.resize(fuse(Whole::layers, Whole::fusion, nodes));
     std::array<std::vector<double>, 2> forward, backward;
@@ -81,7 +82,7 @@ std::string times_of_parts(const StepTimes& times) {
             return entry.calls == 0 ? 0.0 : entry.seconds / static_cast<double>(entry.calls);
         };
         for (std::size_t i = 0; i < nodes.size(); ++i) {
-            const std::size_t part = CutInfoOf<Cut>::value.part_of(nodes[i].layer);
+            const std::size_t part = CutInfoOf<Net>::value.part_of(nodes[i].layer);
             of_forward[part] += of(times.at(step, Direction::forward, i));
             of_backward[part] += of(times.at(step, Direction::backward, i));
         }
@@ -91,10 +92,19 @@ std::string times_of_parts(const StepTimes& times) {
             backward[k].push_back(of_backward[k]);
         }
     }
-    return text(", \"forward\": [", Decimals{median(forward[0]), 7}, ", ", Decimals{median(forward[1]), 7},
-                "], \"backward\": [", Decimals{median(backward[0]), 7}, ", ", Decimals{median(backward[1]), 7},
-                "], \"1F1B\": ", Decimals{timetable_seconds<OneForwardOneBackward>(forward, backward), 7},
-                ", \"GPipe\": ", Decimals{timetable_seconds<GPipe>(forward, backward), 7});
+    return text(
+        ", \"", kind, "\": {\"forward\": [", Decimals{median(forward[0]), 7}, ", ", Decimals{median(forward[1]), 7},
+        "], \"backward\": [", Decimals{median(backward[0]), 7}, ", ", Decimals{median(backward[1]), 7},
+        "], \"seconds\": ", Decimals{timetable_seconds<typename Net::PipelineTimetable>(forward, backward), 7}, "}");
+}
+
+/// Calls f.operator()<Net>(kind) for each kind of a network that is cut.
+template <class F>
+void for_each_cut(F&& f) {
+    f.template operator()<Cut<"layer2.0", OneForwardOneBackward>>("1F1B layer2.0");
+    f.template operator()<Cut<"layer2.0", GPipe>>("GPipe layer2.0");
+    f.template operator()<Cut<"layer2.1", OneForwardOneBackward>>("1F1B layer2.1");
+    f.template operator()<Cut<"layer2.2", OneForwardOneBackward>>("1F1B layer2.2");
 }
 
 template <class Net>
@@ -131,7 +141,10 @@ int serve(std::int64_t batch, int replicas, int devices, int threads, bool timed
         if (timed) training.time_steps(nullptr);
         std::printf("{\"seconds\": [");
         for (std::size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.7f", i == 0 ? "" : ", ", seconds[i]);
-        std::printf("], \"loss\": %.6f%s}\n", loss, timed ? times_of_parts(times).c_str() : "");
+        std::string parts;
+        if (timed)
+            for_each_cut([&]<class Each>(const std::string& kind) { parts += times_of_parts<Each>(kind, times); });
+        std::printf("], \"loss\": %.6f%s}\n", loss, parts.c_str());
         std::fflush(stdout);
     }
     return 0;
@@ -139,10 +152,13 @@ int serve(std::int64_t batch, int replicas, int devices, int threads, bool timed
 
 int run(const std::string& kind, std::int64_t batch) {
     if (kind == "whole") return serve<Whole>(batch, 1, 1, 2, false);
-    if (kind == "1F1B") return serve<Cut>(batch, 1, 2, 1, false);
-    if (kind == "GPipe") return serve<CutByGPipe>(batch, 1, 2, 1, false);
-    require(kind == "times", "KIND is whole, 1F1B, GPipe or times, not ", kind);
-    return serve<Whole>(batch, 2, 2, 1, true);
+    if (kind == "times") return serve<Whole>(batch, 2, 2, 1, true);
+    int status = -1;
+    for_each_cut([&]<class Net>(const std::string& name) {
+        if (name == kind) status = serve<Net>(batch, 1, 2, 1, false);
+    });
+    require(status != -1, "KIND is whole, times, or a timetable and a cut as \"1F1B layer2.0\", not ", kind);
+    return status;
 }
 
 }  // namespace
