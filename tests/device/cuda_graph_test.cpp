@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/device/cuda_event.hpp, cupola/device/cuda_pinned.hpp
+// Covers: cupola/device/cuda/graph.hpp, cupola/device/cuda/event.hpp, cupola/device/cuda/pinned.hpp
 //
 // Captured work, events and pinned memory: what holds without a GPU, and, with one, their effect.
-#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda/graph.hpp>
 
 #include "../test.hpp"
 
 #include <stdexcept>
 
-#include <cupola/device/cuda_event.hpp>
-#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/cuda/event.hpp>
+#include <cupola/device/cuda/pinned.hpp>
 
 #include "../throws_with.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/device/step_constants.hpp
+// Covers: cupola/device/cuda/step_constants.hpp
 //
 // The constants of a captured step: their offsets, and the errors for a step with different ones. No GPU is needed.
-#include <cupola/device/step_constants.hpp>
+#include <cupola/device/cuda/step_constants.hpp>
 
 #include "../test.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/device/cuda_arena.hpp, cupola/device/cuda_context.hpp, cupola/device/cuda_devices.hpp, cupola/device/cuda_options.hpp
+// Covers: cupola/device/cuda/arena.hpp, cupola/device/cuda/context.hpp, cupola/device/cuda/devices.hpp, cupola/device/cuda/options.hpp
 //
 // The messages of Cuda without a driver or a GPU, and about ordinals. Each test holds on any machine; the messages of
 // one without a GPU are compared where that is the case.

@@ -7,7 +7,7 @@
 #include <deque>
 
 #include <cupola/cuda.hpp>
-#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda/graph.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/net/plan.hpp>

@@ -6,7 +6,7 @@
 #include "../test.hpp"
 
 #include <cupola/cuda.hpp>
-#include <cupola/device/step_constants.hpp>
+#include <cupola/device/cuda/step_constants.hpp>
 #include <cupola/host.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/optim/clipped.hpp>

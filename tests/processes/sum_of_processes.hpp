@@ -7,7 +7,7 @@
 #include <barrier>
 
 #include <cupola/parallel/agreement.hpp>
-#include <cupola/processes/nccl/collective_processes.hpp>
+#include <cupola/processes/agreement/collective_processes.hpp>
 
 #include "../standard.hpp"
 #include "parallel/policies.hpp"

@@ -23,8 +23,8 @@
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/cuda/cuda_batch_buffer.hpp>
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/cuda_event.hpp>
-#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/cuda/event.hpp>
+#include <cupola/device/cuda/pinned.hpp>
 #include <cupola/device/wait_until.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>

@@ -4,7 +4,7 @@
 // the GPU of that number (CUDA_VISIBLE_DEVICES selects the visible GPUs), unless `devices_per_gpu` devices share each
 // GPU: each of them then has its own stream, handles and memory, as devices on several GPUs have.
 //
-// Work of its context (device/cuda_context.hpp) is queued on its stream and runs in order; copy_to_host waits for the
+// Work of its context (device/cuda/context.hpp) is queued on its stream and runs in order; copy_to_host waits for the
 // data that the host reads.
 #pragma once
 
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/device/cuda_arena.hpp>
-#include <cupola/device/cuda_context.hpp>
-#include <cupola/device/cuda_devices.hpp>
-#include <cupola/device/cuda_options.hpp>
+#include <cupola/device/cuda/arena.hpp>
+#include <cupola/device/cuda/context.hpp>
+#include <cupola/device/cuda/devices.hpp>
+#include <cupola/device/cuda/options.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/device/impl/cuda/cuda_error.hpp>
 #include <cupola/device/plan_choices.hpp>

@@ -146,7 +146,7 @@ concept AveragesBuckets =
 ///       not need them. Throws as the other members do
 ///
 /// A header with a collective includes <cupola/parallel/agreement/collective_agreement.hpp>; with one that gathers,
-/// <cupola/processes/nccl/collective_processes.hpp>, which includes the former.
+/// <cupola/processes/agreement/collective_processes.hpp>, which includes the former.
 template <class C, class D>
 concept GathersOnHost = requires(C& collective, typename D::Queue& queue, typename D::Kernels::Context& context,
                                  const ExchangeName& name, std::span<const std::byte> mine,

@@ -16,9 +16,9 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda/graph.hpp>
+#include <cupola/device/cuda/step_constants.hpp>
 #include <cupola/device/queue.hpp>
-#include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/algorithms.hpp>
 #include <cupola/ops/cuda/impl/joined_gradients.cuh>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>

@@ -29,7 +29,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// Defined in processes/nccl/collective_processes.hpp.
+/// Defined in processes/agreement/collective_processes.hpp.
 template <class Collective, class D, class T>
 class CollectiveProcesses;
 

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/cuda_event.hpp>
-#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/cuda/event.hpp>
+#include <cupola/device/cuda/pinned.hpp>
+#include <cupola/device/cuda/step_constants.hpp>
 #include <cupola/device/queue.hpp>
-#include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/parallel/cuda/kept_batches.hpp>
 #include <cupola/parallel/cuda/recording.hpp>

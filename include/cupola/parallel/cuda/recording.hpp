@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda/graph.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/cuda/step_constants.hpp>
 #include <cupola/device/queue.hpp>
-#include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -52,7 +52,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/cuda/pinned.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>

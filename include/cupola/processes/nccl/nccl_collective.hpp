@@ -16,8 +16,8 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/cuda/queue.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
+#include <cupola/processes/agreement/collective_processes.hpp>
 #include <cupola/processes/nccl/bucket_all_reduce.hpp>
-#include <cupola/processes/nccl/collective_processes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

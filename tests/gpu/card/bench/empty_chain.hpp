@@ -6,8 +6,8 @@
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/cuda_graph.hpp>
-#include <cupola/device/launch.cuh>
+#include <cupola/device/cuda/graph.hpp>
+#include <cupola/device/cuda/launch.cuh>
 
 #include "../../../standard.hpp"
 

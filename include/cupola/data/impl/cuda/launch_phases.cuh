@@ -16,7 +16,7 @@
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/launch.cuh>
+#include <cupola/device/cuda/launch.cuh>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

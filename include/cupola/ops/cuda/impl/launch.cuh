@@ -16,7 +16,7 @@
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/launch.cuh>
+#include <cupola/device/cuda/launch.cuh>
 #include <cupola/ops/cuda/impl/sums_memory.hpp>
 #include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/operation.hpp>

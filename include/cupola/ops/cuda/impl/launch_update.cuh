@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launches of an optimiser's passes, in a captured step (see device/step_constants.hpp) and outside one.
+// Launches of an optimiser's passes, in a captured step (see device/cuda/step_constants.hpp) and outside one.
 #pragma once
 
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/step_constants.hpp>
+#include <cupola/device/cuda/step_constants.hpp>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
 #include <cupola/ops/impl/kernel_parts/update_elements.hpp>
 

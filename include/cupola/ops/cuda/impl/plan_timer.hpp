@@ -28,7 +28,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/device/cuda.hpp>
-#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda/graph.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

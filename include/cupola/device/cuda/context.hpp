@@ -16,10 +16,10 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
-#include <cupola/device/cuda_arena.hpp>
-#include <cupola/device/cuda_devices.hpp>
-#include <cupola/device/cuda_options.hpp>
-#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/cuda/arena.hpp>
+#include <cupola/device/cuda/devices.hpp>
+#include <cupola/device/cuda/options.hpp>
+#include <cupola/device/cuda/pinned.hpp>
 #include <cupola/device/impl/cuda/cuda_error.hpp>
 #include <cupola/device/impl/joined_work.hpp>
 #include <cupola/device/plan_choices.hpp>
