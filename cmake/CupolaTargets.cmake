@@ -2,11 +2,12 @@
 #
 # The targets: one per component, with the headers that components.txt gives it.
 
+# All headers, and all definitions, which are no headers to be compiled alone; those that no other component owns remain core's.
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
-file(GLOB_RECURSE core_headers CONFIGURE_DEPENDS RELATIVE ${include_dir}
-    ${include_dir}/cupola/*.hpp ${include_dir}/cupola/*.ipp ${include_dir}/cupola/*.cuh)
+file(GLOB_RECURSE core_headers CONFIGURE_DEPENDS ${include_dir}/cupola/*.hpp ${include_dir}/cupola/*.cuh)
+file(GLOB_RECURSE core_definitions CONFIGURE_DEPENDS ${include_dir}/cupola/*.ipp)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/components.txt)
-file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/components.txt lines REGEX "^[a-z]+ (needs|owns) ")
+file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/components.txt lines REGEX "^[a-z]+ (needs|owns|defines) ")
 foreach(line IN LISTS lines)
     string(REPLACE " " ";" words "${line}")
     list(POP_FRONT words name field)
@@ -15,13 +16,24 @@ foreach(line IN LISTS lines)
         continue()
     endif()
     foreach(path IN LISTS words)
-        set(owned ${core_headers})
-        list(FILTER owned INCLUDE REGEX "^cupola/${path}")
-        if(NOT owned)
+        set(at ${include_dir}/cupola/${path})
+        set(owned_headers)
+        set(owned_definitions)
+        if(IS_DIRECTORY ${at})
+            file(GLOB_RECURSE owned_headers ${at}*.hpp ${at}*.cuh)
+            file(GLOB_RECURSE owned_definitions ${at}*.ipp)
+        elseif(field STREQUAL "owns")
+            file(GLOB owned_headers ${at})
+        else()
+            file(GLOB owned_definitions ${at})
+        endif()
+        if(NOT owned_headers AND NOT owned_definitions)
             message(FATAL_ERROR "cmake/components.txt gives ${path} to ${name}, but there is no such header.")
         endif()
-        list(APPEND ${name}_headers ${owned})
-        list(REMOVE_ITEM core_headers ${owned})
+        list(APPEND ${name}_headers ${owned_headers})
+        list(APPEND ${name}_definitions ${owned_definitions})
+        list(REMOVE_ITEM core_headers ${owned_headers} ${owned_definitions})
+        list(REMOVE_ITEM core_definitions ${owned_definitions})
     endforeach()
 endforeach()
 
@@ -35,15 +47,8 @@ function(cupola_add_target name)
     if(NOT PROJECT_IS_TOP_LEVEL)
         set_target_properties(cupola_${name} PROPERTIES SYSTEM ON)  # so that the warnings of a parent project do not apply to these headers
     endif()
-    list(TRANSFORM ${name}_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE files)
-    # Definitions are no headers to be compiled alone: .ipp files, which their headers include, src.hpp and mpi_src.hpp.
-    set(definitions ${files})
-    list(FILTER definitions INCLUDE REGEX "\\.ipp$|src\\.hpp$")
-    if(definitions)
-        list(REMOVE_ITEM files ${definitions})
-    endif()
-    target_sources(cupola_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${include_dir} FILES ${files}
-        FILE_SET definitions TYPE HEADERS BASE_DIRS ${include_dir} FILES ${definitions})
+    target_sources(cupola_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${include_dir} FILES ${${name}_headers}
+        FILE_SET definitions TYPE HEADERS BASE_DIRS ${include_dir} FILES ${${name}_definitions})
     set_target_properties(cupola_${name} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 endfunction()
 

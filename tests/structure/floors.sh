@@ -26,7 +26,7 @@ while read -r name field values; do
             needs["$name $name"]=1
             for pair in "${!needs[@]}"; do [ "${pair% *}" != "$values" ] || needs["$name ${pair#* }"]=1; done
             ;;
-        owns) for path in $values; do owner[$path]=$name; done ;;
+        owns | defines) for path in $values; do owner[$path]=$name; done ;;
         libraries) for path in $values; do library[$path]+=" $name"; done ;;
         *) error "$components has a line '$name $field'" ;;
     esac
