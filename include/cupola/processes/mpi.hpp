@@ -7,7 +7,7 @@
 //       DataParallel<Net, Loss, Sgd, MpiConcatMean, Host> training({.replicas = 4, .averaging = {.folder = "run1"}});
 //
 // `replicas` counts the replicas of all processes and must be a multiple of the number of processes: process p of P has
-// R / P).
+// the replicas [p R / P, (p + 1) R / P).
 //
 //   MpiConcatMean   the mean of all rows in the order of the replicas: the bits of one process with R replicas, for any
 //                   P. On one machine the rows are in memory that all processes share, and each process averages its

@@ -74,7 +74,7 @@ public:
     /// Whether a training can continue after a process was killed.
     [[nodiscard]] bool survives() const { return functions_.shrink != nullptr; }
     /// The number of processes that the job was started with; and the killed processes, by their numbers at the start,
-    /// order.
+    /// in the order in which they were lost.
     [[nodiscard]] int started() const { return started_; }
     [[nodiscard]] std::span<const int> lost() const { return lost_; }
 

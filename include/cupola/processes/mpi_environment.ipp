@@ -44,7 +44,7 @@ CUPOLA_MPI_DECL MpiEnvironment::MpiEnvironment(const MpiOptions& options) {  // 
         impl::check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
     } else {
         // By default Open MPI sends the whole in-place sum to one process and back, which takes twice as long as
-        // take.
+        // a reduce-scatter and an all-gather.
         setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner", 0);
         impl::check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
         finalizes_ = true;

@@ -8,7 +8,7 @@
 //   return nccl.survive([&] {
 //       Training training({.replicas = 2 * nccl.count(), .averaging = {.environment = &nccl}});
 //       if (nccl.kept() != nullptr) training.restore(*nccl.kept());
-//       while (training.steps() < 1000) {
+//       while (training.step() < 1000) {
 //           training.step(batches);
 //           nccl.keep(training.state());
 //       }

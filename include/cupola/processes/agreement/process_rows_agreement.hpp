@@ -64,8 +64,8 @@ public:
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
 
 private:
-    /// Where the processes share memory, behind an exchange after which all rows are complete: exchanges the slices,
-    /// and calls average() and `reduce`, which divides by `divisor()` what this process averages, before the vote.
+    /// Exchanges the slices, and calls average() and, before the vote, `reduce`, which divides this process's slice by
+    /// `divisor()`. If the processes share memory, all rows must be complete.
     bool average_slices(Step& step, std::string_view rows, std::string_view average, std::string_view vote,
                         FunctionRef<void()> reduce, FunctionRef<float()> divisor);
     /// `weights`, unless they are empty, replace the numbers of samples.

@@ -29,7 +29,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 class ComparedSettings {
 public:
     void add(std::string_view name, std::string_view value);
-    /// Those of all trainings. The types of `options` are known here alone; the spans refer to it.
+    /// The options that every training has, without the types of its TrainingOptions, to which the spans refer.
     struct Options {
         int replicas = 1;
         std::int64_t batch_size = 0;
@@ -68,7 +68,7 @@ void require_same_training(ProcessGroup& processes, const Options& options) {
     settings.add("averaging", decltype(options.averaging)::name);
     constexpr bool is_chosen = requires { options.averaging.chosen_name(); };
     if constexpr (AgreesOnCentre<decltype(options.averaging)> || is_chosen) {
-        // One that has no text for its numbers has those of its rule.
+        // A policy without a description of its own is described by its rule.
         if constexpr (requires { options.averaging.description(); })
             settings.add("averaging's settings", options.averaging.description());
         else

@@ -130,7 +130,7 @@ template <class D, class T>
 bool StepVote<D, T>::vote(Step& step, std::string_view operation, std::int32_t finite) {
     const auto index = static_cast<std::size_t>(step.device);
     finite_[index] = finite;
-    // Where the rows of the device's replicas are not finite is in its status.
+    // The device's status contains the positions at which the rows of its replicas are not finite.
     std::byte* const block = step.state.queue->status();
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
         ends_[index][static_cast<std::size_t>(r)] = *step.state.layout.not_finite(block, r);

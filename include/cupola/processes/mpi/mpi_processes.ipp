@@ -240,7 +240,7 @@ public:
             if (now - looked < 0.05) continue;
             looked = now;
             const std::string fault = watchdog_.fault_of_poll(since);
-            // What is waited for may be the last that a process did.
+            // The process may have done what this one waits for just before it ended.
             if (!fault.empty() && !is_done()) watchdog_.end_poll(name, fault);
         }
     }

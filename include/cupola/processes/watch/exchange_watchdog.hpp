@@ -124,8 +124,8 @@ public:
         const std::scoped_lock lock(mutex_);
         waits_ = false;
     }
-    /// For threads that poll, beside the waits above: why one that has waited since `since` for any of the other
-    /// processes does not wait on; empty if it does.
+    /// For threads that poll, independent of the waits above: the reason why a thread that has waited since `since` for
+    /// any of the other processes must not wait any longer; empty if it may.
     [[nodiscard]] std::string fault_of_poll(double since) {
         const std::scoped_lock lock(mutex_);
         for (std::size_t p = 0; p < ids_.size(); ++p) {
@@ -133,7 +133,7 @@ public:
         }
         return monotonic_seconds() - since > deadline_ ? overdue() : std::string();
     }
-    /// Ends the process with that fault.
+    /// Ends the process for that reason.
     [[noreturn, gnu::cold]] void end_poll(const ExchangeName& name, const std::string& fault) {
         const std::scoped_lock lock(mutex_);
         leave(name, fault, false);
