@@ -6,7 +6,7 @@
 //   ... .averaging = {.order = Order::replay(read_order_log("run1/order.safetensors"))}
 //
 // It is a safetensors file: docs/reference/file-formats.md. A run that continues from a checkpoint continues the log
-// too, if that was written before the checkpoint, behind a call that waits for all steps, such as state().
+// too, if that was written before the checkpoint, after a call that waits for all steps, such as state().
 #pragma once
 
 #include <charconv>

@@ -17,7 +17,7 @@
 // the running ones. Outside training nothing changes.
 //
 // What does not compile: a pattern that matches no name; a block that contains a layer of another name, or of another
-// block; a block with a value other than its last that a layer behind, or a loss, reads: end the block at the Keep.
+// block; a block with a value other than its last that a later layer, or a loss, reads: end the block at the Keep.
 // A training whose batch normalisations are Synchronized refuses those in a block.
 #pragma once
 

@@ -5,7 +5,7 @@
 //
 //   for_each_element(context, count, formula, arrays...)
 //
-// calls formula(values...) for each i in [0, count), where each value is element i of one array. Elements behind a
+// calls formula(values...) for each i in [0, count), where each value is element i of one array. Elements after a
 // pointer to const are read; for any other pointer the value is a reference, and what the formula assigns to it is
 // stored. All values are read before any is stored, so an array may be passed twice. The order of the elements is not
 // specified.

@@ -12,8 +12,8 @@
 //   AgreesOnCentre    a rule by which replicas with parameters of their own agree on a centre every K steps, around a
 //                     policy of another kind (`Periodic`, `ElasticAveraging`)
 //   TrainsAsynchronously
-//                     a rule by which replicas exchange with a centre without waiting for each other, on `Host` in one
-//                     process (`Asynchronous`, `Hogwild`, `Backup`)
+//                     a rule by which replicas exchange with a centre without waiting for each other, on `Host`
+//                     (`Asynchronous`, `Hogwild`, `Backup`); in several processes by `SharedCentre`
 //
 // Replicas are weighted by their numbers of samples; if the loss has weights, the mean is then divided by the weight
 // per sample of all replicas, so that each sample counts by its own weight.
@@ -164,7 +164,8 @@ concept AllReducesNumber =
         { collective.all_reduce_number(0, queue, context, std::int64_t{0}, number) } -> std::same_as<const float*>;
     };
 
-/// A policy that connects to the processes of a training: one that spans processes, or one of several of which some do.
+/// A policy that connects to the processes of a training: one that spans processes, or a choice of policies of which
+/// some do.
 template <class A>
 concept JoinsProcesses = requires(const A& policy) {
     { policy.join() } -> std::same_as<std::shared_ptr<Processes>>;
@@ -338,7 +339,7 @@ template <class Net, class Loss, class D, class Options>
 void require_same_training(ProcessGroup& processes, const Options& options);
 [[nodiscard]] std::unique_ptr<RunPolicy> make_run_policy(ProcessGroup& processes);
 
-/// `survivors`: whether the processes are left of more, and so may divide the replicas unevenly.
+/// `survivors`: whether other processes were lost, after which the replicas may be divided unevenly.
 [[gnu::cold]] inline void require_divisible(int replicas, int devices, int processes, bool survivors = false) {
     require(replicas % processes == 0 || survivors, "a training of ", replicas,
             replicas == 1 ? " replica" : " replicas", " cannot be divided evenly between ", processes, " processes");

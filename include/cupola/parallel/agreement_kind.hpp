@@ -42,9 +42,9 @@ namespace impl {
 /// The processes of a training, of which there may be one.
 struct JoinedProcesses {
     ProcessNumber process{};
-    /// Whether they are left of more, and so may divide the replicas unevenly.
+    /// Whether other processes were lost, after which the replicas may be divided unevenly.
     bool survivors = false;
-    /// Of a policy that has one; and its Processes::share().
+    /// The engine of a policy that has one; and its Processes::share().
     std::shared_ptr<Processes> engine{};
     std::vector<std::byte*> (*share)(Processes&, std::size_t bytes) = nullptr;
     /// Null in one process.

@@ -17,8 +17,8 @@
 // dynamic loss scale (core/loss_scale.hpp) a step whose gradient is not finite does not fail but is skipped, which its
 // report states.
 //
-// A network that is cut into parts (net/pipeline/split.hpp) is computed by groups of devices, each its part; the text
-// above then says of a group what it says of a device, and `context` is that of the group's first device.
+// A network that is cut into parts (net/pipeline/split.hpp) is computed by groups of devices, of which each computes
+// its parts. What is said above of a device then applies to a group, and `context` is that of the group's first device.
 //
 // Its parts are in parallel/replicas/, parallel/step/ and parallel/agreement/. A call from a second thread, from inside
 // another call of the same training, or in a child of fork() throws InvalidArgument.
@@ -111,8 +111,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it
     /// is called on the thread of that device. The memory must not change until the step's report has been read or, if
     /// the device copies batches, until a batch of steps_in_flight() - 1 steps later is requested. With an asynchronous
-    /// policy `batches` itself is called until the report of the step has been read, and a temporary is an error of the
-    /// compiler. Throws InvalidArgument, before anything is queued, for a batch that lacks a column of
+    /// policy `batches` itself is called until the report of the step has been read, and a temporary does not
+    /// compile. Throws InvalidArgument, before anything is queued, for a batch that lacks a column of
     /// required_columns() or has a size without a plan, for a step without samples, and for a learning rate that is
     /// negative or not finite. Also throws the error of an earlier step and exceptions of a schedule. A report that was
     /// not read in time is dropped.
@@ -276,7 +276,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// The gradients of the last step: that of one of this process's replicas' mean loss, or the average over all
     /// replicas, unless each replica is updated by its own. They do not contain the regularisers' gradients, which the
-    /// optimiser adds. `Net::trained_elements` floats. Throws InvalidArgument behind a step in which the replicas
+    /// optimiser adds. `Net::trained_elements` floats. Throws InvalidArgument after a step in which the replicas
     /// agreed on a centre.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");

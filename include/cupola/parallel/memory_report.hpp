@@ -17,8 +17,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 struct MemoryReport {
     int devices = 1, replicas = 1;
-    /// Of a network that is cut: its parts, the devices of a group, which has them all, and the bytes of the batches in
-    /// flight on those devices together. `devices` are then groups, and `plan` is that of an evaluation.
+    /// For a network that is cut: the number of its parts, that of the devices of a group, which has all parts, and the
+    /// bytes of the batches in flight on these devices together. `devices` are then groups, and `plan` is that of an
+    /// evaluation.
     int parts = 1, devices_of_group = 1;
     std::size_t in_flight = 0;
     /// The same where each device has memory of its own: the bytes of each device of a group.
@@ -36,8 +37,8 @@ struct MemoryReport {
     std::size_t batches = 0;
     /// Where replicas do not wait for each other: the bytes of the state to which a failure returns.
     std::size_t saved = 0;
-    /// Where they do not in several processes: the bytes of the memory that these share, which process 0 allocates, and
-    /// 0 in the others.
+    /// The same in several processes: the bytes of the memory that these share, which process 0 allocates; 0 in the
+    /// others.
     std::size_t shared = 0;
     /// Throws OutOfMemory for a total that no computer has.
     [[nodiscard]] std::size_t total() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training of a network that is cut into parts (Split, SplitAt: net/pipeline/split.hpp): a group of devices computes
-// what one device computes of the whole network, each of them its part, of several batches of a step at a time.
+// Training of a network that is cut into parts (Split, SplitAt: net/pipeline/split.hpp): a group of devices takes
+// the place of one device, and each of them computes its parts of the network, for several batches of a step at a time.
 // Programs that train such a network include this header.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What state() and restore() of a training are made of: its state between two steps, copied to the host and back. A
-// program that calls one of them includes this header.
+// The implementation of state() and restore() of a training: its state between two steps is copied to the host and
+// back. A program that calls one of them includes this header.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ public:
     /// otherwise the constant scale with the number of steps that were skipped.
     [[nodiscard]] LossScaleState loss_scale_of(const TrainingState& state) const;
 
-    /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many
+    /// Throws InvalidArgument unless a state is of this network, optimizer and moving average, and of as many
     /// replicas with their own parameters.
     void require_fitting(const TrainingState& state) const;
 
@@ -56,8 +56,8 @@ public:
     /// 0.
     void require_finite(const TrainingState& state) const;
 
-    /// Both, and `further` checks. An InvalidArgument about a state that was read from a file becomes a DataError that
-    /// names the file.
+    /// Makes both checks, and those of `further`. An InvalidArgument about a state that was read from a file becomes a
+    /// DataError that names the file.
     void require_resumable(const TrainingState& state, FunctionRef<void()> further) const {
         check_for_resuming(state, [&] {
             require_fitting(state);
@@ -70,7 +70,7 @@ public:
     void restore(const TrainingState& state);
 
 private:
-    /// Those of a centre are the only ones.
+    /// Whether each copy of the parameters has moving averages; with a centre, only the centre has.
     [[nodiscard]] bool averages_of_copies() const { return averages_ && !replicas_.settings().centre; }
 
     /// `to` is a TrainingState or a ReplicaState.
@@ -125,7 +125,7 @@ private:
         }
     }
 
-    // Where there is a centre.
+    // For trainings with a centre.
 
     void copy_centre(TrainingState& state);
     /// Completes the replicas, and their samples, by those of the other processes.

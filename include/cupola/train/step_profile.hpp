@@ -78,7 +78,7 @@ namespace impl {
 }  // namespace impl
 
 /// The table: milliseconds and fraction of the step, the achieved rates, the roofline and the achieved fraction of it;
-/// and behind it the best cuts.
+/// then the best cuts.
 [[nodiscard, gnu::cold]] inline std::string to_string(const StepProfile& profile) {
     std::vector<std::vector<std::string>> cells{
         {"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "bound ms", "of bound"}};

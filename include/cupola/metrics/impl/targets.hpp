@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The targets of metrics: the column that a metric reads is compared with the network and its losses at compile time.
-// Shared by the metrics: the targets that they are for, and loops over them. Metrics of classes have rows of logits,
+// The targets of metrics. The column that a metric reads is compared with the network and its losses at compile time;
+// the metrics share these checks and the loops over targets. Metrics of classes have rows of logits,
 // one row per label; metrics of numbers have a target for each element of the output.
 #pragma once
 

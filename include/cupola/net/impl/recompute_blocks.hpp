@@ -186,7 +186,7 @@ private:
         return b;
     }
 
-    /// A value inside a block that is read behind it would have to be kept.
+    /// A value inside a block that is read after it would have to be kept.
     constexpr void check_readers() {
         for (std::size_t i = 0; i < layer_count && good(); ++i) {
             const LayerInfo& layer = result_.layers[i];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a network may be cut into parts that run on several devices. A part is a list of neighbouring layers; behind a
+// Where a network may be cut into parts that run on several devices. A part is a list of neighbouring layers; after a
 // cut nothing but the value before it is read, so that one tensor crosses in forward and its gradient in backward.
 //
 // A cut must not change what is computed. It lies only between two nodes of the fused plan, in training and outside it,
-// and not where the node behind applies the ReLU's mask of the node before (net/fusion.hpp), or may sum the gradient of
+// and not where the next node applies the ReLU's mask of the node before (net/fusion.hpp), or may sum the gradient of
 // that node's bias, as Linear layers do on some devices. Where a cut may lie depends on the network's type alone, not
 // on the device.
 #pragma once
@@ -29,11 +29,11 @@ enum class CutObstacle : std::uint8_t {
     beginning,
     /// An Output lies before it, whose loss the last part would not have.
     output,
-    /// A layer behind reads a column of the batch, which only the first part has.
+    /// A later layer reads a column of the batch, which only the first part has.
     column,
-    /// A layer behind shares parameters with one before.
+    /// A later layer shares parameters with an earlier one.
     tied,
-    /// A layer behind reads an older value: the cut is in a block, or between a named value and its reader.
+    /// A later layer reads an older value: the cut is in a block, or between a named value and its reader.
     value,
     /// The layer before is a Fork, which belongs to the part of its readers.
     fork,
@@ -47,7 +47,7 @@ enum class CutObstacle : std::uint8_t {
     view
 };
 
-/// Whether a part may begin at a layer; otherwise the layer behind the cut and the one before it that need each other.
+/// Whether a part may begin at a layer; otherwise the layer after the cut and the one before it that need each other.
 struct CutPlace {
     CutObstacle obstacle = CutObstacle::none;
     std::size_t behind = 0, before = 0;

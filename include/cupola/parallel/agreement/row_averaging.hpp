@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowAveraging: an agreement that can average rows other than gradients, for replicas that agree on a centre. Those of
-// collectives and of several processes are such; CentreRows is that of a function of the rows of one process.
+// RowAveraging: an agreement that can average rows other than gradients, for replicas that agree on a centre. The
+// agreements of collectives and between processes are of this kind; CentreRows is the one for a function of the rows of
+// one process.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,13 @@ class RowAveraging : public StepAgreement<D, T> {
 public:
     using typename StepAgreement<D, T>::Step;
 
-    /// Whether exchange_health() takes whether all is finite from the device's status instead, so that no device waits
-    /// for it.
+    /// Whether exchange_health() reads from the device's status whether all is finite, and not from its argument, so
+    /// that no device waits for that.
     [[nodiscard]] virtual bool exchanges_health_on_device() const { return false; }
-    /// In place of agree(): the devices, and processes, exchange what they tell each other in a step, but no gradients.
-    /// With several of them the update is left out unless `finite_here` is not 0 on any of them. False if every device
-    /// leaves the step.
+    /// In place of agree(): the devices, and the processes, exchange the data of a step except the gradients. If there
+    /// are several, the update is omitted if `finite_here` is 0 on any of them. False if every device leaves the step.
     virtual bool exchange_health(Step& step, std::int32_t finite_here) = 0;
-    /// Behind the update: the mean of the replicas' rows with these weights becomes the device's average. If it is not
+    /// After the update: the mean of the replicas' rows with these weights becomes the device's average. If it is not
     /// finite, the status becomes that of a step without effect. `one` is a 1 in the device's memory. False if every
     /// device leaves the step.
     virtual bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) = 0;

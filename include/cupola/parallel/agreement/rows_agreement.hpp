@@ -54,7 +54,7 @@ private:
     }
 
     bool agree_alone(Step& step);
-    /// With several devices, behind the barrier after which each may read all rows: each averages its slice, calls
+    /// With several devices, after the barrier at which all rows are complete: each averages its slice, calls
     /// queue_mean(slice, finite, begin) in the host's memory, and receives the slices of the others.
     template <class QueueMean>
     bool average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean);
@@ -158,7 +158,7 @@ bool RowsAgreement<D, T>::agree_alone(Step& step) {
                 replicas_.settings().constant_loss_scale() / static_cast<double>(step.samples.of_step(step.step));
             step.state.queue->queue([this, device = step.device, scale] { replicas_.at(device).weigh(scale); });
         }
-        // A device of a group that fails ends this wait, and not one of the policy's.
+        // If a device of a group fails, this wait ends with the error, before a wait of the policy.
         if (!D::host_memory && step.state.parts != nullptr && !replicas_.gradients().in_place())
             local_.wait_for_queue(step);
         average(step, 0, replicas_.network().trained_elements);
@@ -177,7 +177,7 @@ void RowsAgreement<D, T>::reduce(int device, std::int64_t /*step*/) {
 template <class D, class T>
 void RowsAgreement<D, T>::mean(int device, std::span<float> part, std::int32_t* finite, std::int64_t begin) {
     auto& state = replicas_.at(device);
-    // Behind a barrier, after which they are written again, the device reads the rows of all devices in its memory.
+    // After a barrier, and before they are written again, the device reads the rows of all devices in its memory.
     const ReplicaPlacement& placement = replicas_.placement();
     const int first = placement.first_replica(D::host_memory ? 0 : device),
               last = placement.first_replica(D::host_memory ? placement.device_count() : device + 1);

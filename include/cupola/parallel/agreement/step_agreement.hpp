@@ -61,7 +61,7 @@ public:
     [[nodiscard]] virtual ProcessGroup* processes() { return nullptr; }
     /// Before a step is queued, on one thread; `running` are the running statistics that it is computed with.
     virtual void begin(std::int64_t /*step*/, const SampleCounts&, std::span<const float> /*running*/) {}
-    /// Queues the averaging behind the passes; called also if the device has an error, because others wait for it.
+    /// Queues the averaging after the passes; called also if the device has an error, because others wait for it.
     /// False if every device leaves the step.
     virtual bool agree(Step& step) = 0;
     /// The beginning of the work that updates the parameters in a step: divides by the loss scale, and records whether
@@ -74,7 +74,7 @@ public:
     /// Once, before the first step: the segments of the optimiser's update, which outlive this object, and the moving
     /// averages, which an agreement on a centre updates.
     virtual void bind(std::span<const Segment> /*of_update*/, const MovingAverage&) {}
-    /// With what force a copy of the parameters is updated in a step; without a centre, with none.
+    /// The force in the update of a copy of the parameters in a step; none without a centre.
     [[nodiscard]] virtual ElasticForce force(int /*device*/, int /*copy*/, std::int64_t /*step*/) const { return {}; }
     /// Whether a step's update has a force.
     [[nodiscard]] virtual bool has_force(std::int64_t /*step*/) const { return false; }
@@ -83,7 +83,7 @@ public:
     /// Steps of one variant queue the same work for the update, so that a device may repeat it.
     [[nodiscard]] virtual int variant_of_update(std::int64_t /*step*/) const { return 0; }
     [[nodiscard]] virtual RowsAfter rows_after(std::int64_t /*step*/) const { return RowsAfter::gradients; }
-    /// Behind the update; called also if the device has an error.
+    /// After the update; called also if the device has an error.
     virtual void after(Step&) {}
     /// The name of a replica's state beside its optimiser's, in checkpoints.
     [[nodiscard]] virtual std::string_view replica_state_name(int /*arena*/) const { return {}; }
@@ -114,8 +114,8 @@ protected:
     Replicas<D, T>& replicas_;
 };
 
-/// Beside each kind of agreement for the policies that it is of; a training creates its own by it. The members are
-/// static:
+/// Specialised for the policies of each kind of agreement, in its header; a training creates its agreement by it. The
+/// members are static:
 ///   AgreementTraits traits(policy, elements)                          `elements` are those of a gradient
 ///   std::unique_ptr<StepAgreement<D, T>> make(policy, replicas)
 /// A training of gradient rows in one process has the one of rows_agreement.hpp; only programs with another kind of

@@ -40,7 +40,7 @@ public:
         leaving_ = {};
     }
 
-    /// The mark is behind all work that the lane has now.
+    /// Sets the mark after all work that the lane has now.
     void record(Lane lane, Mark& mark) const {
         const auto scope = context_.team();
         if (!mark.event_)

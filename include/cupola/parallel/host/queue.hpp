@@ -30,7 +30,7 @@ public:
 
     /// The memory to which a step writes its report and from which the host reads it.
     [[nodiscard]] std::byte* status() { return status_.data(); }
-    /// The same, or where several steps are in flight the copy of the step, which is made by who queues the steps.
+    /// The same or, if several steps are in flight, the copy of the step, which the caller that queues the steps makes.
     [[nodiscard]] std::byte* landed(std::int64_t step) {
         if (landed_steps_ == 0) return status_.data();
         const std::size_t bytes = status_.size() / static_cast<std::size_t>(1 + landed_steps_);

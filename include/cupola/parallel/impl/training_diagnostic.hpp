@@ -116,7 +116,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     }
 }
 
-/// What state() and restore() of a training are made of, where its header is included.
+/// The implementation of state() and restore() of a training, if its header is included.
 template <class D, class Net>
 using TransferOfState = StateTransfer<D, typename Net::Precision::Activation>;
 template <class Transfer>

@@ -47,7 +47,7 @@ class SynchronizedPasses;
 template <class D, class T>
 class PipelinePasses;
 
-/// What queues the steps: a StepEngine, unless the agreement names another class with its members.
+/// The class that queues the steps: StepEngine, unless the agreement names another one with the same members.
 template <class Agreement, class D, class T>
 struct EngineOf {
     using Type = StepEngine<D, T>;

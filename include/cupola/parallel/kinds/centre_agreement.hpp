@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CentreAgreement: replicas with parameters of their own agree on their centre by a CentreRule. Between agreements each
-// replica is updated with its own gradient. Behind the update of a step in which they agree, the rows of the gradients,
+// replica is updated with its own gradient. After the update of a step in which they agree, the rows of the gradients,
 // which are free then, hold the replicas' differences to the centre, and the agreement inside averages them as it
 // averages gradients. Each device moves its own centre by the mean.
 //
@@ -233,7 +233,7 @@ CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule
       equal_weights_(static_cast<std::size_t>(replicas.placement().replicas()), 1),
       moves_(static_cast<std::size_t>(kept_steps) * equal_weights_.size(), 1) {
     rule.check(policy);
-    // A device decides in the update whether it skips a step, and the agreement is behind that.
+    // A device decides in the update whether it skips a step, and the agreement is after that.
     replicas.settings().require_no_skipping(policy);
     require(!replicas.settings().weighted || D::host_memory || replicas.settings().gradient_accumulation_steps == 1,
             policy, " with a weighted loss on ", D::name, " needs gradient_accumulation_steps = 1, not ",

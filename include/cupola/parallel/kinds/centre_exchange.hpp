@@ -16,7 +16,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// Arenas with the layout of the parameters, in the host's memory. `centre` is common, the others are of one replica.
 struct ExchangeArenas {
     float* parameters = nullptr;
-    /// The row of its gradient, which is free behind the update.
+    /// The row of its gradient, which is free after the update.
     float* row = nullptr;
     /// What the rule keeps between two exchanges; null unless keeps_values().
     float* kept = nullptr;
@@ -50,7 +50,7 @@ public:
     /// Before the passes of a batch, and before its update.
     virtual void before_passes(const ExchangeArenas&, const Segment&) const {}
     virtual void before_update(const ExchangeArenas&, const Segment&, std::int64_t /*since*/) const {}
-    /// Behind the update of a batch with an exchange. If they are ordered, no other replica exchanges this segment.
+    /// After the update of a batch with an exchange. If they are ordered, no other replica exchanges this segment.
     virtual void exchange(const ExchangeArenas&, const Segment&) const = 0;
     /// Where exchanges are not ordered: copies the centre to the row.
     virtual void read_centre(const ExchangeArenas&, const Segment&) const {}

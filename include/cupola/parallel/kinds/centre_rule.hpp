@@ -4,7 +4,7 @@
 // the differences x - c moves it. Periodic and ElasticAveraging have one each; a policy of your own makes one in
 // `rule(replicas)` (concept AgreesOnCentre in parallel/agreement.hpp):
 //
-//   behind the update    d = x - c for each replica, c = c + factor * mean(d), x = c
+//   after the update     d = x - c for each replica, c = c + factor * mean(d), x = c
 //   in the update        d = x - c and x = x - moving_rate * d - the optimiser's step, then c = c + factor * mean(d)
 //
 // mean(d) is by the samples since the last agreement; in the update each replica counts the same.

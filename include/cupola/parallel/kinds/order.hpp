@@ -38,7 +38,7 @@ struct OrderLog {
     /// The file that it was read from, which errors name; empty for the log of a run. It is not compared.
     std::string file{};
 
-    /// The step behind the last of whole steps.
+    /// The step after the last complete step.
     [[nodiscard]] std::int64_t end_step() const {
         return replicas == 0 ? first_step : first_step + static_cast<std::int64_t>(turns.size()) / replicas;
     }

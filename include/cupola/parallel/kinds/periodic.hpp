@@ -37,7 +37,7 @@ struct Periodic {
     static constexpr std::string_view name = "Periodic";
     using Averaging = A;
 
-    /// Steps between two agreements, 1 or more; the replicas agree behind the update of step every - 1, 2 * every - 1
+    /// Steps between two agreements, 1 or more; the replicas agree after the update of step every - 1, 2 * every - 1
     /// and so on.
     std::int64_t every = 16;
     /// Before this step the gradients are averaged in each step, as by `Averaging` alone.

@@ -6,7 +6,7 @@
 // worker.
 //
 // Devices that share the host's memory compute with the arrays of the first device. Any other device has its own, of
-// the columns of its parts (PartMemory), which are copied from the first device before a step and to it behind one.
+// the columns of its parts (PartMemory), which are copied from the first device before a step and to it after one.
 #pragma once
 
 #include <algorithm>

@@ -48,7 +48,7 @@ public:
         failed_.store(true, std::memory_order_release);
         notify();
     }
-    /// Throws the error, if a device has failed; behind the last pass of all devices.
+    /// Throws the error, if a device has failed; after the last pass of all devices.
     void rethrow() const {
         if (error_ != nullptr) std::rethrow_exception(error_);
     }

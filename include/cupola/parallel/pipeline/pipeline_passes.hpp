@@ -8,7 +8,7 @@
 //
 // Devices with memory of their own (PartCopies) copy the value, and the gradient, on streams of their own; each thread
 // waits until what its device needs has been queued, and the device until it is there. Before a step the parameters of
-// a part are copied from the first device, where the update is; behind it the gradients, reports and statistics are
+// a part are copied from the first device, where the update is; after it the gradients, reports and statistics are
 // copied to the first device. The work of such a step is queued anew each time.
 #pragma once
 
@@ -91,7 +91,7 @@ private:
 
         // Where values are copied.
 
-        /// The ends of the passes, as on the board: of a backward pass behind the copy of the gradient.
+        /// The ends of the passes, as on the board: of a backward pass after the copy of the gradient.
         FixedArray<Mark> marks;
         /// Of each part and slot, the end of the last batch of the step that had it; null if there was none.
         FixedArray<FixedArray<const Mark*>> freed;
@@ -244,7 +244,7 @@ void PipelinePasses<D, T>::run(Step& step, BatchSource source) {
     workers.run([&](std::size_t device) { run(step, device, source); });
     if constexpr (Copies::needed) join(step);
     group.board.rethrow();
-    // Behind all passes, because the part that has the first element of a row may run backward for a later batch while
+    // After all passes, because the part that has the first element of a row may run backward for a later batch while
     // the first part runs for an earlier one. A NaN stays one, whatever is added.
     step.state.queue->queue([&] {
         for (const Batch& batch : group.batches) {
@@ -386,7 +386,7 @@ template <class D, class T>
 void PipelinePasses<D, T>::join(Step& step) {
     Workers& workers = workers_of(step.state);
     Group& group = *groups_[static_cast<std::size_t>(step.device)];
-    // Also behind a step that has failed: the next one writes to what may still be copied.
+    // Also after a step that has failed: the next one writes to what may still be copied.
     workers.run([&](std::size_t device) {
         try {
             const Copies& copies = workers.copies(device);

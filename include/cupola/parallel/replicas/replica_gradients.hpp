@@ -112,7 +112,7 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
 
 template <class D>
 bool ReplicaGradients<D>::place_in_shared(FunctionRef<std::vector<std::byte*>(std::size_t)> share) {
-    // The average is behind the rows of the last process.
+    // The average is after the rows of the last process.
     const bool last = placement_.process_number() + 1 == placement_.process_count();
     const std::vector<std::byte*> parts = share(arena_bytes() * (replicas_here() + (last ? 1 : 0)));
     if (parts.empty()) return false;

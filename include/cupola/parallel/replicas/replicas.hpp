@@ -139,7 +139,7 @@ public:
     /// A barrier of all devices, called on each device's thread: see DeviceThreads. Returns false if a device has
     /// failed.
     bool arrive_and_wait(int device);
-    /// The error of the first device that has failed, or null; behind a barrier.
+    /// The error of the first device that has failed, or null; after a barrier.
     [[nodiscard]] std::exception_ptr first_error() const {
         for (const State& state : devices_) {
             if (state.error) return state.error;

@@ -163,7 +163,7 @@ private:
         /// for it there.
         bool after_error;
     };
-    /// A step from its beginning to its end; behind each stage what it reads and writes.
+    /// A step from its beginning to its end; after each stage what it reads and writes.
     static constexpr Stage stages[8] = {
         {&StepEngine::slot, false},       // the status of the step that had the slot -> the host
         {&StepEngine::constants, false},  // the optimiser's numbers of the step -> the queue

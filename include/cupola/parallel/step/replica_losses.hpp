@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReplicaLosses: what a pass queues between forward and backward: the losses of a batch and their gradients, the check
-// of its ids, and behind backward the mark of a step that is not finite.
+// of its ids, and after backward the mark of a step that is not finite.
 #pragma once
 
 #include <concepts>

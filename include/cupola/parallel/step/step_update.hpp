@@ -90,7 +90,7 @@ private:
 
     Queue& begin(int device);
     void apply(int device, std::int64_t step);
-    /// Behind the update and what is in its kernel.
+    /// After the update and what is in its kernel.
     void update_loss_scale(int device, std::int64_t step);
 
     /// Computes the average, and the sums of squares that the regularisers report.

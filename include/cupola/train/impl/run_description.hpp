@@ -92,7 +92,7 @@ void describe_training(const DataParallel<Net, Loss, Optimizer, Averaging, D, St
     }
 }
 
-/// What a step updates, and where, of a policy with a centre or without one. `each` are the devices that have a copy of
+/// Names what a step updates with a policy with a centre or without one. `each` names the devices that have a copy of
 /// the parameters.
 template <class A>
 [[nodiscard]] std::string updated_of(const A& averaging, bool centre, const char* each) {
@@ -113,7 +113,7 @@ void print_device_lines(const StandardOutput& output, const Options& options) {
     }
 }
 
-/// Null for a network that is not cut, in programs that cut none without code for it.
+/// Null for a network that is not cut. Programs that cut no network have no code for it.
 template <class Training>
 [[nodiscard]] const CutInfo* cut_of(const Training& training) {
     if constexpr (may_be_cut<typename Training::NetworkType>) return training.cut();

@@ -169,7 +169,7 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     {
         std::unique_lock lock(mutex_);
         if (is_ordered()) {
-            // The turn of a batch in a log may be behind those of a step that is not queued yet.
+            // The turn of a batch in a log may be after those of a step that is not queued yet.
             std::deque<Turn>& known = turns_of_[static_cast<std::size_t>(batch.replica)];
             for_workers_.wait(lock, [&] { return is_stopped_ || !known.empty(); });
             if (is_stopped_) throw Stopped();

@@ -98,7 +98,7 @@ public:
     [[gnu::cold]] void drain(bool restores = false);
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale);
     [[nodiscard]] const LossScaleState& loss_scale() const { return loss_scale_; }
-    /// Not behind a failure of another process for which this one has not given up its steps yet.
+    /// Not after a failure of another process for which this one has not given up its steps yet.
     [[nodiscard]] bool healthy() const { return !common_ || !common_->has_failed(); }
     [[nodiscard, gnu::cold]] std::string not_repeated() const { return {}; }
     [[nodiscard, gnu::cold]] std::string launches_description() const { return {}; }

@@ -5,7 +5,7 @@
 // centre the ticket that passes it next, the results of the batches of the steps in flight, and the first error.
 //
 // Each process queues the same steps and computes the batches whose numbers are those of its replicas. Its own copy of
-// the centre is that between two jobs. All begin a job together, behind which process 0 has written the centre; one
+// the centre is that between two jobs. All begin a job together, after which process 0 has written the centre; one
 // ends it when the batches of all are complete.
 //
 // A process that fails tells the others by a counter of failures, and goes on as they do when they find it: each gives
@@ -78,7 +78,7 @@ public:
     void clear(std::int64_t step, std::int64_t turns);
     /// Returns when all processes have called it.
     [[nodiscard]] bool meet(const ExchangeName& name);
-    /// The same before all restore a state and after they have queued the steps before `step`, also behind a failure.
+    /// The same before all restore a state and after they have queued the steps before `step`, also after a failure.
     /// Throws InvalidArgument if a process begins a job.
     [[nodiscard]] bool meet_to_restore(std::int64_t step) { return meet_again({restore_name, step}, -1 - step); }
     /// Returns when all batches of a step are complete. Throws InvalidArgument if a process has not queued it and
@@ -237,7 +237,7 @@ private:
     /// What two processes do that should do the same.
     [[noreturn, gnu::cold]] static void fail_apart(std::int64_t purpose, std::size_t process, std::int64_t of_other,
                                                    std::size_t other);
-    /// Meets the others, also behind a failure: all to begin with step `purpose`, or to restore a state before step n,
+    /// Meets the others, also after a failure: all to begin with step `purpose`, or to restore a state before step n,
     /// as -1 - n.
     [[nodiscard]] bool meet_again(const ExchangeName& name, std::int64_t purpose);
     /// Restarts with all processes. With `ends_with_failure` false if one fails meanwhile, which then is not here yet.
