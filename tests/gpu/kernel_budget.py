@@ -52,7 +52,7 @@ VERSION = "13.0"
 
 # The kernels whose threads read and write packs of 16 bytes, and those of them that do so in one direction only.
 PACKS = (
-    r"InPacks<[48], |InRows<[48], |TakeBatch<4>|(?<!cross_entropy_kernel)<(float, 4|BFloat16, 8|Float16, 8)\b|<(LrnThenPool|PoolThenLrn|Norm)(Forward|Backward)<"
+    r"InPacks<[48], |InRows<[48], |TakeBatch<4>|<(float, 4|BFloat16, 8|Float16, 8)\b|<(LrnThenPool|PoolThenLrn|Norm)(Forward|Backward)<"
     r"|^linear_chain_kernel<|^sum_slabs_kernel<[48], |^norm_(moments|apply|gradient_sums|backward)_kernel<float, 4>"
 )
 ONLY_LOADS = {

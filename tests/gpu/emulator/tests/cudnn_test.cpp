@@ -599,4 +599,6 @@ TEST_CASE("a write beyond a workspace that is smaller than the plan's is detecte
         convolution.wait();
     }
     CHECK(emulator::overruns() == before + 1);
+    CHECK(emulator::failure().ends_with("bytes of device 0 was written outside of"));
+    emulator::mend();  // the next case has no failure
 }
