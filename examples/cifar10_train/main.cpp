@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/launched_processes.hpp>
 #include <cupola/core/number_from_chars.hpp>
-#include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 #include "../command_line.hpp"

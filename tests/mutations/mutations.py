@@ -333,7 +333,7 @@ MUTATIONS = [
     Mutation("regularised_once", "of two regularisers of one parameter only the last reaches the update",
         "segments_of", "l2 += r.offset == layer.offsets[p] ? r.coefficient : 0.0;",
         "l2 = r.offset == layer.offsets[p] ? r.coefficient : l2;",
-        ["parallel/segments_of"]),
+        ["optim/segments_of"]),
     Mutation("weights_add_up", "the weight of a step's rows is added to that of the step before",
         "clear", "total_samples_ = 0;", "",
         ["parallel/equality", "parallel/every_device"]),

@@ -3,7 +3,7 @@
 // The kind of agreement of a policy, and the members that a device needs to queue a training's steps.
 //
 // Covers: cupola/parallel/agreement.hpp, cupola/device/queue.hpp, cupola/parallel/host/queue.hpp
-// Covers: cupola/parallel/agreement_kind.hpp
+// Covers: cupola/parallel/agreement/agreement_kind.hpp
 #include <cupola/parallel/agreement.hpp>
 
 #include "../test.hpp"

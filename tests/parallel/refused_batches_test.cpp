@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/samples_of.hpp
 //
 // Batches that do not fit the network or the training are rejected before a sample is read, in every function.
 #include "../test.hpp"

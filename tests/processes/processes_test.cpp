@@ -3,7 +3,7 @@
 // A training whose replicas are divided between processes has the bits of one process, whatever their number; here the
 // processes are threads that exchange through a hub.
 //
-// Covers: cupola/parallel/process_number.hpp, cupola/processes/processes.hpp
+// Covers: cupola/core/process_number.hpp, cupola/processes/processes.hpp
 // Covers: cupola/processes/agreement/step_records.hpp, cupola/processes/agreement/step_vote.hpp
 // Covers: cupola/processes/agreement/process_rows_agreement.hpp
 #include <cupola/losses.hpp>

@@ -27,13 +27,13 @@
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/optim/elastic_update.hpp>
-#include <cupola/parallel/agreement_kind.hpp>
+#include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/kinds/centre_rule.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/run_policy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

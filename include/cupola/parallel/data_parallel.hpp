@@ -35,15 +35,15 @@
 #include <vector>
 
 #include <cupola/core/borrowed.hpp>
+#include <cupola/core/launched_processes.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/net/inputs.hpp>
+#include <cupola/net/samples_of.hpp>
 #include <cupola/ops/peak_rates.hpp>
-#include <cupola/parallel/impl/samples_of.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
-#include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/inspected_values.hpp>

@@ -17,9 +17,9 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/core/span_of.hpp>
 #include <cupola/net/finite.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

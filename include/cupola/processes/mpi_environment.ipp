@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/launched_processes.hpp>
+#include <cupola/core/launched_processes.hpp>
 #include <cupola/processes/mpi/mpi_calls.hpp>
 #include <cupola/processes/mpi_environment.hpp>
 #include <cupola/processes/watch/exchange_watchdog.hpp>

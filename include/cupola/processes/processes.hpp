@@ -16,7 +16,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
-#include <cupola/parallel/process_number.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/processes/watch/poll_pause.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

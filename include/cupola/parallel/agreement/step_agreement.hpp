@@ -13,7 +13,7 @@
 
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
-#include <cupola/parallel/agreement_kind.hpp>
+#include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>

@@ -25,7 +25,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/parameter_group.hpp>
 #include <cupola/optim/update_parameters.hpp>
-#include <cupola/parallel/agreement_kind.hpp>
+#include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/tensor/batch.hpp>

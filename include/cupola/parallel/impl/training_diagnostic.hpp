@@ -10,17 +10,17 @@
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/optimizer.hpp>
-#include <cupola/parallel/agreement_kind.hpp>
+#include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/pipeline/cut_diagnostic.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/statistics.hpp>

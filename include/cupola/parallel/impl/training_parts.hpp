@@ -16,12 +16,12 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/peak_rates.hpp>
+#include <cupola/optim/segments_of.hpp>
+#include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
-#include <cupola/parallel/agreement_kind.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/functions_of.hpp>
-#include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>

@@ -8,7 +8,7 @@
 #include <exception>
 
 #include <cupola/core/function_ref.hpp>
-#include <cupola/parallel/process_number.hpp>
+#include <cupola/core/process_number.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -11,7 +11,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
-#include <cupola/parallel/agreement_kind.hpp>
+#include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/pipeline/part_copies.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

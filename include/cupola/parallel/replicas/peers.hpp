@@ -12,7 +12,7 @@
 #include <string>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/process_number.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>

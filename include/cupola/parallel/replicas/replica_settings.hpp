@@ -13,8 +13,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/loss_scale.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -18,9 +18,9 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/segments_of.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
-#include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 #include <cupola/parallel/step/step_functions.hpp>

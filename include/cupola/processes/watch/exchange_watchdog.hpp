@@ -33,8 +33,8 @@
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/core/thread.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/processes/watch/process_id.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -34,7 +34,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
-#include <cupola/parallel/process_number.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/processes/watch/socket.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -19,8 +19,8 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/device/host.hpp>
+#include <cupola/optim/segments_of.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
-#include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
 #include <cupola/parallel/kinds/impl/asynchronous_engine.hpp>
 #include <cupola/parallel/kinds/order.hpp>

@@ -17,12 +17,12 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/launched_processes.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/kinds/asynchronous_processes.hpp>
 #include <cupola/parallel/kinds/centre_exchange.hpp>
 #include <cupola/parallel/kinds/impl/asynchronous_engine.hpp>
-#include <cupola/parallel/launched_processes.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -25,11 +25,11 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/kinds/asynchronous_processes.hpp>
 #include <cupola/parallel/kinds/impl/shared_event.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/status.hpp>

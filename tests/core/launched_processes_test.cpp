@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The warning of a training of one process that a launcher has started beside others.
-#include <cupola/parallel/launched_processes.hpp>
+#include <cupola/core/launched_processes.hpp>
 
 #include "../test.hpp"
 

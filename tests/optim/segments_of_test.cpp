@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The segments for an optimiser: the offset of each parameter, and the part of the regularisers in its gradient.
-#include <cupola/parallel/impl/segments_of.hpp>
+#include <cupola/optim/segments_of.hpp>
 
 #include "../test.hpp"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/process_number.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/parallel/process_number.hpp>
 #include <cupola/parallel/run_policy.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
