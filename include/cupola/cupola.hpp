@@ -6,7 +6,7 @@
 //   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
 //   <cupola/losses.hpp>                   all losses: also MeanSquaredError, BinaryCrossEntropy and those with weights
-//   <cupola/metrics.hpp>                  the metrics of evaluations
+//   <cupola/metrics.hpp>                  the metrics of evaluations; <cupola/metrics/metric.hpp> for one of your own
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
 //   <cupola/net/recompute.hpp>            a network of which blocks are computed again, for less memory
 //   <cupola/net/summary.hpp>              a network as a table

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // alone: these headers must not be included by another case. An inspector that uses what it is given, by its type or
-// without one, Synchronized, and the file of a history are declared without them: what calls, runs and writes these is
-// not in cupola.hpp.
+// without one, Synchronized, the file of a history, and metrics are declared without them: what
+// calls, runs and writes these is not in cupola.hpp.
 //
 // expect: a step with an inspector needs #include <cupola/parallel/inspection.hpp>
 // expect: a policy that synchronizes the statistics of batch normalisation needs #include <cupola/parallel/synchronized.hpp>
 // expect: write_csv() of a history needs #include <cupola/io/atomic_file.hpp>
-// errors-at-most: 3
+// expect: metrics need #include <cupola/metrics/metric.hpp>; <cupola/metrics.hpp> has them all
+// expect: an evaluation with metrics needs #include <cupola/metrics/metric.hpp>
+// errors-at-most: 5
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #ifndef WITH_ERROR
 #include <cupola/io/atomic_file.hpp>
+#include <cupola/metrics/metric.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #endif
@@ -43,3 +46,22 @@ void train(InMemoryBatches& batches) {
 }
 
 void keep(const History& history) { history.write_csv("history.csv"); }
+
+struct Count {
+    void begin(const auto&) { count = 0; }
+    void add(const auto& batch) { count += batch.size; }
+    void report(auto& results) const { results.add("count", static_cast<double>(count), {}); }
+    std::int64_t count = 0;
+};
+
+double count_of(Training& training, const InMemory& data) {
+    EvaluationBatches test(data, IdentityTransform{}, 8);
+    return evaluate(training, test, Count{}).metric("count");
+}
+
+std::int64_t samples_of(Training& training, const InMemory& data) {
+    std::int64_t samples = 0;
+    EvaluationBatches test(data, IdentityTransform{}, 8);
+    training.evaluate(test, test.count(), Weights::trained, [&](const auto& batch) { samples += batch.size; });
+    return samples;
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/metrics.hpp, cupola/metrics/at.hpp, cupola/parallel/metric_batch.hpp, cupola/train/evaluate.hpp
+// Covers: cupola/metrics.hpp, cupola/metrics/at.hpp, cupola/metrics/metric_batch.hpp, cupola/parallel/evaluation_feed.hpp
+// Covers: cupola/train/evaluate.hpp
 #include <cupola/loss/mean_absolute_error.hpp>
 #include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/metrics.hpp>

@@ -20,6 +20,7 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/loss/binary_cross_entropy.hpp>
 #include <cupola/metrics/auc.hpp>
+#include <cupola/metrics/metric.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/concat_mean.hpp>

@@ -34,9 +34,11 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/several_outputs.hpp>
+#include <cupola/metrics/impl/metric_feed.hpp>
 #include <cupola/metrics/impl/targets.hpp>
+#include <cupola/metrics/metric_batch.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/evaluation_feed.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
@@ -138,14 +140,10 @@ template <class M, class Net, class Data>
 namespace impl {
 
 /// Metrics of any types.
-class Metrics {
+class Metrics final : public MetricFeed {
 public:
     Metrics();
-    Metrics(const Metrics& other);
-    Metrics(Metrics&& other) noexcept;
-    Metrics& operator=(const Metrics& other);
-    Metrics& operator=(Metrics&& other) noexcept;
-    ~Metrics();
+    ~Metrics() override;
 
     /// Refers to a variable, and owns a temporary.
     template <class M>
@@ -164,14 +162,8 @@ public:
         add(std::move(entry));
     }
 
-    [[nodiscard]] bool empty() const { return entries_.empty(); }
-    /// Begins an evaluation of a network of these layers with losses that read these columns.
-    void begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) const;
-    void add(const MetricBatch& batch) const;
-    [[nodiscard]] std::vector<MetricValue> values() const;
-    /// The values after no batch: for their names, and whether larger or smaller ones are better.
-    [[nodiscard]] std::vector<MetricValue> begun_values(std::span<const LayerInfo> layers,
-                                                        std::span<const RequiredColumn> columns) const;
+    void begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) override;
+    [[nodiscard]] std::vector<MetricValue> values() const override;
 
 private:
     struct Entry {
@@ -182,8 +174,37 @@ private:
         void (*report)(const void*, MetricResults&) = nullptr;
     };
     void add(Entry entry);
+    void see(const MetricBatch& batch) override;
 
     std::vector<Entry> entries_;
+};
+
+/// Makes the feed of a MetricList (train/evaluate.hpp). Does not compile for a metric that does not fit the network and
+/// the loss of the training.
+template <class Training>
+struct MetricsOf {
+    template <class... M>
+    [[nodiscard]] static std::shared_ptr<EvaluationFeed> make(M&&... metrics) {
+        const auto all = std::make_shared<Metrics>();
+        (add(*all, std::forward<M>(metrics)), ...);
+        return all;
+    }
+
+private:
+    template <class M>
+    static void add(Metrics& to, M&& metric) {
+        using Type = std::remove_reference_t<M>;
+        static_assert(static_assert_message<diagnostic<Type>()>());
+        if constexpr (Metric<Type>) to.push_back(std::forward<M>(metric));
+    }
+    template <class M>
+    [[nodiscard]] static consteval CompileTimeMessage diagnostic() {
+        if constexpr (requires { typename Training::LossType::DataLossType; }) {
+            return metric_diagnostic<M, typename Training::NetworkType, typename Training::LossType::DataLossType>();
+        } else {
+            return metric_diagnostic<M>();
+        }
+    }
 };
 
 }  // namespace impl

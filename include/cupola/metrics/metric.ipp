@@ -28,15 +28,12 @@ CUPOLA_DECL MetricTask MetricTask::at(std::string_view output_name, std::string_
 namespace impl {
 
 CUPOLA_DECL Metrics::Metrics() = default;
-CUPOLA_DECL Metrics::Metrics(const Metrics& other) = default;
-CUPOLA_DECL Metrics::Metrics(Metrics&& other) noexcept = default;
-CUPOLA_DECL Metrics& Metrics::operator=(const Metrics& other) = default;
-CUPOLA_DECL Metrics& Metrics::operator=(Metrics&& other) noexcept = default;
 CUPOLA_DECL Metrics::~Metrics() = default;
 
 CUPOLA_DECL void Metrics::add(Entry entry) { entries_.push_back(std::move(entry)); }
 
-CUPOLA_DECL void Metrics::begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) const {
+CUPOLA_DECL void Metrics::begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) {
+    MetricFeed::begin(layers, columns);
     const NetworkOutputs outputs(layers);
     MetricTask task{.output = outputs[outputs.size() - 1].shape, .target = columns.back().column};
     for (std::size_t k = 0; k < outputs.size(); ++k) task.all_outputs.push_back({outputs[k].name, outputs[k].shape});
@@ -44,7 +41,7 @@ CUPOLA_DECL void Metrics::begin(std::span<const LayerInfo> layers, std::span<con
     for (const Entry& each : entries_) each.begin(each.object, task);
 }
 
-CUPOLA_DECL void Metrics::add(const MetricBatch& batch) const {
+CUPOLA_DECL void Metrics::see(const MetricBatch& batch) {
     for (const Entry& each : entries_) each.add(each.object, batch);
 }
 
@@ -52,13 +49,6 @@ CUPOLA_DECL std::vector<MetricValue> Metrics::values() const {
     MetricResults results;
     for (const Entry& each : entries_) each.report(each.object, results);
     return std::move(results.values());
-}
-
-CUPOLA_DECL std::vector<MetricValue> Metrics::begun_values(std::span<const LayerInfo> layers,
-                                                           std::span<const RequiredColumn> columns) const {
-    if (empty()) return {};
-    begin(layers, columns);
-    return values();
 }
 
 }  // namespace impl

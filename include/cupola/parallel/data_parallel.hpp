@@ -40,10 +40,10 @@
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/samples_of.hpp>
 #include <cupola/ops/peak_rates.hpp>
+#include <cupola/parallel/evaluation_feed.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/memory_report.hpp>
-#include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step/inspected_values.hpp>
@@ -170,17 +170,32 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data
     /// and the correct predictions. `batches(i, device, context)` returns batch i, on the thread of that device; it has
     /// at most as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained
-    /// parameters or their moving averages; if each replica has its own parameters, the centre's. `metrics`, if not
-    /// empty, is called with each batch in the order of i; evaluate() of train/evaluate.hpp takes Metrics. Throws
+    /// parameters or their moving averages; if each replica has its own parameters, the centre's. Throws
     /// InvalidArgument for samples that contain a NaN or an infinity, and DataError if the batches have no samples.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
-                        MetricFunction metrics = {}) {
+                        impl::EvaluationFeed* feed = nullptr) {  // `feed` is for train/evaluate.hpp
         const impl::Activity::Scope scope(parts_.activity_, "evaluate()");
         require_evaluable(batches, count, weights);
         synchronize();
-        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
+        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, feed);
+    }
+    /// The same; calls metrics(MetricBatch) for each batch that has samples, in the order of i. Needs
+    /// #include <cupola/metrics/metric.hpp>.
+    template <class Batches, class Function, class Feed = impl::FunctionFeed>
+        requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
+                 (!std::convertible_to<Function, impl::EvaluationFeed*>)
+    Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights, Function&& metrics) {
+        constexpr bool included = requires { sizeof(Feed); };
+        static_assert(included, "an evaluation with metrics needs #include <cupola/metrics/metric.hpp>");
+        if constexpr (included) {
+            Feed feed(metrics);
+            feed.begin(Net::layers, required_columns());
+            return evaluate(batches, count, weights, &feed);
+        } else {
+            return {};
+        }
     }
     /// The checks that evaluate() makes first: throws InvalidArgument for other columns, batches that are too large,
     /// and moving averages that the training does not keep.

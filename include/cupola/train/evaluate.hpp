@@ -8,18 +8,27 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
-#include <cupola/core/compile_time_message.hpp>
-#include <cupola/metrics/metric.hpp>
+#include <cupola/parallel/evaluation_feed.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/impl/stated_classes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
+namespace impl {
+
+/// Defined in metrics/metric.hpp.
+template <class Training>
+struct MetricsOf;
+
+}  // namespace impl
+
 /// Metrics of any types for evaluations of a `Training`: `{metrics::Accuracy{}, matrix}`. Lvalues are stored by
-/// reference, rvalues by value. Does not compile for a metric that does not fit the training's network and loss.
+/// reference, rvalues by value. Does not compile for a metric that does not fit the training's network and loss. Needs
+/// #include <cupola/metrics/metric.hpp>, which the header of each metric includes.
 template <class Training>
 class MetricList {
 public:
@@ -28,28 +37,16 @@ public:
         requires(sizeof...(M) > 0 && !(std::same_as<std::remove_cvref_t<M>, MetricList> || ...))
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
     MetricList(M&&... metrics) {  // implicit: `.metrics = {metrics::Accuracy{}}`
-        (push_back(std::forward<M>(metrics)), ...);
+        constexpr bool included = requires { sizeof(impl::MetricsOf<Training>); };
+        static_assert(included, "metrics need #include <cupola/metrics/metric.hpp>; <cupola/metrics.hpp> has them all");
+        if constexpr (included) feed_ = impl::MetricsOf<Training>::make(std::forward<M>(metrics)...);
     }
 
-    [[nodiscard]] const impl::Metrics& all() const { return metrics_; }
+    /// Null without metrics.
+    [[nodiscard]] impl::EvaluationFeed* feed() const { return feed_.get(); }
 
 private:
-    template <class M>
-    void push_back(M&& metric) {
-        using Type = std::remove_reference_t<M>;
-        static_assert(static_assert_message<diagnostic<Type>()>());
-        if constexpr (Metric<Type>) metrics_.push_back(std::forward<M>(metric));
-    }
-    template <class M>
-    [[nodiscard]] static consteval CompileTimeMessage diagnostic() {
-        if constexpr (requires { typename Training::LossType::DataLossType; }) {
-            return metric_diagnostic<M, typename Training::NetworkType, typename Training::LossType::DataLossType>();
-        } else {
-            return metric_diagnostic<M>();
-        }
-    }
-
-    impl::Metrics metrics_;
+    std::shared_ptr<impl::EvaluationFeed> feed_;
 };
 
 /// `batches` has `count()`, and `batches(i, device, context)` returns batch i, as in EvaluationBatches; if it prepares
@@ -65,17 +62,16 @@ template <class Training, class Batches>
 
 namespace impl {
 
-/// The same with metrics; their results are in `metrics` of the Evaluation.
+/// The same with metrics, unless they are null; their results are in `metrics` of the Evaluation.
 template <class Training, class Batches>
-[[nodiscard]] Evaluation evaluate_with(Training& training, Batches& batches, Weights weights, const Metrics& metrics) {
-    if (metrics.empty()) return evaluate(training, batches, weights);
+[[nodiscard]] Evaluation evaluate_with(Training& training, Batches& batches, Weights weights, EvaluationFeed* metrics) {
+    if (metrics == nullptr) return evaluate(training, batches, weights);
     static_cast<void>(check_classes(training, batches));
     if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
     if constexpr (requires { training.required_columns(); })
-        metrics.begin(Training::NetworkType::layers, training.required_columns());
-    Evaluation result =
-        training.evaluate(batches, batches.count(), weights, [&](const MetricBatch& batch) { metrics.add(batch); });
-    result.metrics = metrics.values();
+        metrics->begin(Training::NetworkType::layers, training.required_columns());
+    Evaluation result = training.evaluate(batches, batches.count(), weights, metrics);
+    result.metrics = metrics->values();
     return result;
 }
 
@@ -85,7 +81,7 @@ template <class Training, class Batches>
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights,
                                   const MetricList<Training>& metrics) {
-    return impl::evaluate_with(training, batches, weights, metrics.all());
+    return impl::evaluate_with(training, batches, weights, metrics.feed());
 }
 template <class Training, class Batches, class First, class... More>
     requires(!std::same_as<std::remove_cvref_t<First>, MetricList<Training>>)

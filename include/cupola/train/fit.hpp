@@ -195,7 +195,7 @@ template <class Training, class Batches, class... Callbacks>
                  .validation = &options.validation.calls(),
                  .restore_best = &options.restore_best.calls(),
                  .weights = options.weights,
-                 .metrics = &options.metrics.all(),
+                 .metrics = options.metrics.feed(),
                  .resume = resume,
                  .warning = std::move(warning)};
     if constexpr (requires { training.required_columns(); }) {

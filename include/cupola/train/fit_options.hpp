@@ -33,7 +33,7 @@ struct ValidationCalls {
 
     [[nodiscard]] explicit operator bool() const { return evaluate != nullptr; }
 
-    Evaluation (*evaluate)(void* training, void* batches, Weights weights, const Metrics& metrics) = nullptr;
+    Evaluation (*evaluate)(void* training, void* batches, Weights weights, EvaluationFeed* metrics) = nullptr;
     /// Throws InvalidArgument if evaluate() would throw it before its first batch; returns the number of batches.
     std::int64_t (*require_fitting)(const void* training, const void* batches, Weights weights) = nullptr;
     void* batches = nullptr;
@@ -68,7 +68,7 @@ public:
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
     Validation(Batches&& batches) {  // implicit: `.validation = test`
         using Type = std::remove_reference_t<Batches>;
-        calls_.evaluate = [](void* training, void* of, Weights weights, const impl::Metrics& metrics) {
+        calls_.evaluate = [](void* training, void* of, Weights weights, impl::EvaluationFeed* metrics) {
             return impl::evaluate_with(*static_cast<Training*>(training), *static_cast<Type*>(of), weights, metrics);
         };
         if constexpr (requires(const Training& training, const Type& given) {

@@ -128,6 +128,7 @@ void run(const InMemory& data) {
 
 // case: metric_without_report
 // expect: Count is not a metric: it lacks `void report(MetricResults&) const`
+#include <cupola/metrics/metric.hpp>
 struct Count {
     std::int64_t count = 0;
     void begin(const MetricTask&) { count = 0; }

@@ -9,6 +9,7 @@
 #include <cupola/layers/on_device.hpp>
 #include <cupola/loss/huber.hpp>
 #include <cupola/loss/weighted_cross_entropy.hpp>
+#include <cupola/metrics/metric.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optimizers.hpp>

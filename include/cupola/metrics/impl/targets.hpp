@@ -19,8 +19,8 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/loss/several_outputs.hpp>
+#include <cupola/metrics/metric_batch.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -19,7 +19,6 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/memory_report.hpp>
-#include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
@@ -172,7 +171,7 @@ struct DataParallel {
         return *poll_report();
     }
     template <class Batches>
-    Evaluation evaluate(Batches&&, std::int64_t, Weights = Weights::trained, MetricFunction = {}) {
+    Evaluation evaluate(Batches&&, std::int64_t, auto&&...) {
         return {};
     }
     template <class Samples>

@@ -17,8 +17,7 @@
 #include <cupola/net/inputs.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
-#include <cupola/parallel/metric_batch.hpp>
-#include <cupola/parallel/replicas/metric_feed.hpp>
+#include <cupola/parallel/evaluation_feed.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -48,10 +47,10 @@ public:
     void require_weights(Weights weights) const;
     void require_size(std::int64_t size) const;
 
-    /// Batches i = 0 to count - 1; the sums are added in that order. Each is passed to `metrics`, if it refers to a
-    /// function, which also sees them in that order.
+    /// Batches i = 0 to count - 1; the sums are added in that order. Each is passed to `feed`, unless that is
+    /// null.
     Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights,
-                        MetricFunction metrics);
+                        EvaluationFeed* feed);
 
     /// The values of output number `output` for a batch in host memory, one after another. The batch has the columns of
     /// the network's inputs.
@@ -85,14 +84,14 @@ void Evaluator<D, T>::require_size(std::int64_t size) const {
 
 template <class D, class T>
 Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count,
-                                     Weights weights, MetricFunction metrics) {
+                                     Weights weights, EvaluationFeed* feed) {
     const std::size_t losses = functions.losses.size();
     std::vector<LossResult> results(static_cast<std::size_t>(count) * losses);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
     bool loss_reads_input = false;
     for (const LossOfOutput& each : functions.losses)
         loss_reads_input = loss_reads_input || each.entry.column == input_column;
-    MetricFeed<D> feed(metrics, replicas_.network().layers, replicas_.placement().device_count(), loss_reads_input);
+    if (feed != nullptr) feed->start(replicas_.placement().device_count(), loss_reads_input);
     const auto run = [&](int device) {
         Context& context = replicas_.context(device);
         for (std::int64_t i = device; i < count; i += replicas_.placement().device_count()) {
@@ -108,15 +107,21 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
                 }
                 sizes[static_cast<std::size_t>(i)] = batch.size;
             }
-            if (metrics && !feed.pass(context, device, i, batch, [&](std::size_t k) { return plan->output(k); }))
-                return;
+            if (feed == nullptr) continue;
+            const auto output = [&](std::size_t k) { return plan->output(k); };
+            const auto copy = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
+                Kernels::copy_to_host(context, to, from, bytes);
+            };
+            EvaluatedBatch evaluated{i, device, batch, output, {}};
+            if constexpr (!D::host_memory) evaluated.copy_to_host = copy;
+            if (!feed->pass(evaluated)) return;
         }
     };
     replicas_.threads().run([&](int device) {
         try {
             run(device);
         } catch (...) {
-            feed.fail();
+            if (feed != nullptr) feed->fail();
             throw;
         }
     });

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include <cupola/core/function_ref.hpp>
-#include <cupola/metrics/metric.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/parallel/evaluation_feed.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/require_batch.hpp>
@@ -65,7 +65,8 @@ struct FitTask {
     const ValidationCalls* validation = nullptr;
     const RestoreCalls* restore_best = nullptr;
     Weights weights = Weights::trained;
-    const Metrics* metrics = nullptr;
+    /// Null without metrics.
+    EvaluationFeed* metrics = nullptr;
     /// The layers with which the metrics begin; empty for a training without required_columns().
     std::span<const LayerInfo> layers{};
     std::span<const RequiredColumn> columns{};

@@ -163,7 +163,7 @@ private:
         const ValidationCalls& validation = *task_.validation;
         Evaluation result;
         const auto evaluate = [&] {
-            result = validation.evaluate(training_.training, validation.batches, task_.weights, *task_.metrics);
+            result = validation.evaluate(training_.training, validation.batches, task_.weights, task_.metrics);
         };
         const auto for_each_value = [&](FunctionRef<void(double&)> use) {
             use(result.loss);
@@ -252,8 +252,12 @@ CUPOLA_DECL History run_fit(const FitTask& task, const TrainingCalls& training,
             require(validation.require_fitting(training.training, validation.batches, task.weights) > 0,
                     ".validation has no batches, and so no loss");
         }
-        const std::vector<MetricValue> metrics =
-            task.columns.empty() ? std::vector<MetricValue>() : task.metrics->begun_values(task.layers, task.columns);
+        std::vector<MetricValue> metrics;
+        if (task.metrics != nullptr && !task.columns.empty()) {
+            // The values of no batch, for their names, and whether larger or smaller ones are better.
+            task.metrics->begin(task.layers, task.columns);
+            metrics = task.metrics->values();
+        }
         loop.emplace(task, training, callbacks, metrics);
     });
     return loop->run();
