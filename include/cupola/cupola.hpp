@@ -17,6 +17,7 @@
 //   <cupola/parallel/compressed.hpp>      gradients that are averaged in bfloat16
 //   <cupola/parallel/nccl_all_reduce.hpp>  NcclAllReduce without NCCL; <cupola/nccl.hpp> has the rest of it too
 //   <cupola/parallel/inspection.hpp>      steps whose values are inspected
+//   <cupola/parallel/pipeline.hpp>        trainings of networks that are cut into parts
 //   <cupola/parallel/state_transfer.hpp>  state() and restore() of a training
 //   <cupola/parallel/synchronized.hpp>    batch normalisation over all replicas
 //   <cupola/train/stop_on_signal.hpp>     a program that is asked to end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // alone: these headers must not be included by another case. An inspector that uses what it is given, by its type or
-// without one, Synchronized, the file of a history, and metrics are declared without them: what
+// without one, Synchronized, the file of a history, metrics, and networks in parts are declared without them: what
 // calls, runs and writes these is not in cupola.hpp.
 //
 // expect: a step with an inspector needs #include <cupola/parallel/inspection.hpp>
@@ -9,13 +9,16 @@
 // expect: write_csv() of a history needs #include <cupola/io/atomic_file.hpp>
 // expect: metrics need #include <cupola/metrics/metric.hpp>; <cupola/metrics.hpp> has them all
 // expect: an evaluation with metrics needs #include <cupola/metrics/metric.hpp>
-// errors-at-most: 5
+// expect: a training of a network in parts needs #include <cupola/parallel/pipeline.hpp>
+// errors-at-most: 6
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/net/pipeline/split.hpp>
 #ifndef WITH_ERROR
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/metrics/metric.hpp>
 #include <cupola/parallel/inspection.hpp>
+#include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #endif
 
@@ -64,4 +67,12 @@ std::int64_t samples_of(Training& training, const InMemory& data) {
     EvaluationBatches test(data, IdentityTransform{}, 8);
     training.evaluate(test, test.count(), Weights::trained, [&](const auto& batch) { samples += batch.size; });
     return samples;
+}
+
+struct Deep : Sequential<Input<4, 4, 1>, Conv2d<4, 3>, ReLU, Conv2d<4, 3>, Flatten, Linear<4>> {};
+struct Halves : Split<Deep, 2> {};
+
+void train_in_parts(InMemoryBatches& batches) {
+    DataParallel<Halves, CrossEntropy<4>, Sgd, ConcatMean, Host> training({.devices = 2});
+    fit(training, batches, {.steps = 3});
 }

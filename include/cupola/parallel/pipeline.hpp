@@ -8,4 +8,5 @@
 #include <cupola/net/pipeline/chosen_split.hpp>
 #include <cupola/net/pipeline/pipeline.hpp>
 #include <cupola/net/pipeline/split.hpp>
+#include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/pipeline/pipeline_passes.hpp>

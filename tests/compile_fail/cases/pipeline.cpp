@@ -112,8 +112,8 @@ static_assert(sizeof(Training) > 0);
 // expect: a network that is cut into parts can be trained on Host and on Cuda, and not on Later, where passes are queued
 // case: pipeline_with_a_divided_backward
 // expect: the timetable Divided divides backward, which no plan of a network can do yet
-#include <cupola/net/pipeline/split.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>
+#include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/synchronized.hpp>
 struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, BatchNorm2d<>, Sigmoid, Named<"second", Conv2d<2, 3>>, Flatten,
                         Linear<3>> {};

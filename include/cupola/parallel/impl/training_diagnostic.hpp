@@ -15,11 +15,11 @@
 #include <cupola/device/device.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement/agreement_kind.hpp>
 #include <cupola/parallel/memory_report.hpp>
-#include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/run_policy.hpp>
 #include <cupola/parallel/statistics.hpp>
@@ -33,6 +33,10 @@ namespace impl {
 /// Defined in parallel/state_transfer.hpp.
 template <class D, class T>
 class StateTransfer;
+
+/// Defined in parallel/pipeline/cut_diagnostic.hpp.
+template <class D>
+struct CutChecks;
 
 /// The device whose operations a device queues; also defined for types that are not devices.
 template <class D>
@@ -97,10 +101,13 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
                         << " no replica waits for another: use FirstReplica, LastReplica, AllReplicas or Pooled";
             }
         }
-        if constexpr (requires { Net::part_begins; }) {
-            if (message.empty()) message = cut_diagnostic<Net, Averaging, D, Statistics>();
-        } else if constexpr (cut_is_chosen<Net>) {
-            if (message.empty()) message = chosen_cut_diagnostic<D>();
+        if constexpr (may_be_cut<Net>) {
+            if constexpr (!requires { sizeof(CutChecks<D>); }) {
+                if (message.empty())
+                    message << "a training of a network in parts needs #include <cupola/parallel/pipeline.hpp>";
+            } else if (message.empty()) {
+                message = CutChecks<D>::template diagnostic<Net, Averaging, Statistics>();
+            }
         }
     }
     return message;

@@ -15,6 +15,7 @@
 #include <cupola/core/span_of.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/ops/peak_rates.hpp>
 #include <cupola/optim/segments_of.hpp>
 #include <cupola/parallel/agreement/agreement_kind.hpp>
@@ -22,7 +23,6 @@
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/functions_of.hpp>
-#include <cupola/parallel/pipeline/cut_diagnostic.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -42,6 +42,10 @@ class StepProbe;
 /// Defined in parallel/step/synchronized_passes.hpp.
 template <class D, class T>
 class SynchronizedPasses;
+
+/// Defined in parallel/pipeline/cut_diagnostic.hpp.
+template <class D>
+struct CutChecks;
 
 /// Defined in parallel/pipeline/pipeline_passes.hpp.
 template <class D, class T>
@@ -96,11 +100,7 @@ public:
             if constexpr (included) engine_.template run_jointly<SynchronizedPasses<D, T>>();
         }
         if constexpr (may_be_cut<Net>) {
-            constexpr bool included = requires { sizeof(PipelinePasses<D, T>); };
-            static_assert(included, "a training of a network in parts needs #include <cupola/parallel/pipeline.hpp>");
-            if constexpr (included) {
-                if (cut() != nullptr) engine_.template run_jointly<PipelinePasses<D, T>>();
-            }
+            if (cut() != nullptr) engine_.template run_jointly<PipelinePasses<D, T>>();
         }
         const auto state_start = [&](int arena) {
             return arena < options.optimizer.state_arenas() ? state_start_of(options.optimizer, arena) : 0.0F;
@@ -238,7 +238,7 @@ private:
     [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options, const CutInfo* cut) {
         if constexpr (may_be_cut<Net>) {
             if (cut != nullptr) {
-                require_groups(*cut, options.replicas, options.devices);
+                CutChecks<D>::require_groups(*cut, options.replicas, options.devices);
                 return options.devices / static_cast<int>(cut->devices);
             }
         }
@@ -249,10 +249,13 @@ private:
         if constexpr (cut_is_chosen<Net>) {
             ChosenCut chosen = ChosenCutOf<Net>::make(options.cut);
             if (chosen.cut() != nullptr)
-                require_trainable(*chosen.cut(), synchronized ? short_type_name<decltype(Options::statistics)>() : "");
+                CutChecks<D>::require_trainable(*chosen.cut(),
+                                                synchronized ? short_type_name<decltype(Options::statistics)>() : "");
             return chosen;
         } else {
-            require_without_cut(options.cut);
+            require(options.cut.parts == 1 && options.cut.timetable == nullptr, "the option `cut` has ",
+                    options.cut.parts, options.cut.parts == 1 ? " part" : " parts",
+                    ", and the network is no ChosenSplit");
             return {};
         }
     }

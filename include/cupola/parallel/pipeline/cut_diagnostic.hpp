@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a network in parts (net/pipeline/split.hpp) cannot be trained as the other template arguments of a training say,
-// as one compiler diagnostic; and which numbers of devices it can be trained on.
+// CutChecks: why a network in parts (net/pipeline/split.hpp) cannot be trained as the other template arguments of a
+// training say, as one compiler diagnostic; and which numbers of devices it can be trained on. Only a program that cuts
+// a network compiles it.
 #pragma once
 
-#include <cstddef>
 #include <string_view>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -25,66 +25,58 @@ constexpr CompileTimeMessage& cannot_split_backward(CompileTimeMessage& message,
     return message << "the timetable " << timetable << " divides backward, which no plan of a network can do yet";
 }
 
-/// Of a device whose passes are queued, only one with PartCopies of its own can compute the parts of a network.
 template <class D>
-inline constexpr bool computes_parts =
-    PartCopies<typename D::Kernels>::possible && !(D::host_memory && D::max_steps_in_flight > 1);
-template <class D>
-constexpr CompileTimeMessage& cannot_compute_parts(CompileTimeMessage& message, std::string_view network) {
-    return message << network << " can be trained on Host and on Cuda, and not on " << D::name
-                   << ", where passes are queued";
-}
+struct CutChecks {
+    /// Of a device whose passes are queued, only one with PartCopies of its own can compute the parts of a network.
+    static constexpr bool computes_parts =
+        PartCopies<typename D::Kernels>::possible && !(D::host_memory && D::max_steps_in_flight > 1);
 
-/// For a network whose cut is chosen when the program runs.
-template <class D>
-[[nodiscard]] consteval CompileTimeMessage chosen_cut_diagnostic() {
-    CompileTimeMessage message;
-    if constexpr (!computes_parts<D>) cannot_compute_parts<D>(message, "a network whose cut is chosen");
-    return message;
-}
-
-/// Throws InvalidArgument for a chosen cut that cannot be trained. `synchronizes` is the policy for the statistics of
-/// batch normalisation, if it synchronizes the replicas and the network has any.
-[[gnu::cold]] inline void require_trainable(const CutInfo& cut, std::string_view synchronizes) {
-    CompileTimeMessage message;
-    if (!synchronizes.empty())
-        cannot_synchronize(message, synchronizes);
-    else if (cut.splits_backward)
-        cannot_split_backward(message, cut.timetable);
-    require(message.empty(), std::string_view(message.characters, message.size));
-}
-/// Throws InvalidArgument for a cut that is chosen for another network than a ChosenSplit.
-[[gnu::cold]] inline void require_without_cut(const CutChoice& choice) {
-    require(choice.parts == 1 && choice.timetable == nullptr, "the option `cut` has ", choice.parts,
-            choice.parts == 1 ? " part" : " parts", ", and the network is no ChosenSplit");
-}
-
-/// Empty if it can be trained. `Net` has part_begins.
-template <class Net, class Averaging, class D, class Statistics>
-[[nodiscard]] consteval CompileTimeMessage cut_diagnostic() {
-    CompileTimeMessage message;
-    constexpr std::size_t parts = Net::part_begins.size();
-    if constexpr (parts > 1 && Net::buffer_elements > 0 && Statistics::synchronized) {
-        cannot_synchronize(message, short_type_name<Statistics>());
-    } else if constexpr (!computes_parts<D>) {
-        cannot_compute_parts<D>(message, "a network that is cut into parts");
-    } else if constexpr (AgreementKind<Averaging, D>::asynchronous) {
-        message << "with " << Averaging::name
-                << " no replica waits for another, and the parts of a network that is cut run the batches of a step "
-                   "together: train the network without its cuts";
-    } else if constexpr (CutInfoOf<Net>::value.splits_backward) {
-        cannot_split_backward(message, CutInfoOf<Net>::value.timetable);
+    /// Empty if `Net`, which is cut by its type or by the options, can be trained.
+    template <class Net, class Averaging, class Statistics>
+    [[nodiscard]] static consteval CompileTimeMessage diagnostic() {
+        CompileTimeMessage message;
+        if constexpr (cut_is_chosen<Net>) {
+            if constexpr (!computes_parts) cannot_compute_parts(message, "a network whose cut is chosen");
+        } else {
+            if constexpr (Net::part_begins.size() > 1 && Net::buffer_elements > 0 && Statistics::synchronized) {
+                cannot_synchronize(message, short_type_name<Statistics>());
+            } else if constexpr (!computes_parts) {
+                cannot_compute_parts(message, "a network that is cut into parts");
+            } else if constexpr (AgreementKind<Averaging, D>::asynchronous) {
+                message << "with " << Averaging::name
+                        << " no replica waits for another, and the parts of a network that is cut run the batches of a "
+                           "step together: train the network without its cuts";
+            } else if constexpr (CutInfoOf<Net>::value.splits_backward) {
+                cannot_split_backward(message, CutInfoOf<Net>::value.timetable);
+            }
+        }
+        return message;
     }
-    return message;
-}
 
-/// Throws InvalidArgument unless `devices` are groups that have all parts each, at most as many as the replicas.
-[[gnu::cold]] inline void require_groups(const CutInfo& cut, int replicas, int devices) {
-    const int of_group = static_cast<int>(cut.devices);
-    require(devices >= of_group && devices % of_group == 0 && devices / of_group <= replicas, "a training of ",
-            replicas, replicas == 1 ? " replica" : " replicas", " of a network in ", cut.parts(),
-            " parts must have 1 to ", replicas, " times ", of_group, of_group == 1 ? " device" : " devices", ", not ",
-            devices);
-}
+    /// Throws InvalidArgument for a chosen cut that cannot be trained. `synchronizes` is the policy for the statistics
+    /// of batch normalisation, if it synchronizes the replicas and the network has any.
+    [[gnu::cold]] static void require_trainable(const CutInfo& cut, std::string_view synchronizes) {
+        CompileTimeMessage message;
+        if (!synchronizes.empty())
+            cannot_synchronize(message, synchronizes);
+        else if (cut.splits_backward)
+            cannot_split_backward(message, cut.timetable);
+        require(message.empty(), std::string_view(message.characters, message.size));
+    }
+    /// Throws InvalidArgument unless `devices` are groups that have all parts each, at most as many as the replicas.
+    [[gnu::cold]] static void require_groups(const CutInfo& cut, int replicas, int devices) {
+        const int of_group = static_cast<int>(cut.devices);
+        require(devices >= of_group && devices % of_group == 0 && devices / of_group <= replicas, "a training of ",
+                replicas, replicas == 1 ? " replica" : " replicas", " of a network in ", cut.parts(),
+                " parts must have 1 to ", replicas, " times ", of_group, of_group == 1 ? " device" : " devices",
+                ", not ", devices);
+    }
+
+private:
+    static constexpr void cannot_compute_parts(CompileTimeMessage& message, std::string_view network) {
+        message << network << " can be trained on Host and on Cuda, and not on " << D::name
+                << ", where passes are queued";
+    }
+};
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -34,7 +34,6 @@
 #include <cupola/parallel/step/replica_losses.hpp>
 #include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
-#include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -498,7 +497,10 @@ void PipelinePasses<D, T>::forward(const Pass& pass, BatchSource source) {
         if (!pass.is_last()) return;
         BatchPass<Kernels, T> of_losses = batch.pass;
         of_losses.plan = here.plan;
-        losses_.queue(pass.step.device, context, of_losses, targets(pass), own_type, status(pass));
+        std::byte* const block = status(pass);
+        if (replicas_.settings().reads_ids() && block != pass.step.state.queue->status())
+            Copies::write(context, pass.step.state.layout.bad_id(block, of_losses.number), no_bad_id);
+        losses_.queue(pass.step.device, context, of_losses, targets(pass), own_type, block);
     });
     if constexpr (Copies::needed) pass.workers.copies(pass.device()).record(Copies::Lane::work, pass.forward_mark());
 }

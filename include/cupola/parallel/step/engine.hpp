@@ -24,7 +24,6 @@
 #include <cupola/parallel/step/shared_statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_reader.hpp>
-#include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step/step_update.hpp>
 #include <cupola/parallel/step_report.hpp>
 

@@ -14,7 +14,6 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/parallel/pipeline/part_copies.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
@@ -43,7 +42,7 @@ public:
 
     /// Computes the losses of a batch, and their gradients at the network's outputs. `in_own_type`: in the type of the
     /// plan, without a conversion, which the losses must take. `context` is that of the plan; for another device than
-    /// `device`, `status` is its copy of the status.
+    /// `device`, `status` is its copy of the status, where the report of bad ids has been cleared.
     void queue(int device, Context& context, const BatchPass& pass, const BatchView& batch, bool in_own_type = false,
                std::byte* status = nullptr);
 
@@ -126,10 +125,7 @@ void ReplicaLosses<D, T>::queue_id_check(int device, Context& context, std::byte
                                          const BatchView& batch) {
     State& state = replicas_.at(device);
     IdReport* const report = state.layout.bad_id(block, pass.number);
-    if (block == state.queue->status())
-        state.queue->write(report, no_bad_id);
-    else
-        PartCopies<Kernels>::write(context, report, no_bad_id);
+    if (block == state.queue->status()) state.queue->write(report, no_bad_id);
     const std::span<const RequiredColumn> required = replicas_.settings().required;
     for (std::size_t c = 0; c < required.size(); ++c) {
         if (required[c].ids == 0) continue;

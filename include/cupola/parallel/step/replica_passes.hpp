@@ -20,7 +20,6 @@
 #include <cupola/parallel/step/batches.hpp>
 #include <cupola/parallel/step/replica_losses.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
-#include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

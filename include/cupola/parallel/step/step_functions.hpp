@@ -11,6 +11,7 @@
 #include <string>
 
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/optim/constants_writer.hpp>
@@ -22,6 +23,16 @@
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// The names of the operations of a step in the order in which each device's thread queues them, noted before they are
+/// queued: called with each name, by the thread of that device. The order is the same for every device type, as a test
+/// checks.
+///
+/// It is not the order of execution. On a device that computes later the work of several steps may be queued before any
+/// of it runs. The forward pass, the loss and the backward pass of a batch are one piece of work, which a device may
+/// record once and launch as a whole: their names are noted together, before it is queued, and calls within it leave no
+/// name. That queued work runs in this order is tested by its results.
+using StepTrace = FunctionRef<void(int device, const char* name)>;
 
 /// A loss of the data: its entry, the number of the network's output that it reads, and the elements of that output.
 struct LossOfOutput {

@@ -17,7 +17,6 @@
 #include <cupola/parallel/step/replica_losses.hpp>
 #include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
-#include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step/sync_batch_norm_group.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

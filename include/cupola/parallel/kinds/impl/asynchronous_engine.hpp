@@ -47,7 +47,6 @@
 #include <cupola/parallel/step/shared_statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step/step_reports.hpp>
-#include <cupola/parallel/step/step_trace.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch_memory.hpp>
 
