@@ -504,18 +504,18 @@ TEST_CASE("a process that still waits for the end of an error does not lose the 
 TEST_CASE("a meeting ends for all processes alike, also if one fails that is the last to come") {
     std::atomic<bool> is_waiting{false}, has_ended{false};
     const auto script = [&](int number, const ExchangeName& name) {
-        if (number == 0 && name.operation == "a meeting") is_waiting = true;
+        if (number == 0 && name.operation == "the check of the parameters") is_waiting = true;
     };
     check_nothing_thrown(with_common_centre(2, script, [&](impl::CommonCentre& common, int number) {
         if (number == 0) {
-            CHECK_FALSE(common.meet({"a meeting"}));
+            CHECK_FALSE(common.meet_to_check(4));
             has_ended = true;
             return;
         }
         while (!is_waiting) std::this_thread::yield();
         common.fail(std::make_exception_ptr(DataError("there is no batch")));
         while (!has_ended) std::this_thread::yield();
-        CHECK_FALSE(common.meet({"a meeting"}));
+        CHECK_FALSE(common.meet_to_check(4));
     }));
 }
 
@@ -780,6 +780,40 @@ TEST_CASE("one process that restores a state where the other trains on is an err
         CHECK(errors[0].starts_with("process 1: " + places));
         CHECK(errors[1].starts_with(places));
     }
+}
+
+TEST_CASE("one process that restores a state where the other checks the parameters is an error of both") {
+    const auto policy = downpour(Order::round_robin());
+    const auto alone = training_of(Alone(policy));
+    const TrainingState state = alone->state();
+    Bytes ignored, expected;
+    go(*alone, processes::Batches{{}}, steps, ignored);
+    append_state(expected, alone->state());
+    Hub hub(2, true);
+    std::vector<std::string> messages(2);
+    check_nothing_thrown(on_threads(2, [&](int number) {
+        const Several averaging = shared(policy, hub, number);
+        auto options = processes::options_of({}, averaging, Pooled{});
+        options.check_every = 4;
+        processes::Training<Several, Pooled> training(options);
+        const processes::Batches batches{{}};
+        Bytes trace, found;
+        go(training, batches, 4, trace);
+        try {
+            if (number == 0) static_cast<void>(training.parameters());
+            if (number == 1) training.restore(state);
+        } catch (const InvalidArgument& error) {
+            messages[static_cast<std::size_t>(number)] = error.what();
+            CHECK(training.step() == 0);
+        }
+        go(training, batches, steps, trace);
+        append_state(found, training.state());
+        CHECK(found == expected);
+    }));
+    for (const std::string& each : messages)
+        CHECK_MESSAGE(each.starts_with("process 0 checks the parameters before step 4, and process 1 restores a state "
+                                       "before step 4: all processes queue the same steps"),
+                      each);
 }
 
 TEST_CASE("fit evaluates and records in all processes, with batches that each prepares for its own replicas") {

@@ -73,7 +73,9 @@ void AsynchronousEngine<D, T>::check() {
         fail(std::current_exception());
         roll_back();
     }
-    if (common_ && !common_->meet({"the check of the parameters", next_})) roll_back();
+    in_all_processes([&] {
+        if (common_ && !common_->meet_to_check(next_)) roll_back();
+    });
     save();
 }
 

@@ -33,11 +33,18 @@ public:
     /// Where this process has no steps in flight, and all restore the same state: forgets all failures. Returns when
     /// all processes have called it.
     void restart(const ExchangeName& name) { static_cast<void>(restart(name, false)); }
-    /// Returns when all processes have called it.
-    [[nodiscard]] bool meet(const ExchangeName& name);
-    /// The same before all restore a state and after they have queued the steps before `step`, also behind a failure.
-    /// Throws InvalidArgument if a process begins a job.
-    [[nodiscard]] bool meet_to_restore(std::int64_t step) { return meet_again({restore_name, step}, -1 - step); }
+
+    // The following return when all processes have called the same one with the same step. If one has called another
+    // one, or with another step, all throw InvalidArgument.
+
+    /// Before all accept the state before `step`.
+    [[nodiscard]] bool meet_to_check(std::int64_t step) {
+        return meet({"the check of the parameters", step}, {Purpose::check, step});
+    }
+    /// Before all restore a state and after they have queued the steps before `step`, also behind a failure.
+    [[nodiscard]] bool meet_to_restore(std::int64_t step) {
+        return meet_again({"the state of the training", step}, {Purpose::restore, step});
+    }
 
     /// Whether a process has failed since give_up().
     [[nodiscard]] bool has_failed() const {
@@ -107,17 +114,26 @@ protected:
 
     /// Records an error, unless another process has failed in the same steps; the caller wakes those that wait.
     [[gnu::cold]] void record_failure(const std::exception_ptr& error);
-    /// Throws InvalidArgument if a process restores a state before a step, so that it never queues that.
+    /// What a process does from a meeting on, before or with a step.
+    struct Purpose {
+        enum What : std::int64_t { train, check, restore };
+        What what = train;
+        std::int64_t step = 0;
+
+        bool operator==(const Purpose&) const = default;
+    };
+    /// Returns when all processes have called it.
+    [[nodiscard]] bool meet(const ExchangeName& name, Purpose purpose);
+    /// The same, also behind a failure.
+    [[nodiscard]] bool meet_again(const ExchangeName& name, Purpose purpose);
+    /// Throws InvalidArgument if a process checks or restores a state before a step, so that it does not queue that.
     void require_queued(std::int64_t step) const {
         for (std::size_t p = 0; p < process_count(); ++p) {
-            const std::int64_t purpose = word(purposes_, p).value.load(std::memory_order_acquire);
-            if (purpose < 0 && -1 - purpose <= step) [[unlikely]]
-                fail_apart(purpose, p, step, process());
+            const Purpose purpose = purpose_of(p);
+            if (purpose.what != Purpose::train && purpose.step <= step) [[unlikely]]
+                fail_apart(purpose, p, {Purpose::train, step}, process());
         }
     }
-    /// Meets the others, also behind a failure: all to begin with step `purpose`, or to restore a state before step n,
-    /// as -1 - n.
-    [[nodiscard]] bool meet_again(const ExchangeName& name, std::int64_t purpose);
 
 private:
     static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a lock would be of one process alone");
@@ -127,15 +143,21 @@ private:
         std::atomic<std::int64_t> failures, forgotten, restarts, meetings;
         SharedLock failures_lock;
         SharedEvent progress;
+        /// The first process that has come to the last meeting for another purpose than process 0; 0 if none has.
+        std::int32_t apart;
         std::int32_t failed;
         std::byte error[AsynchronousProcesses::error_bytes];
     };
-    static constexpr std::string_view failure_name = "the error of another process",
-                                      restore_name = "the state of the training";
+    static constexpr std::string_view failure_name = "the error of another process";
 
     [[nodiscard]] Meetings& meetings() const { return *reinterpret_cast<Meetings*>(memory_); }
+    static constexpr std::int64_t purposes = Purpose::restore + 1;
+    [[nodiscard]] Purpose purpose_of(std::size_t process) const {
+        const std::int64_t value = word(purposes_, process).value.load(std::memory_order_acquire);
+        return {static_cast<Purpose::What>(value % purposes), value / purposes};
+    }
     /// What two processes do that should do the same.
-    [[noreturn, gnu::cold]] static void fail_apart(std::int64_t purpose, std::size_t process, std::int64_t of_other,
+    [[noreturn, gnu::cold]] static void fail_apart(Purpose purpose, std::size_t process, Purpose of_other,
                                                    std::size_t other);
     /// Restarts with all processes. With `ends_with_failure` false if one fails meanwhile, which then is not here yet.
     [[nodiscard]] bool restart(const ExchangeName& name, bool ends_with_failure);
@@ -190,10 +212,11 @@ inline std::exception_ptr CentreMeetings::give_up() {
     return processes_.read_error(meetings().error, static_cast<int>(meetings().failed));
 }
 
-inline bool CentreMeetings::meet(const ExchangeName& name) {
+inline bool CentreMeetings::meet(const ExchangeName& name, Purpose purpose) {
     const std::int64_t next = ++meetings_;
     const auto has_met = [&] { return meetings().meetings.load(std::memory_order_acquire) >= next; };
     const auto all_here = [&] { return process() == 0 && all_at_least(met_, next); };
+    set(purposes_, purposes * purpose.step + purpose.what);
     set(met_, next);
     // Process 0 alone decides, with the lock of failures held, so that all meet or none does.
     while (!has_met()) {
@@ -203,30 +226,31 @@ inline bool CentreMeetings::meet(const ExchangeName& name) {
         if (has_met()) break;
         if (has_failed()) return false;
         if (all_here()) {
+            meetings().apart = 0;
+            for (std::size_t p = process_count(); --p > 0;) {
+                if (purpose_of(p) != purpose) meetings().apart = static_cast<std::int32_t>(p);
+            }
             meetings().meetings.store(next, std::memory_order_release);
             progress().notify();
         }
     }
+    // Both are as they are until all have come to the next meeting, or restart.
+    if (const auto other = static_cast<std::size_t>(meetings().apart); other != 0) [[unlikely]]
+        fail_apart(purpose_of(0), 0, purpose_of(other), other);
     return true;
 }
 
-inline bool CentreMeetings::meet_again(const ExchangeName& name, std::int64_t purpose) {
+inline bool CentreMeetings::meet_again(const ExchangeName& name, Purpose purpose) {
     if (has_failed()) return false;
     if (meetings().forgotten.load(std::memory_order_relaxed) != given_up() && !restart(name, true)) return false;
-    set(purposes_, purpose);
-    if (!meet(name)) return false;
-    for (std::size_t p = 1; p < process_count(); ++p) {
-        const std::int64_t first = word(purposes_, 0).value.load(std::memory_order_acquire),
-                           other = word(purposes_, p).value.load(std::memory_order_acquire);
-        if (first != other) fail_apart(first, 0, other, p);
-    }
-    return true;
+    return meet(name, purpose);
 }
 
-inline void CentreMeetings::fail_apart(std::int64_t purpose, std::size_t process, std::int64_t of_other,
-                                       std::size_t other) {
-    const auto does = [](std::int64_t what) {
-        return what < 0 ? text("restores a state before step ", -1 - what) : text("trains step ", what);
+inline void CentreMeetings::fail_apart(Purpose purpose, std::size_t process, Purpose of_other, std::size_t other) {
+    const auto does = [](Purpose of) {
+        const std::string_view what[purposes] = {"trains step ", "checks the parameters before step ",
+                                                 "restores a state before step "};
+        return text(what[of.what], of.step);
     };
     throw InvalidArgument(text("process ", process, " ", does(purpose), ", and process ", other, " ", does(of_other),
                                ": all processes queue the same steps, and restore the same state after the same ones"));

@@ -65,15 +65,15 @@ public:
     // On the thread that uses the training. Those that wait return false if a process has failed.
 
     /// Begins a job, which no process does before all have called this. Process 0 then calls `fill`, which writes the
-    /// centre. Throws InvalidArgument if a process begins at another step, or restores a state.
+    /// centre. Throws InvalidArgument if a process begins at another step, or checks or restores a state.
     [[nodiscard]] bool begin(std::int64_t step, FunctionRef<void()> fill);
     /// For `fill`: there are no steps before `step`, of which this is the number of turns.
     void clear(std::int64_t step, std::int64_t turns);
     /// Returns when all batches of a step are complete. Throws InvalidArgument if a process has not queued it and
-    /// restores a state.
+    /// checks or restores a state.
     [[nodiscard]] bool wait_for_step(std::int64_t step);
     /// Returns when every process has made the report of the step whose place in memory `step` takes.
-    /// Throws InvalidArgument if a process restores a state before `step`.
+    /// Throws InvalidArgument if a process checks or restores a state before `step`.
     [[nodiscard]] bool wait_for_place(std::int64_t step);
     void set_reported(std::int64_t step) { set(reported_, step); }
 
@@ -225,9 +225,10 @@ inline void CommonCentre::fail(const std::exception_ptr& error) {
 
 inline bool CommonCentre::begin(std::int64_t step, FunctionRef<void()> fill) {
     const ExchangeName name{"the beginning of asynchronous steps", step};
-    if (!meet_again(name, step)) return false;
+    const Purpose purpose{Purpose::train, step};
+    if (!meet_again(name, purpose)) return false;
     if (process() == 0) fill();
-    return meet(name);
+    return meet(name, purpose);
 }
 
 inline void CommonCentre::clear(std::int64_t step, std::int64_t turns) {
