@@ -147,11 +147,14 @@ private:
     template <class Transfer, class State>
     void restore(const State& state) {
         Transfer of_training = transfer<Transfer>();
-        of_training.require_resumable(state, [&] { agreement_->require_samples_since(state.samples_since); });
-        engine_.drain(true);
-        of_training.restore(state);
-        agreement_->set_samples_since(state.step, state.samples_since);
-        engine_.restart(state.step, state.buffers, of_training.loss_scale_of(state));
+        const auto check = [&] {
+            of_training.require_resumable(state, [&] { agreement_->require_samples_since(state.samples_since); });
+        };
+        const auto copy = [&] {
+            of_training.restore(state);
+            agreement_->set_samples_since(state.step, state.samples_since);
+        };
+        engine_.restore(state.step, state.buffers, of_training.loss_scale_of(state), check, copy);
     }
 
     /// See DataParallel; of a replica of this process.

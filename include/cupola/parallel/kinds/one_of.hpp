@@ -179,9 +179,14 @@ public:
     [[nodiscard]] double factor_of_row(int replica) {
         return steps_ ? steps_->factor_of_row(replica) : other_->factor_of_row(replica);
     }
-    [[gnu::cold]] void drain(bool restores = false) { steps_ ? steps_->drain(restores) : other_->drain(restores); }
+    [[gnu::cold]] void drain() { steps_ ? steps_->drain() : other_->drain(); }
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {
         steps_ ? steps_->restart(step, running, loss_scale) : other_->restart(step, running, loss_scale);
+    }
+    [[gnu::cold]] void restore(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale,
+                               FunctionRef<void()> check, FunctionRef<void()> copy) {
+        steps_ ? steps_->restore(step, running, loss_scale, check, copy)
+               : other_->restore(step, running, loss_scale, check, copy);
     }
     [[nodiscard]] const LossScaleState& loss_scale() const {
         return steps_ ? steps_->loss_scale() : other_->loss_scale();

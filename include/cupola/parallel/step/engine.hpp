@@ -93,11 +93,20 @@ public:
 
     /// Waits until no work is queued any more, whether it succeeded or not. A device that failed breaks off a
     /// collective.
-    [[gnu::cold]] void drain(bool /*restores*/ = false) { reader_.drain(); }
+    [[gnu::cold]] void drain() { reader_.drain(); }
 
     /// Continues at a step with these running statistics and this state of the loss scale, after drain().
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale) {
         reader_.restart(step, running, loss_scale);
+    }
+    /// The same where a state is restored that `check` refuses or `copy` copies to the devices, once no step is in
+    /// flight.
+    [[gnu::cold]] void restore(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale,
+                               FunctionRef<void()> check, FunctionRef<void()> copy) {
+        check();
+        drain();
+        copy();
+        restart(step, running, loss_scale);
     }
 
     /// The state of the loss scale after the last step whose report was made.

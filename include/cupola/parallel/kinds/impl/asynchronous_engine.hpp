@@ -94,8 +94,10 @@ public:
     void synchronize();
     [[nodiscard]] SharedStatistics<D, T>& statistics() { return statistics_; }
     [[nodiscard]] double factor_of_row(int) { return 1; }
-    [[gnu::cold]] void drain(bool restores = false);
+    [[gnu::cold]] void drain();
     [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale);
+    [[gnu::cold]] void restore(std::int64_t step, std::span<const float> running, const LossScaleState& loss_scale,
+                               FunctionRef<void()> check, FunctionRef<void()> copy);
     [[nodiscard]] const LossScaleState& loss_scale() const { return loss_scale_; }
     /// Not after a failure of another process for which this one has not given up its steps yet.
     [[nodiscard]] bool healthy() const { return !common_ || !common_->has_failed(); }

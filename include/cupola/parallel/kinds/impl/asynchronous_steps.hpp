@@ -17,6 +17,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/optim/segments_of.hpp>
@@ -349,14 +350,7 @@ void AsynchronousEngine<D, T>::synchronize() {
 }
 
 template <class D, class T>
-void AsynchronousEngine<D, T>::drain(bool restores) {
-    if (restores && common_) {
-        // Another process may still wait for batches of this one, for an inspection or for a report.
-        if (saved_.step < 0) save();
-        in_all_processes([&] {
-            if (!common_->meet_to_restore(next_)) roll_back();
-        });
-    }
+void AsynchronousEngine<D, T>::drain() {
     {
         const std::scoped_lock lock(mutex_);
         is_stopped_ = true;
@@ -365,6 +359,23 @@ void AsynchronousEngine<D, T>::drain(bool restores) {
     end_job();
     is_stopped_ = false;
     failure_ = nullptr;
+}
+
+template <class D, class T>
+void AsynchronousEngine<D, T>::restore(std::int64_t step, std::span<const float> running,
+                                       const LossScaleState& loss_scale, FunctionRef<void()> check,
+                                       FunctionRef<void()> copy) {
+    check();
+    if (common_) {
+        // Another process may still wait for batches of this one, for an inspection or for a report.
+        if (saved_.step < 0) save();
+        in_all_processes([&] {
+            if (!common_->meet_to_restore(next_)) roll_back();
+        });
+    }
+    drain();
+    copy();
+    restart(step, running, loss_scale);
 }
 
 template <class D, class T>
