@@ -469,6 +469,31 @@ TEST_CASE("a process that waits for the reports of one that restores a state end
     }
 }
 
+TEST_CASE("a process that fails while it restores a state ends that for the others at once") {
+    for (const int failing : {0, 1, 2}) {
+        check_nothing_thrown(with_common_centre(3, nothing, [&](impl::CommonCentre& common, int number) {
+            CHECK(common.meet_to_restore(4));
+            if (number == failing)
+                common.fail(std::make_exception_ptr(OutOfMemory("no memory")));
+            else
+                CHECK_FALSE(common.restart({}));
+            CHECK(common.has_failed());
+            static_cast<void>(common.give_up());
+            CHECK(common.meet_to_restore(4));
+            CHECK(common.restart({}));
+        }));
+    }
+}
+
+TEST_CASE("the processes that restore a state know how many refuse it") {
+    check_nothing_thrown(with_common_centre(3, nothing, [&](impl::CommonCentre& common, int number) {
+        for (int refusing = 0; refusing <= 3; ++refusing) {
+            CHECK(common.meet_to_restore(4, number < refusing));
+            CHECK(common.refusals() == refusing);
+        }
+    }));
+}
+
 TEST_CASE("a process that still waits for the end of an error does not lose the second one of process 0") {
     std::atomic<bool> is_asleep{false}, is_given_up{false}, has_begun{false};
     std::atomic<int> gave_up{0};
@@ -537,7 +562,7 @@ TEST_CASE("two processes that fail at once give up their steps once") {
         CHECK(common.has_failed());
         static_cast<void>(common.give_up());
         CHECK(common.given_up() == 2);
-        common.restart({});
+        CHECK(common.restart({}));
         CHECK_FALSE(common.has_failed());
     }));
 }
@@ -814,6 +839,43 @@ TEST_CASE("one process that restores a state where the other checks the paramete
         CHECK_MESSAGE(each.starts_with("process 0 checks the parameters before step 4, and process 1 restores a state "
                                        "before step 4: all processes queue the same steps"),
                       each);
+}
+
+TEST_CASE("a state that one process alone refuses is an error of all, and one that all refuse changes nothing") {
+    const auto policy = downpour(Order::round_robin());
+    const auto alone = training_of(Alone(policy));
+    Bytes trace, expected;
+    go(*alone, processes::Batches{{}}, 4, trace);
+    const TrainingState good = alone->state();
+    TrainingState bad = good;
+    bad.parameters[0] = std::numeric_limits<float>::quiet_NaN();
+    go(*alone, processes::Batches{{}}, steps, trace);
+    append_state(expected, alone->state());
+    for (const int refusing : {0, 1, 2}) {
+        const auto refuses = [&](int number) { return number == refusing || refusing == 2; };
+        std::vector<std::string> messages(2);
+        check_nothing_thrown(in_two(policy, [&](auto& training, int number) {
+            const processes::Batches batches{{}};
+            Bytes ignored, found;
+            go(training, batches, 5, ignored);
+            try {
+                training.restore(refuses(number) ? bad : good);
+            } catch (const InvalidArgument& error) {
+                messages[static_cast<std::size_t>(number)] = error.what();
+            }
+            // Otherwise the state of the last check.
+            CHECK(training.step() == (refusing == 2 ? 5 : 4));
+            go(training, batches, steps, ignored);
+            append_state(found, training.state());
+            CHECK(found == expected);
+        }));
+        const std::string of_refusing = messages[refusing == 2 ? 0 : static_cast<std::size_t>(refusing)];
+        CHECK_MESSAGE(of_refusing.starts_with("a state must be finite, but its parameter conv1.weight is nan"),
+                      of_refusing);
+        for (int p = 0; p < 2; ++p)
+            CHECK(messages[static_cast<std::size_t>(p)] ==
+                  (refuses(p) ? of_refusing : text("process ", refusing, ": ", of_refusing)));
+    }
 }
 
 TEST_CASE("fit evaluates and records in all processes, with batches that each prepares for its own replicas") {

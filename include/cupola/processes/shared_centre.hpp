@@ -17,8 +17,9 @@
 //     parameters() and state(), after the same ones. An inspector may be that of one process alone, and sees its first
 //     replica without waiting for others.
 //   - An error of one process in a step ends the steps in flight of all, which return to the state of the last check;
-//     the others throw an error of the same type, which names that process. A process that is killed, or that others
-//     have waited for until the deadline, ends them as in other steps (docs/how-to/processes.md).
+//     the others throw an error of the same type, which names that process. So does a state that some processes alone
+//     refuse in restore(); one that all refuse changes nothing. A process that is killed, or that others have waited
+//     for until the deadline, ends them as in other steps (docs/how-to/processes.md).
 //
 // Backup has no centre that replicas exchange with: it is an InvalidArgument in several processes.
 #pragma once

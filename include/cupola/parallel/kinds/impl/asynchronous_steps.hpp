@@ -365,28 +365,43 @@ template <class D, class T>
 void AsynchronousEngine<D, T>::restore(std::int64_t step, std::span<const float> running,
                                        const LossScaleState& loss_scale, FunctionRef<void()> check,
                                        FunctionRef<void()> copy) {
-    check();
+    std::exception_ptr refused;
+    try {
+        check();
+    } catch (...) {
+        if (!common_) throw;
+        refused = std::current_exception();
+    }
     if (common_) {
         // Another process may still wait for batches of this one, for an inspection or for a report.
         if (saved_.step < 0) save();
         in_all_processes([&] {
-            if (!common_->meet_to_restore(next_)) roll_back();
+            if (!common_->meet_to_restore(next_, refused != nullptr)) roll_back();
+            const int refusals = common_->refusals();
+            if (refusals == 0 || refusals == replicas_.placement().process_count()) return;
+            // The state of some alone is refused, whose error is one of all.
+            if (refused != nullptr) std::rethrow_exception(refused);
+            common_->wait_for_failure({"the error of a process that refuses its state", next_});
+            roll_back();
         });
+        if (refused != nullptr) std::rethrow_exception(refused);
     }
-    drain();
-    copy();
-    restart(step, running, loss_scale);
+    in_all_processes([&] {
+        drain();
+        copy();
+        restart(step, running, loss_scale);
+    });
 }
 
 template <class D, class T>
 void AsynchronousEngine<D, T>::restart(std::int64_t step, std::span<const float> running,
                                        const LossScaleState& loss_scale) {
+    if (common_ && !common_->restart({"the state of the training", step})) roll_back();
     next_ = step;
     loss_scale_ = loss_scale;
     statistics_.restart(running);
     saved_.step = saved_.changes = -1;
     forget();
-    if (common_) common_->restart({"the state of the training", step});
 }
 
 template <class D, class T>

@@ -30,9 +30,13 @@ public:
 
     // On the thread that uses the training. Those that wait return false if a process has failed.
 
-    /// Where this process has no steps in flight, and all restore the same state: forgets all failures. Returns when
-    /// all processes have called it.
-    void restart(const ExchangeName& name) { static_cast<void>(restart(name, false)); }
+    /// Where this process has no steps in flight, and all have the same state: forgets the failures that all have given
+    /// up. Returns when all processes have called it, or one has failed instead.
+    [[nodiscard]] bool restart(const ExchangeName& name);
+    /// Returns when a process has failed.
+    void wait_for_failure(const ExchangeName& name) {
+        sleep_until(progress(), name, [&] { return has_failed(); });
+    }
 
     // The following return when all processes have called the same one with the same step. If one has called another
     // one, or with another step, all throw InvalidArgument.
@@ -42,9 +46,12 @@ public:
         return meet({"the check of the parameters", step}, {Purpose::check, step});
     }
     /// Before all restore a state and after they have queued the steps before `step`, also behind a failure.
-    [[nodiscard]] bool meet_to_restore(std::int64_t step) {
-        return meet_again({"the state of the training", step}, {Purpose::restore, step});
+    /// `refuses`: whether this process refuses its state. The number of those that do is then refusals().
+    [[nodiscard]] bool meet_to_restore(std::int64_t step, bool refuses = false) {
+        return meet_again({"the state of the training", step}, {Purpose::restore, step, refuses});
     }
+    /// Until this process comes to its next meeting.
+    [[nodiscard]] int refusals() const { return meetings().refusals; }
 
     /// Whether a process has failed since give_up().
     [[nodiscard]] bool has_failed() const {
@@ -119,8 +126,9 @@ protected:
         enum What : std::int64_t { train, check, restore };
         What what = train;
         std::int64_t step = 0;
+        bool refuses = false;
 
-        bool operator==(const Purpose&) const = default;
+        [[nodiscard]] bool is_that_of(const Purpose& other) const { return what == other.what && step == other.step; }
     };
     /// Returns when all processes have called it.
     [[nodiscard]] bool meet(const ExchangeName& name, Purpose purpose);
@@ -145,6 +153,8 @@ private:
         SharedEvent progress;
         /// The first process that has come to the last meeting for another purpose than process 0; 0 if none has.
         std::int32_t apart;
+        /// How many have come to it that refuse.
+        std::int32_t refusals;
         std::int32_t failed;
         std::byte error[AsynchronousProcesses::error_bytes];
     };
@@ -152,15 +162,16 @@ private:
 
     [[nodiscard]] Meetings& meetings() const { return *reinterpret_cast<Meetings*>(memory_); }
     static constexpr std::int64_t purposes = Purpose::restore + 1;
+    [[nodiscard]] static std::int64_t value_of(Purpose purpose) {
+        return 2 * (purposes * purpose.step + purpose.what) + (purpose.refuses ? 1 : 0);
+    }
     [[nodiscard]] Purpose purpose_of(std::size_t process) const {
         const std::int64_t value = word(purposes_, process).value.load(std::memory_order_acquire);
-        return {static_cast<Purpose::What>(value % purposes), value / purposes};
+        return {static_cast<Purpose::What>(value / 2 % purposes), value / 2 / purposes, value % 2 != 0};
     }
     /// What two processes do that should do the same.
     [[noreturn, gnu::cold]] static void fail_apart(Purpose purpose, std::size_t process, Purpose of_other,
                                                    std::size_t other);
-    /// Restarts with all processes. With `ends_with_failure` false if one fails meanwhile, which then is not here yet.
-    [[nodiscard]] bool restart(const ExchangeName& name, bool ends_with_failure);
 
     AsynchronousProcesses& processes_;
     ProcessNumber process_;
@@ -216,7 +227,7 @@ inline bool CentreMeetings::meet(const ExchangeName& name, Purpose purpose) {
     const std::int64_t next = ++meetings_;
     const auto has_met = [&] { return meetings().meetings.load(std::memory_order_acquire) >= next; };
     const auto all_here = [&] { return process() == 0 && all_at_least(met_, next); };
-    set(purposes_, purposes * purpose.step + purpose.what);
+    set(purposes_, value_of(purpose));
     set(met_, next);
     // Process 0 alone decides, with the lock of failures held, so that all meet or none does.
     while (!has_met()) {
@@ -226,10 +237,16 @@ inline bool CentreMeetings::meet(const ExchangeName& name, Purpose purpose) {
         if (has_met()) break;
         if (has_failed()) return false;
         if (all_here()) {
-            meetings().apart = 0;
-            for (std::size_t p = process_count(); --p > 0;) {
-                if (purpose_of(p) != purpose) meetings().apart = static_cast<std::int32_t>(p);
+            meetings().apart = meetings().refusals = 0;
+            for (std::size_t p = process_count(); p-- > 0;) {
+                const Purpose other = purpose_of(p);
+                if (!other.is_that_of(purpose)) meetings().apart = static_cast<std::int32_t>(p);
+                if (other.refuses) ++meetings().refusals;
             }
+            // All go on with the steps that they have queued, which some may do before others are awake.
+            const bool restores_none = meetings().refusals == process_.count && meetings().apart == 0;
+            for (std::size_t p = 0; restores_none && p < process_count(); ++p)
+                word(purposes_, p).value.store(value_of({Purpose::train, purpose.step}), std::memory_order_relaxed);
             meetings().meetings.store(next, std::memory_order_release);
             progress().notify();
         }
@@ -242,7 +259,7 @@ inline bool CentreMeetings::meet(const ExchangeName& name, Purpose purpose) {
 
 inline bool CentreMeetings::meet_again(const ExchangeName& name, Purpose purpose) {
     if (has_failed()) return false;
-    if (meetings().forgotten.load(std::memory_order_relaxed) != given_up() && !restart(name, true)) return false;
+    if (meetings().forgotten.load(std::memory_order_relaxed) != given_up() && !restart(name)) return false;
     return meet(name, purpose);
 }
 
@@ -256,21 +273,20 @@ inline void CentreMeetings::fail_apart(Purpose purpose, std::size_t process, Pur
                                ": all processes queue the same steps, and restore the same state after the same ones"));
 }
 
-inline bool CentreMeetings::restart(const ExchangeName& name, bool ends_with_failure) {
+inline bool CentreMeetings::restart(const ExchangeName& name) {
     const std::int64_t next = restarts_ + 1;
     const auto has_restarted = [&] { return meetings().restarts.load(std::memory_order_acquire) >= next; };
     // One that sleeps here may not have given up the last failure yet, which it would lose.
     const auto all_here = [&] {
         return process() == 0 && all_at_least(restarted_, next) &&
-               (!ends_with_failure || all_at_least(all_given_up_, meetings().failures.load(std::memory_order_acquire)));
+               all_at_least(all_given_up_, meetings().failures.load(std::memory_order_acquire));
     };
     set(restarted_, next);
     while (!has_restarted()) {
-        const auto ends = [&] { return ends_with_failure && has_failed(); };
-        sleep_until(progress(), name, [&] { return has_restarted() || all_here() || ends(); });
+        sleep_until(progress(), name, [&] { return has_restarted() || all_here() || has_failed(); });
         lock(meetings().failures_lock, failure_name);
         const std::lock_guard held(meetings().failures_lock, std::adopt_lock);
-        if (all_here() && !ends()) {
+        if (all_here() && !has_failed()) {
             const std::int64_t failures = meetings().failures.load(std::memory_order_relaxed);
             for (std::size_t p = 0; p < process_count(); ++p) {
                 word(met_, p).value.store(0, std::memory_order_relaxed);
@@ -280,7 +296,7 @@ inline bool CentreMeetings::restart(const ExchangeName& name, bool ends_with_fai
             meetings().forgotten.store(failures, std::memory_order_relaxed);
             meetings().restarts.store(next, std::memory_order_release);
             progress().notify();
-        } else if (!has_restarted() && ends()) {
+        } else if (!has_restarted() && has_failed()) {
             // All are here only while none has given this up.
             word(restarted_, process()).value.store(restarts_, std::memory_order_relaxed);
             return false;
