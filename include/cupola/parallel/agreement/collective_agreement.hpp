@@ -150,7 +150,8 @@ public:
         }
         return replicas_.arrive_and_wait(device);
     }
-    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/) override {
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/,
+                      int /*fragment*/) override {
         const int device = step.device;
         auto& state = step.state;
         if (!replicas_.arrive_and_wait(device)) return false;

@@ -54,10 +54,11 @@ private:
     }
 
     bool agree_alone(Step& step);
-    /// With several devices, after the barrier at which all rows are complete: each averages its slice, calls
-    /// queue_mean(slice, finite, begin) in the host's memory, and receives the slices of the others.
+    /// With several devices, after the barrier at which all rows are complete: each averages its slice of the columns,
+    /// calls queue_mean(slice, finite, begin) in the host's memory, and receives the slices of the others.
     template <class QueueMean>
-    bool average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean);
+    bool average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean,
+                        ReplicaPlacement::ColumnRange columns);
 
     /// `part` is the average from column `begin` on.
     void mean(int device, std::span<float> part, std::int32_t* finite, std::int64_t begin);
@@ -111,16 +112,19 @@ bool RowsAgreement<D, T>::agree(Step& step) {
         require_samples(step);
         local_.queue_divisor(step);
     });
-    return average_slices(step, {}, [this, device](std::span<float> slice, std::int32_t* finite, std::int64_t begin) {
-        mean(device, slice, finite, begin);
-    });
+    return average_slices(step, {},
+                          [this, device](std::span<float> slice, std::int32_t* finite, std::int64_t begin) {
+                              mean(device, slice, finite, begin);
+                          },
+                          {0, replicas_.network().trained_elements});
 }
 
 template <class D, class T>
 template <class QueueMean>
-bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean) {
+bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_t> weights, QueueMean&& queue_mean,
+                                         ReplicaPlacement::ColumnRange columns) {
     const int device = step.device;
-    const auto [begin, end] = replicas_.gradients().columns_of(device);
+    const auto [begin, end] = replicas_.placement().columns_of(device, columns);
     std::int32_t* const finite = local_.finite(device);
     step.state.attempt([&, begin = begin, end = end] {
         average(step, begin, end, weights);
@@ -139,7 +143,7 @@ bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_
     step.state.attempt([&] {
         for (int other = 0; other < replicas_.placement().device_count(); ++other) {
             if (other == device) continue;
-            const auto [from, to] = replicas_.gradients().columns_of(other);
+            const auto [from, to] = replicas_.placement().columns_of(other, columns);
             copy_slice(device, other, from, to);
         }
         local_.wait_for_queue(step);

@@ -422,7 +422,7 @@ void CentreAgreement<D, T>::after(Step& step) {
     const std::span<const std::int64_t> weights =
         rule_.in_update ? std::span<const std::int64_t>(equal_weights_) : since(device, step.step + 1);
     const auto* const one = reinterpret_cast<const float*>(ones_[static_cast<std::size_t>(device)].data());
-    if (!rows_->average_rows(step, weights, one)) return;
+    if (!rows_->average_rows(step, weights, one, 0)) return;
     queue_update(step, [this, device, number = step.step] {
         move_centre(device, number);
         update_average(device, number);

@@ -22,6 +22,7 @@ template <class D, class T>
 class CentreRows final : public RowAveraging<D, T> {
     using Kernels = typename D::Kernels;
     using Step = DeviceStep<D, T>;
+    using typename RowAveraging<D, T>::ColumnRange;
     using StepAgreement<D, T>::replicas_;
 
 public:
@@ -34,7 +35,11 @@ public:
     bool agree(Step& step) override { return rows_.agree(step); }
     void reduce(int device, std::int64_t step) override { rows_.reduce(device, step); }
     bool exchange_health(Step& step, std::int32_t finite_here) override;
-    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
+    [[nodiscard]] bool divide(std::span<const ColumnRange> fragments) override {
+        fragments_ = fragments;
+        return true;
+    }
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
 
 private:
     void require_finite(int device, std::span<float> part, std::int32_t* finite, const float* one) {
@@ -42,6 +47,7 @@ private:
     }
 
     RowsAgreement<D, T> rows_;
+    std::span<const ColumnRange> fragments_{};
 };
 
 template <class D, class T>
@@ -54,31 +60,39 @@ bool CentreRows<D, T>::exchange_health(Step& step, std::int32_t finite_here) {
 }
 
 template <class D, class T>
-bool CentreRows<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) {
+bool CentreRows<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) {
     const int device = step.device;
+    const ColumnRange columns = fragments_.empty() ? ColumnRange{0, replicas_.network().trained_elements}
+                                                   : fragments_[static_cast<std::size_t>(fragment)];
     const bool alone = replicas_.placement().device_count() == 1;
     step.state.attempt([&] {
         if (rows_.policy_->prepares) rows_.local_.prepare_rows(*rows_.policy_, step, weights);
         if (!alone) rows_.local_.wait_for_queue(step);
     });
     const auto require_all_finite = [&] {
-        step.state.queue->queue([this, device, one] {
+        step.state.queue->queue([this, device, one, columns] {
             auto& state = replicas_.at(device);
-            require_finite(device, replicas_.gradients().average_span(device), &state.status()->healthy, one);
+            const auto part = fragments_.empty() ? replicas_.gradients().average_span(device)
+                                                 : replicas_.gradients().average_span(device).subspan(
+                                                       static_cast<std::size_t>(columns.begin),
+                                                       static_cast<std::size_t>(columns.end - columns.begin));
+            require_finite(device, part, &state.status()->healthy, one);
         });
     };
     if (alone) {
         step.state.attempt([&] {
-            rows_.average(step, 0, replicas_.network().trained_elements, weights);
+            rows_.average(step, columns.begin, columns.end, weights);
             require_all_finite();
         });
         return step.state.error == nullptr;
     }
     if (!replicas_.arrive_and_wait(device)) return false;
-    if (!rows_.average_slices(step, weights,
-                              [this, device, one](std::span<float> slice, std::int32_t* finite, std::int64_t) {
-                                  require_finite(device, slice, finite, one);
-                              }))
+    if (!rows_.average_slices(
+            step, weights,
+            [this, device, one](std::span<float> slice, std::int32_t* finite, std::int64_t) {
+                require_finite(device, slice, finite, one);
+            },
+            columns))
         return false;
     if (!D::host_memory) step.state.attempt(require_all_finite);
     return true;

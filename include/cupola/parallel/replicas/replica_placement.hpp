@@ -91,9 +91,18 @@ public:
         const auto edge = [&](int d) { return std::min(all, (first + units * d / devices_) * unit); };
         return {edge(device), edge(device + 1)};
     }
+    /// The part of some contiguous columns.
+    [[nodiscard]] ColumnRange columns_of(int device, ColumnRange columns) const {
+        const auto [begin, end] = columns_of(device, columns.end - columns.begin);
+        return {columns.begin + begin, columns.begin + end};
+    }
     /// The part that the devices of a process compute.
     [[nodiscard]] ColumnRange columns_of_process(int process, std::int64_t all) const {
         return {std::min(all, edge_of(process, all) * unit), std::min(all, edge_of(process + 1, all) * unit)};
+    }
+    [[nodiscard]] ColumnRange columns_of_process(int process, ColumnRange columns) const {
+        const auto [begin, end] = columns_of_process(process, columns.end - columns.begin);
+        return {columns.begin + begin, columns.begin + end};
     }
 
 private:

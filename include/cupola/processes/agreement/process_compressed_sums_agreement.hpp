@@ -62,7 +62,7 @@ public:
     bool exchange_health(Step& step, std::int32_t finite_here) override {
         return records_.exchange(step) && vote_.vote(step, "the vote on the step", finite_here);
     }
-    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
 
 private:
     /// Computes the sum of this process's rows in the device's columns, and rounds it. `weights`, unless they are
@@ -147,7 +147,7 @@ bool ProcessCompressedSumsAgreement<D, T, Element>::agree(Step& step) {
 
 template <class D, class T, class Element>
 bool ProcessCompressedSumsAgreement<D, T, Element>::average_rows(Step& step, std::span<const std::int64_t> weights,
-                                                                 const float* /*one*/) {
+                                                                 const float* /*one*/, int /*fragment*/) {
     const bool alone = replicas_.gradients().in_place();
     step.state.attempt([&] { local_.wait_for_queue(step); });
     if (!vote_.vote(step, "the rows of the replicas", 1)) return false;

@@ -45,7 +45,8 @@ template <class D, class T, class Element>
 class ProcessRowsAgreement final : public RowAveraging<D, T> {
     using Step = DeviceStep<D, T>;
     using Policy = RowsPolicy<typename D::Kernels>;
-    using ColumnRange = ReplicaPlacement::ColumnRange;
+    using typename RowAveraging<D, T>::ColumnRange;
+    using Messages = SliceMessages<D, T, Element>;
     using StepAgreement<D, T>::replicas_;
 
 public:
@@ -61,21 +62,23 @@ public:
     bool exchange_health(Step& step, std::int32_t finite_here) override {
         return records_.exchange(step) && vote_.vote(step, "the vote on the step", finite_here);
     }
-    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
+    [[nodiscard, gnu::cold]] bool divide(std::span<const ColumnRange> fragments) override;
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
 
 private:
-    /// Exchanges the slices, and calls average() and, before the vote, `reduce`, which divides this process's slice by
-    /// `divisor()`. If the processes share memory, all rows must be complete.
-    bool average_slices(Step& step, std::string_view rows, std::string_view average, std::string_view vote,
-                        FunctionRef<void()> reduce, FunctionRef<float()> divisor);
-    /// `weights`, unless they are empty, replace the numbers of samples.
-    void average(Step& step, std::span<const std::int64_t> weights = {});
+    /// Exchanges the slices, and calls average() and, before the vote, `reduce`, which divides by `divisor()` what this
+    /// process averages. If the processes share memory, all rows must be complete.
+    bool average_slices(Step& step, Messages& messages, std::string_view rows, std::string_view average,
+                        std::string_view vote, FunctionRef<void()> reduce, FunctionRef<float()> divisor);
+    /// The device's `columns`. `weights`, unless they are empty, replace the numbers of samples.
+    void average(Step& step, Messages& messages, ColumnRange columns, std::span<const std::int64_t> weights = {});
 
     /// A replica's gradient, from column `begin` of this process's slice.
-    [[nodiscard]] const float* row_from(int replica, std::int64_t begin) const {
+    [[nodiscard]] const float* row_from(const Messages& messages, int replica, std::int64_t begin) const {
         if (const float* const row = replicas_.gradients().row(replica)) return row + begin;
-        return messages_.row(replica, begin);
+        return messages.row(replica, begin);
     }
+    [[nodiscard]] ColumnRange all_columns() const { return {0, replicas_.network().trained_elements}; }
     bool exchange(Step& step, std::string_view name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming);
 
@@ -84,10 +87,11 @@ private:
     LocalDevices<D, T> local_;
     StepRecords<D, T> records_;
     StepVote<D, T> vote_;
-    /// The columns that this process averages.
-    ColumnRange slice_;
     /// Empty if all rows are in shared memory.
-    SliceMessages<D, T, Element> messages_;
+    Messages messages_;
+    /// Those of each fragment of the columns.
+    FixedArray<Messages> of_fragments_;
+    std::span<const ColumnRange> fragments_{};
     /// Per device.
     FixedArray<WeightedRows> rows_;
 };
@@ -112,12 +116,22 @@ ProcessRowsAgreement<D, T, Element>::ProcessRowsAgreement(std::unique_ptr<const 
       local_(replicas),
       records_(replicas, local_),
       vote_(replicas),
-      slice_(replicas.placement().columns_of_process(processes_.number(), replicas.network().trained_elements)),
       rows_(static_cast<std::size_t>(replicas.placement().device_count())) {
     for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
     const int next = (processes_.number() + 1) % processes_.count();
     const bool in_common = replicas.gradients().row(replicas.placement().first_replica_of_process(next)) != nullptr;
-    if (!in_common) messages_ = {replicas, slice_, processes_};
+    if (!in_common) messages_ = {replicas, all_columns(), processes_};
+}
+
+template <class D, class T, class Element>
+bool ProcessRowsAgreement<D, T, Element>::divide(std::span<const ColumnRange> fragments) {
+    // The buffers of other messages are those of whole rows.
+    if constexpr (!std::same_as<Element, float>) return false;
+    fragments_ = fragments;
+    of_fragments_ = FixedArray<Messages>(fragments.size());
+    for (std::size_t f = 0; messages_.any() && f < fragments.size(); ++f)
+        of_fragments_[f] = {replicas_, fragments[f], processes_};
+    return true;
 }
 
 template <class D, class T, class Element>
@@ -126,12 +140,13 @@ bool ProcessRowsAgreement<D, T, Element>::agree(Step& step) {
     if (policy_->prepares) state.attempt([&] { local_.prepare_rows(*policy_, step); });
     if (!records_.exchange(step)) return false;
     return average_slices(
-        step, "the slices of the gradients", "the slices of the average", "the vote on the step",
+        step, messages_, "the slices of the gradients", "the slices of the average", "the vote on the step",
         [&] {
             records_.queue_divisor(step);
-            average(step);
-            vote_.reduce_columns(step, replicas_.gradients().columns_of(step.device),
-                                 [this](int replica, std::int64_t begin) { return row_from(replica, begin); });
+            const ColumnRange columns = replicas_.gradients().columns_of(step.device);
+            average(step, messages_, columns);
+            vote_.reduce_columns(
+                step, columns, [this](int replica, std::int64_t begin) { return row_from(messages_, replica, begin); });
         },
         [&] {
             const float divisor = state.status()->divisor;
@@ -142,41 +157,45 @@ bool ProcessRowsAgreement<D, T, Element>::agree(Step& step) {
 
 template <class D, class T, class Element>
 bool ProcessRowsAgreement<D, T, Element>::average_rows(Step& step, std::span<const std::int64_t> weights,
-                                                       const float* /*one*/) {
+                                                       const float* /*one*/, int fragment) {
+    const auto f = static_cast<std::size_t>(fragment);
+    Messages& messages = fragments_.empty() ? messages_ : of_fragments_[f];
+    const ColumnRange columns =
+        replicas_.placement().columns_of(step.device, fragments_.empty() ? all_columns() : fragments_[f]);
     step.state.attempt([&] {
         if (policy_->prepares) local_.prepare_rows(*policy_, step, weights);
         local_.wait_for_queue(step);
     });
     if (!vote_.vote(step, "the rows of the replicas", 1)) return false;
     return average_slices(
-        step, "the slices of the rows", "the slices of the mean", "the vote on the mean",
+        step, messages, "the slices of the rows", "the slices of the mean", "the vote on the mean",
         [&] {
-            average(step, weights);
-            vote_.divide_columns(step, replicas_.gradients().columns_of(step.device), 1);
+            average(step, messages, columns, weights);
+            vote_.divide_columns(step, columns, 1);
         },
         [] { return 1.0F; });
 }
 
 template <class D, class T, class Element>
-bool ProcessRowsAgreement<D, T, Element>::average_slices(Step& step, std::string_view rows,
+bool ProcessRowsAgreement<D, T, Element>::average_slices(Step& step, Messages& messages, std::string_view rows,
                                                          std::string_view average_of_rows, std::string_view vote,
                                                          FunctionRef<void()> reduce, FunctionRef<float()> divisor) {
     auto& state = step.state;
-    if (messages_.any()) {
+    if (messages.any()) {
         state.attempt([&] {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            messages_.pack_rows(replicas_, step.device);
+            messages.pack_rows(replicas_, step.device);
         });
-        if (!exchange(step, rows, messages_.rows_out(), messages_.rows_in())) return false;
+        if (!exchange(step, rows, messages.rows_out(), messages.rows_in())) return false;
     }
     state.attempt(reduce);
     if (!vote_.vote(step, vote)) return false;
-    if (!messages_.any()) return true;
-    if (!exchange(step, average_of_rows, messages_.average_out(), messages_.average_in())) return false;
+    if (!messages.any()) return true;
+    if (!exchange(step, average_of_rows, messages.average_out(), messages.average_in())) return false;
     if constexpr (!std::same_as<Element, float>) {
         {
             const Stopwatch watch(state.worker.times(), StepPart::averaging);
-            messages_.unpack_average(replicas_, step.device, divisor());
+            messages.unpack_average(replicas_, step.device, divisor());
         }
         return replicas_.arrive_and_wait(step.device);
     }
@@ -191,21 +210,22 @@ bool ProcessRowsAgreement<D, T, Element>::exchange(Step& step, std::string_view 
 }
 
 template <class D, class T, class Element>
-void ProcessRowsAgreement<D, T, Element>::average(Step& step, std::span<const std::int64_t> weights) {
-    const auto [begin, end] = replicas_.gradients().columns_of(step.device);
+void ProcessRowsAgreement<D, T, Element>::average(Step& step, Messages& messages, ColumnRange columns,
+                                                  std::span<const std::int64_t> weights) {
+    const auto [begin, end] = columns;
     if (replicas_.gradients().in_place() || begin == end) return;
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     WeightedRows& rows = rows_[static_cast<std::size_t>(step.device)];
     rows.clear();
-    if (messages_.any()) messages_.unpack_rows(replicas_, step.device, {begin, end});
+    if (messages.any()) messages.unpack_rows(replicas_, step.device, {begin, end});
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
-        rows.add(row_from(r, begin), step.samples.of_replica(step.step, r, weights));
+        rows.add(row_from(messages, r, begin), step.samples.of_replica(step.step, r, weights));
     const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
     policy_->average(
         step.state.context(),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
         replicas_.gradients().average_span(step.device).subspan(first, count));
-    if (messages_.any()) messages_.pack_average(replicas_, step.device, {begin, end});
+    if (messages.any()) messages.pack_average(replicas_, step.device, {begin, end});
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

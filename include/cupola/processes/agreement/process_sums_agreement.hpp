@@ -43,7 +43,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 template <class D, class T>
 class ProcessSumsAgreement final : public RowAveraging<D, T> {
     using Step = DeviceStep<D, T>;
-    using ColumnRange = ReplicaPlacement::ColumnRange;
+    using typename RowAveraging<D, T>::ColumnRange;
     using StepAgreement<D, T>::replicas_;
 
 public:
@@ -59,7 +59,16 @@ public:
     bool exchange_health(Step& step, std::int32_t finite_here) override {
         return records_.exchange(step) && vote_.vote(step, "the vote on the step", finite_here);
     }
-    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one) override;
+    [[nodiscard]] bool divide(std::span<const ColumnRange> fragments) override {
+        fragments_ = fragments;
+        return true;
+    }
+    bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
+    /// The engine adds the sums during the next steps.
+    bool begin_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
+    [[nodiscard]] bool may_be_under_way() const override { return true; }
+    bool finish_rows(Step& step) override;
+    void finish_rows() override;
 
 private:
     /// Called on a device's thread when a bucket is complete in its rows; the last device to call it adds the rows of
@@ -68,17 +77,23 @@ private:
     /// Gives the buckets that the device's passes have not given.
     void give_rest(int device);
     void add_rows(int device, std::size_t bucket);
-    /// The elements of the average that belong to a bucket.
+    [[nodiscard]] ColumnRange all_columns() const { return {0, replicas_.network().trained_elements}; }
+    /// The columns of a bucket that are summed.
+    [[nodiscard]] ColumnRange columns_of_bucket(std::size_t bucket) const {
+        const std::int64_t begin = std::max(buckets_[bucket].begin, columns_.begin);
+        return {begin, std::max(begin, std::min(buckets_[bucket].end, columns_.end))};
+    }
+    /// Their elements of the average.
     [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
-        return replicas_.gradients().average_span(0).subspan(
-            static_cast<std::size_t>(buckets_[bucket].begin),
-            static_cast<std::size_t>(buckets_[bucket].end - buckets_[bucket].begin));
+        const auto [begin, end] = columns_of_bucket(bucket);
+        return replicas_.gradients().average_span(0).subspan(static_cast<std::size_t>(begin),
+                                                             static_cast<std::size_t>(end - begin));
     }
 
-    /// The columns of a device: the devices of a process divide all columns of its rows.
+    /// The columns of a device: the devices of a process divide all columns that are summed.
     [[nodiscard]] ColumnRange columns_of(int device) const {
         return ReplicaPlacement(replicas_.placement().device_count(), replicas_.placement().device_count(), false)
-            .columns_of(device, replicas_.network().trained_elements);
+            .columns_of(device, columns_);
     }
 
     struct OnBucket {
@@ -105,6 +120,12 @@ private:
     std::int64_t step_ = 0;
     /// Unless they are empty, in place of the samples.
     std::span<const std::int64_t> weights_{};
+    std::span<const ColumnRange> fragments_{};
+    /// The columns that are summed, and of a sum of rows the weight of all.
+    ColumnRange columns_{0, 0};
+    float total_ = 1;
+    /// Whether such a sum has begun and not finished: device 0 writes the first, the second is that before the step.
+    bool is_under_way_ = false, was_under_way_ = false;
 
     /// Guards the following members, and the order of the begin_sum() calls.
     std::mutex mutex_;
@@ -153,6 +174,9 @@ void ProcessSumsAgreement<D, T>::begin(std::int64_t step, const SampleCounts& sa
     samples_ = &samples;
     step_ = step;
     weights_ = {};
+    // Those of a sum that is under way are kept: no gradients are summed before it has finished.
+    was_under_way_ = is_under_way_;
+    if (!is_under_way_) columns_ = all_columns();
     next_ = 0;
     std::fill(progress_.begin(), progress_.end(), Progress());
     std::fill(given_.begin(), given_.end(), std::size_t{0});
@@ -168,9 +192,11 @@ void ProcessSumsAgreement<D, T>::give(int device, std::size_t bucket) {
     add_rows(device, bucket);
     const std::scoped_lock lock(mutex_);
     progress_[bucket].added = true;
-    for (; next_ < buckets_.size() && progress_[next_].added; ++next_)
-        processes_.begin_sum({weights_.empty() ? "the sums of the gradients" : "the sums of the rows", step_},
-                             sum_of(next_));
+    for (; next_ < buckets_.size() && progress_[next_].added; ++next_) {
+        const std::span<float> sum = sum_of(next_);
+        if (!sum.empty())
+            processes_.begin_sum({weights_.empty() ? "the sums of the gradients" : "the sums of the rows", step_}, sum);
+    }
 }
 
 template <class D, class T>
@@ -180,11 +206,12 @@ void ProcessSumsAgreement<D, T>::give_rest(int device) {
 
 template <class D, class T>
 void ProcessSumsAgreement<D, T>::add_rows(int device, std::size_t bucket) {
+    if (sum_of(bucket).empty()) return;
     const Stopwatch watch(replicas_.at(device).worker.times(), StepPart::averaging);
     RowsOfSum& rows = rows_[static_cast<std::size_t>(device)];
     const int first = replicas_.placement().first_replica(0),
               last = replicas_.placement().first_replica(replicas_.placement().device_count());
-    rows.collect(replicas_, first, last, *samples_, step_, buckets_[bucket].begin, weights_);
+    rows.collect(replicas_, first, last, *samples_, step_, columns_of_bucket(bucket).begin, weights_);
     ops::TrainingStep<typename D::Kernels>::weighted_sum(replicas_.context(device), rows.gradients().rows,
                                                          rows.gradients().weights, sum_of(bucket));
 }
@@ -205,17 +232,52 @@ bool ProcessSumsAgreement<D, T>::agree(Step& step) {
 }
 
 template <class D, class T>
-bool ProcessSumsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/) {
+bool ProcessSumsAgreement<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* one,
+                                              int fragment) {
+    return begin_rows(step, weights, one, fragment) && finish_rows(step) && vote_.vote(step, "the vote on the mean");
+}
+
+template <class D, class T>
+bool ProcessSumsAgreement<D, T>::begin_rows(Step& step, std::span<const std::int64_t> weights, const float* /*one*/,
+                                            int fragment) {
     step.state.attempt([&] { local_.wait_for_queue(step); });
-    if (step.device == 0) weights_ = weights;
+    // Where the step that began a sum has failed, this one begins another in its place.
+    if (was_under_way_ && !average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;
+    if (step.device == 0) {
+        weights_ = weights;
+        columns_ = fragments_.empty() ? all_columns() : fragments_[static_cast<std::size_t>(fragment)];
+        total_ = static_cast<float>(std::accumulate(weights.begin(), weights.end(), std::int64_t{0}));
+        is_under_way_ = true;
+    }
     if (!vote_.vote(step, "the rows of the replicas", 1)) return false;
     step.state.attempt_always([&] { give_rest(step.device); });
-    if (!average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;
-    step.state.attempt([&] {
-        const auto total = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
-        vote_.divide_columns(step, columns_of(step.device), static_cast<float>(total));
+    return true;
+}
+
+template <class D, class T>
+bool ProcessSumsAgreement<D, T>::finish_rows(Step& step) {
+    if (!average_in_all_processes(step, [&] {
+            processes_.finish_sums();
+            is_under_way_ = false;
+        }))
+        return false;
+    step.state.attempt([&] { vote_.divide_columns(step, columns_of(step.device), total_); });
+    return replicas_.arrive_and_wait(step.device);
+}
+
+template <class D, class T>
+void ProcessSumsAgreement<D, T>::finish_rows() {
+    if (!is_under_way_) return;
+    processes_.finish_sums();
+    is_under_way_ = false;
+    replicas_.threads().run([&](int device) {
+        const auto [begin, end] = columns_of(device);
+        const std::span<float> part = replicas_.gradients().average_span(device).subspan(
+            static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+        std::int32_t finite = 1;
+        ops::TrainingStep<typename D::Kernels>::mean(replicas_.context(device), part, &total_, part, &finite, {},
+                                                     nullptr);
     });
-    return vote_.vote(step, "the vote on the mean");
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

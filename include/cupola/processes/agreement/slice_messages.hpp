@@ -60,8 +60,8 @@ class SliceMessages {
 public:
     /// Empty, for a training whose processes share memory.
     SliceMessages() = default;
-    /// `slice` are the columns that this process averages.
-    [[gnu::cold]] SliceMessages(Replicas<D, T>& replicas, ColumnRange slice, const Processes& processes);
+    /// Each process averages a part of these columns; of messages that are not floats, of all columns.
+    [[gnu::cold]] SliceMessages(Replicas<D, T>& replicas, ColumnRange columns, const Processes& processes);
 
     /// Whether there are messages.
     [[nodiscard]] bool any() const { return !received_.empty(); }
@@ -139,10 +139,11 @@ private:
 };
 
 template <class D, class T, class Element>
-SliceMessages<D, T, Element>::SliceMessages(Replicas<D, T>& replicas, ColumnRange slice, const Processes& processes)
-    : elements_(replicas.network().trained_elements), slice_(slice) {
+SliceMessages<D, T, Element>::SliceMessages(Replicas<D, T>& replicas, ColumnRange columns, const Processes& processes)
+    : elements_(replicas.network().trained_elements),
+      slice_(replicas.placement().columns_of_process(processes.number(), columns)) {
     const int me = processes.number();
-    const std::int64_t width = slice.end - slice.begin;
+    const std::int64_t width = slice_.end - slice_.begin;
     const auto received = static_cast<std::size_t>(replicas.placement().replicas() * width);
     received_ = FixedArray<float>(std::max<std::size_t>(1, received));
     Element *rows = nullptr, *average = nullptr;
@@ -158,12 +159,12 @@ SliceMessages<D, T, Element>::SliceMessages(Replicas<D, T>& replicas, ColumnRang
     }
     for (int p = 0; p < processes.count(); ++p) {
         if (p == me) continue;
-        const auto [begin, end] = replicas.placement().columns_of_process(p, elements_);
+        const auto [begin, end] = replicas.placement().columns_of_process(p, columns);
         for (int r = 0; r < replicas.placement().replicas(); ++r) {
             if (replicas.placement().is_here(r)) rows_out_.add(p, packed_row(replicas, r) + begin, end - begin);
             if (replicas.placement().process_of(r) == p) rows_in_.add(p, rows + r * width, width);
         }
-        average_out_.add(p, average + slice.begin, width);
+        average_out_.add(p, average + slice_.begin, width);
         average_in_.add(p, average + begin, end - begin);
     }
 }
