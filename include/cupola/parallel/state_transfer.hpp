@@ -261,13 +261,14 @@ void StateTransfer<D, T>::gather_replicas(TrainingState& state, Peers& peers) {
     for (std::size_t i = 0; i < names_.size(); ++i)
         gather(replicas_.elements(), [i](ReplicaState& replica) -> auto& { return replica.optimizer[i].values; });
     if (state.samples_since.empty()) return;
-    const std::size_t replicas = state.samples_since.size();
-    std::vector<std::int64_t> samples(processes * replicas);
-    std::ranges::copy(state.samples_since, samples.data() + mine * replicas);
-    peers.gather(name, reinterpret_cast<std::byte*>(samples.data()), replicas * sizeof(std::int64_t));
-    for (int r = 0; r < placement.replicas(); ++r) {
-        const auto index = static_cast<std::size_t>(r);
-        state.samples_since[index] = samples[static_cast<std::size_t>(placement.process_of(r)) * replicas + index];
+    // Those of all replicas for each fragment.
+    const std::size_t numbers = state.samples_since.size();
+    std::vector<std::int64_t> samples(processes * numbers);
+    std::ranges::copy(state.samples_since, samples.data() + mine * numbers);
+    peers.gather(name, reinterpret_cast<std::byte*>(samples.data()), numbers * sizeof(std::int64_t));
+    for (std::size_t i = 0; i < numbers; ++i) {
+        const int replica = static_cast<int>(i % static_cast<std::size_t>(placement.replicas()));
+        state.samples_since[i] = samples[static_cast<std::size_t>(placement.process_of(replica)) * numbers + i];
     }
 }
 
@@ -282,8 +283,8 @@ void StateTransfer<D, T>::require_fitting_centre(const TrainingState& state) con
             "; load_parameters reads the centre alone from its checkpoint");
     require(state.replicas.size() == replicas, "this training has ", replicas, replicas == 1 ? " replica" : " replicas",
             " with parameters of their own, and the state has those of ", state.replicas.size());
-    require(state.samples_since.empty() || state.samples_since.size() == replicas, "a state of ", replicas,
-            " replicas has ", state.samples_since.size(), " numbers of samples");
+    require(state.samples_since.size() % replicas == 0, "a state of ", replicas, " replicas has ",
+            state.samples_since.size(), " numbers of samples");
     for (const std::int64_t each : state.samples_since)
         require(each >= 0 && each <= largest_count, "a replica of the state has ", each,
                 " samples since the last agreement, not 0 to ", largest_count);

@@ -157,6 +157,102 @@ TEST_CASE("a training that is resumed after any step has the bits of one that is
     check(Periodic<ConcatMean>{.every = 4, .from_step = 2}, 0.875);
     check(Periodic<ConcatMean, Sgd>{.every = 4, .outer = rules::outer_sgd()}, 0.0);
     check(ElasticAveraging<ConcatMean>{.every = 4}, 0.875);
+    check(Periodic<ConcatMean>{.every = 16, .from_step = 2, .fragments = 8, .delay = 1, .mix = 0.5}, 0.875);
+    check(Periodic<ConcatMean, Sgd>{.every = 8, .fragments = 8, .outer = rules::outer_sgd()}, 0.0);
+    check(Periodic<ConcatMean, Sgd>{.every = 5, .delay = 3, .outer = rules::outer_sgd()}, 0.875);
+}
+
+TEST_CASE("a checkpoint has the mean that moves the centre later, and the samples of each fragment") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("model.safetensors");
+    const Periodic<ConcatMean> averaging{.every = 6, .fragments = 3, .delay = 1};
+    Case whole(averaging, 1, 0.875), resumed(averaging, 2, 0.875);
+    whole.go(6);
+    write_checkpoint(path, rules::Net::layers, {.state = whole.training.state()});
+    resumed.training.restore(read_checkpoint(path, rules::Net::layers).state);
+    resumed.step = 6;
+    whole.go(15);
+    resumed.go(15);
+    const TrainingState a = whole.training.state(), b = resumed.training.state();
+    CHECK(a.samples_since.size() == 9);
+    REQUIRE(a.centre_optimizer.size() == 1);
+    CHECK(a.centre_optimizer[0].name == "mean_difference");
+    CHECK(a.rule == "Periodic every 6 steps, in 3 fragments, 1 step later");
+    CHECK(a.parameters == b.parameters);
+    CHECK(a.replicas == b.replicas);
+    CHECK(a.samples_since == b.samples_since);
+    CHECK(a.centre_optimizer == b.centre_optimizer);
+}
+
+TEST_CASE("parameters that are set drop the mean that is to move the centre") {
+    Case run(Periodic<ConcatMean>{.every = 4, .delay = 2}, 1, 0.0);
+    run.go(5);
+    CHECK(run.training.state().centre_optimizer[0].values != std::vector<float>(rules::arena_elements));
+    std::vector<float> values(rules::arena_elements);
+    values[0] = 0.25F, values[1] = 0.5F, values[2] = 0.75F;
+    run.training.set_parameters(values);
+    run.go(6);
+    CHECK(run.training.parameters() == values);
+}
+
+TEST_CASE("the centre has the same bits on any number of devices in fragments, also around compressed rows") {
+    const auto check = [](const auto& averaging) {
+        const auto expected = centre_after(averaging, 1, 13);
+        for (const int devices : {2, 3}) CHECK(centre_after(averaging, devices, 13) == expected);
+    };
+    check(Periodic<ConcatMean>{.every = 16, .fragments = 8, .delay = 1});
+    check(Periodic<Compressed<ConcatMean>>{.every = 8, .fragments = 8, .mix = 0.5});
+    // One fragment without a delay is the rule as it is without these members.
+    CHECK(centre_after(Periodic<ConcatMean>{.every = 4, .fragments = 1, .delay = 0}, 1, 13) ==
+          centre_after(Periodic<ConcatMean>{.every = 4}, 1, 13));
+}
+
+namespace {
+
+/// An outer optimiser that reads whole tensors.
+struct WholeTensors {
+    static constexpr std::string_view name = "WholeTensors";
+    double learning_rate = 1;
+    [[nodiscard]] int state_arenas() const { return 0; }
+    [[nodiscard]] std::string_view state_name(int) const { return {}; }
+    [[nodiscard]] double learning_rate_at(std::int64_t) const { return learning_rate; }
+    [[nodiscard]] std::string description() const { return "whole tensors"; }
+    template <class Device>
+    void update(const Update<Device>&) const {}
+};
+
+}  // namespace
+
+TEST_CASE("bad numbers of fragments and of steps of delay are one message") {
+    const auto refused = [](const auto& averaging, const char* message) {
+        CHECK_THROWS_WITH_AS(Case(averaging, 1, 0.0), message, InvalidArgument);
+    };
+    using Local = Periodic<ConcatMean>;
+    refused(Local{.every = 4, .fragments = 0}, "Periodic that agrees every 4 steps must have 1 to 4 fragments, not 0");
+    refused(Local{.every = 1, .fragments = 2}, "Periodic that agrees every 1 step must have 1 to 1 fragments, not 2");
+    refused(Local{.every = 32, .fragments = 17},
+            "Periodic cannot divide the 16 elements of the parameters' arena into 17 fragments");
+    refused(Local{.every = 4, .delay = -1},
+            "Periodic with 1 fragment every 4 steps must move the centre 0 to 3 steps later, before the next fragment "
+            "begins, not -1");
+    refused(Local{.every = 8, .fragments = 3, .delay = 2},
+            "Periodic with 3 fragments every 8 steps must move the centre 0 to 1 steps later, before the next fragment "
+            "begins, not 2");
+    refused(Local{.every = 4, .mix = 1.5}, "Periodic must mix in 0 to 1 of a replica's own parameters, not 1.5");
+    refused(Periodic<ConcatMean, WholeTensors>{.every = 4, .fragments = 2},
+            "Periodic with 2 fragments needs an outer optimiser with a formula of one element: another one reads whole "
+            "tensors");
+    Case later(Local{.every = 4, .delay = 1}, 1, 0.0), at_once(Local{.every = 4}, 1, 0.0);
+    CHECK_THROWS_WITH_AS(at_once.training.restore(later.training.state()),
+                         doctest::Contains("agree by Periodic every 4 steps, 1 step later, and those of this training "
+                                           "agree by Periodic every 4 steps; "),
+                         InvalidArgument);
+    TrainingState fewer = later.training.state();
+    fewer.samples_since.insert(fewer.samples_since.end(), 3, 0);
+    CHECK_THROWS_WITH_AS(later.training.restore(fewer), "a state of 3 replicas in 1 fragment has 6 numbers of samples",
+                         InvalidArgument);
+    CHECK(Local{.every = 8, .fragments = 2, .delay = 3}.description() ==
+          "Periodic every 8 steps, in 2 fragments, 3 steps later, around ConcatMean");
 }
 
 TEST_CASE("the mean is by the samples since the last agreement") {

@@ -6,6 +6,8 @@
 //
 //   local SGD      x -= rate * g in each step; after each `every` steps the centre is the mean, and all begin from it
 //   DiLoCo         the same, but the centre takes a step of Nesterov's SGD by the gradient centre - mean
+//   streaming      both for the coordinates of one fragment at a time; with a delay the centre takes the mean of the
+//                  differences x - c of some steps before, and a replica keeps the part `mix` of x
 //   EASGD          x -= rate * g + alpha * (x - c) on steps that `every` divides; c += the sum of the forces
 //   EAMSGD         the same with v = delta * v - rate * g(x + delta * v), x += v
 //   asynchronous   the same, one replica after another, each with the centre that the one before it left
@@ -24,6 +26,8 @@
 namespace rules {
 
 inline constexpr std::size_t coordinates = 3;
+/// What is divided into fragments: the arena of a network with so many parameters, which begin it, and padding.
+inline constexpr int arena_elements = 16;
 using Point = std::array<double, coordinates>;
 
 /// curvature / 2 * (x - target)^2 in each coordinate. Each replica and step has its own targets, which are floats of few
@@ -62,6 +66,8 @@ struct Settings {
     double rate = 0.125, momentum = 0.875;
     double moving_rate = 0;
     double outer_rate = 0.7, outer_momentum = 0.9;
+    int fragments = 1, delay = 0;
+    double mix = 0;
 };
 
 /// The golden figures' moving rate: the paper's, with beta = 0.9.
@@ -98,19 +104,23 @@ public:
         }
         ++step_;
         const bool averages = settings_.rule == Rule::local_sgd || settings_.rule == Rule::diloco;
-        if (!averages || step_ % settings_.every != 0) return;
+        if (!averages) return;
         for (std::size_t j = 0; j < coordinates; ++j) {
-            double mean = 0;
-            for (const Point& replica : x) mean += replica[j];
-            mean /= settings_.replicas;
-            if (settings_.rule == Rule::local_sgd) {
-                centre[j] = mean;
-            } else {
-                const double outer_gradient = centre[j] - mean;
-                outer[j] = settings_.outer_momentum * outer[j] + outer_gradient;
-                centre[j] -= settings_.outer_rate * (outer_gradient + settings_.outer_momentum * outer[j]);
+            int fragment = 0;
+            while (arena_elements * (fragment + 1) / settings_.fragments <= static_cast<int>(j)) ++fragment;
+            const int offset = fragment * settings_.every / settings_.fragments, begun = step_ - settings_.delay;
+            if (step_ % settings_.every == offset) {
+                difference[j] = 0;
+                for (const Point& replica : x) difference[j] += (replica[j] - centre[j]) / settings_.replicas;
             }
-            for (Point& replica : x) replica[j] = centre[j];
+            if (begun <= 0 || begun % settings_.every != offset) continue;
+            if (settings_.rule == Rule::local_sgd) {
+                centre[j] += difference[j];
+            } else {
+                outer[j] = settings_.outer_momentum * outer[j] - difference[j];
+                centre[j] -= settings_.outer_rate * (settings_.outer_momentum * outer[j] - difference[j]);
+            }
+            for (Point& replica : x) replica[j] = settings_.mix * replica[j] + (1 - settings_.mix) * centre[j];
         }
     }
 
@@ -136,7 +146,8 @@ public:
         ++own;
     }
 
-    Point centre, outer{};
+    /// With the mean difference that has been taken last.
+    Point centre, outer{}, difference{};
     /// For each replica: its position, its velocity, and what DOWNPOUR has not pushed yet.
     std::vector<Point> x, v, pending;
     std::vector<int> batches;

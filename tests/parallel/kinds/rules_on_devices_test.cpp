@@ -29,3 +29,38 @@ TEST_CASE_TEMPLATE_DEFINE("each rule moves the centre as its loop in double, for
     }
 }
 TEST_CASE_TEMPLATE_APPLY(rules_in_training, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("fragments agree at steps of their own and move the centre later, as the loop in double", D,
+                          streaming_in_training) {
+    struct Numbers {
+        int every, fragments, delay;
+        double mix;
+    };
+    for (const Numbers& n :
+         {Numbers{16, 1, 5, 0}, Numbers{16, 1, 15, 0.5}, Numbers{16, 2, 0, 0}, Numbers{16, 3, 4, 0.5},
+          Numbers{7, 3, 1, 0}, Numbers{3, 3, 0, 0.25}, Numbers{2, 1, 1, 0}}) {
+        for (int replicas = 1; replicas <= 4; ++replicas) {
+            CAPTURE(n.every);
+            CAPTURE(n.fragments);
+            CAPTURE(n.delay);
+            CAPTURE(replicas);
+            const auto check = [&](rules::Rule rule, auto averaging) {
+                CAPTURE(rules::name_of(rule));
+                rules::Settings settings = rules::golden_settings(rule, replicas, n.every);
+                averaging.every = n.every;
+                averaging.fragments = settings.fragments = n.fragments;
+                averaging.delay = settings.delay = n.delay;
+                averaging.mix = settings.mix = n.mix;
+                // So that it stays bounded with a mean that is late.
+                settings.outer_rate = 0.3, settings.outer_momentum = 0.5;
+                if constexpr (requires { averaging.outer.momentum; })
+                    averaging.outer.learning_rate = 0.3, averaging.outer.momentum = 0.5;
+                CHECK(rules::error_of<D>(settings, averaging, 1) < 1e-6);
+                if (replicas == 4) CHECK(rules::error_of<D>(settings, averaging, 2) < 1e-6);
+            };
+            check(rules::Rule::local_sgd, Periodic<ConcatMean>{});
+            check(rules::Rule::diloco, Periodic<ConcatMean, Sgd>{.outer = rules::outer_sgd()});
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(streaming_in_training, Devices);

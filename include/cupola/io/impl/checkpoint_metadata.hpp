@@ -288,8 +288,9 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
                 checkpoint.state.samples_since.push_back(
                     parse_number(file, left.substr(0, space), "number of samples", 0, largest_count));
                 left.remove_prefix(std::min(space + 1, left.size()));
-                require<DataError>(checkpoint.state.samples_since.size() <= file.tensors().size(), file.path(),
-                                   " has more numbers of samples than tensors");
+                constexpr std::size_t most = std::size_t{1} << 20;
+                require<DataError>(checkpoint.state.samples_since.size() <= most, file.path(), " has more than ", most,
+                                   " numbers of samples");
             }
         } else if (key == rule_key) {
             // It is compared and printed: as shown() has it, but whole.
@@ -306,8 +307,10 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     require<DataError>(!checkpoint.resumable || (file.has_checksum() && has_step), file.path(),
                        " is damaged: it lacks its checksum or its step");
     if (checkpoint.resumable) {
+        // Those of all replicas for each fragment of the parameters.
         require<DataError>(checkpoint.state.samples_since.empty() ||
-                               checkpoint.state.samples_since.size() == checkpoint.state.replicas.size(),
+                               (!checkpoint.state.replicas.empty() &&
+                                checkpoint.state.samples_since.size() % checkpoint.state.replicas.size() == 0),
                            file.path(), " has the parameters of ", checkpoint.state.replicas.size(),
                            " replicas, and the numbers of samples of ", checkpoint.state.samples_since.size());
         try {

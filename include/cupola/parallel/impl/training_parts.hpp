@@ -141,6 +141,7 @@ private:
     template <class Transfer>
     [[nodiscard]] auto state() {
         const std::int64_t next = engine_.step();
+        agreement_->complete_state();
         return transfer<Transfer>().copy(next, engine_.statistics().values(), engine_.loss_scale(),
                                          agreement_->samples_since(next), agreement_->peers());
     }

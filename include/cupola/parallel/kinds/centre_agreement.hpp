@@ -3,7 +3,8 @@
 // CentreAgreement: replicas with parameters of their own agree on their centre by a CentreRule. Between agreements each
 // replica is updated with its own gradient. After the update of a step in which they agree, the rows of the gradients,
 // which are free then, hold the replicas' differences to the centre, and the agreement inside averages them as it
-// averages gradients. Each device moves its own centre by the mean.
+// averages gradients. Each device moves its own centre by the mean, of the whole arena or of one fragment, after the
+// same update or a later one.
 //
 // Included by the header of each policy that agrees on a centre.
 #pragma once
@@ -56,9 +57,11 @@ public:
     [[nodiscard]] ProcessGroup* processes() override { return rows_->processes(); }
     void begin(std::int64_t step, const SampleCounts& samples, std::span<const float> running) override {
         rows_->begin(step, samples, running);
-        if (outer_ == nullptr || !rule_.agrees_in(step)) return;
-        const double rate = outer_->learning_rate_at(agreement_of(step));
-        require(is_finite(rate) && rate >= 0, "the outer learning rate of agreement ", agreement_of(step), " is ", rate,
+        const std::int64_t moves = rule_.moves_in(step);
+        if (outer_ == nullptr || moves < 0) return;
+        const std::int64_t agreement = rule_.agreement_of(step, moves);
+        const double rate = outer_->learning_rate_at(agreement);
+        require(is_finite(rate) && rate >= 0, "the outer learning rate of agreement ", agreement, " is ", rate,
                 "; the step is not made");
     }
     void wait(int device, std::int64_t step, bool finished) override { rows_->wait(device, step, finished); }
@@ -69,7 +72,10 @@ public:
     [[nodiscard]] bool healthy() const override { return rows_->healthy(); }
     void bind(std::span<const Segment> of_update, const MovingAverage& average) override {
         segments_ = of_update;
-        outer_segments_ = outer_segments(of_update);
+        for (const ColumnRange& each : columns_) {
+            of_fragments_.push_back(segments_within(of_update, each.begin, each.end));
+            outer_of_fragments_.push_back(outer_segments(of_fragments_.back()));
+        }
         average_ = average;
     }
 
@@ -94,38 +100,56 @@ public:
     }
     [[nodiscard]] RowsAfter rows_after(std::int64_t step) const override {
         if (rule_.averages_gradients(step)) return RowsAfter::gradients;
-        return rule_.agrees_in(step) ? RowsAfter::differences : RowsAfter::means;
+        return rule_.begins_in(step) >= 0 ? RowsAfter::differences : RowsAfter::means;
     }
     void after(Step& step) override;
 
     [[nodiscard]] std::string name_of_rule() const override {
-        std::string result = text(policy_, " every ", rule_.every, rule_.every == 1 ? " step" : " steps");
+        std::string result = text(policy_, " every ", rule_.every, rule_.every == 1 ? " step" : " steps",
+                                  fragments_description_of(rule_));
         if (outer_ == nullptr) return result;
         const std::string outer = outer_->description();
         return result + ", the centre by " + (outer.empty() ? "an optimiser" : outer);
     }
-    [[nodiscard]] std::string_view centre_state_name(int arena) const override { return outer_->state_name(arena); }
+    [[nodiscard]] std::string_view centre_state_name(int arena) const override {
+        return arena < outer_states() ? outer_->state_name(arena) : std::string_view("mean_difference");
+    }
+    void complete_state() override;
     [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t step) const override {
         return rule_.in_update ? std::span<const std::int64_t>() : since(0, step);
     }
     void set_samples_since(std::int64_t step, std::span<const std::int64_t> samples) override;
+    void require_samples_since(std::span<const std::int64_t> samples) const override {
+        require(samples.empty() || samples.size() == counts(), "a state of ", equal_weights_.size(), " replicas in ",
+                rule_.fragments, rule_.fragments == 1 ? " fragment" : " fragments", " has ", samples.size(),
+                " numbers of samples");
+    }
 
 private:
+    using ColumnRange = ReplicaPlacement::ColumnRange;
+    static constexpr std::size_t largest_counts = std::size_t{1} << 20;
+
     [[nodiscard]] int first(int device) const { return replicas_.placement().first_replica(device); }
     [[nodiscard]] bool is_alone() const {
         return replicas_.placement().device_count() == 1 && replicas_.placement().process_count() == 1;
     }
-    /// The number of the agreement of a step, from 0 on.
-    [[nodiscard]] std::int64_t agreement_of(std::int64_t step) const {
-        if (rule_.in_update) return step / rule_.every;
-        return (step + 1) / rule_.every - 1 - rule_.from_step / rule_.every;
-    }
-    /// The samples of each replica between the last agreement and a step, of a device's thread. Those of all steps in
-    /// flight are kept, so that a training continues from the step before one that failed.
+    /// The samples of each replica between the last agreement and a step, of each fragment, of a device's thread. Those
+    /// of all steps in flight are kept, so that a training continues from the step before one that failed.
     [[nodiscard]] std::span<std::int64_t> since(int device, std::int64_t step) const {
-        const auto replicas = static_cast<std::size_t>(replicas_.placement().replicas());
         const auto slot = static_cast<std::size_t>(step % kept_steps);
-        return {since_[static_cast<std::size_t>(device)].data() + slot * replicas, replicas};
+        return {since_[static_cast<std::size_t>(device)].data() + slot * counts(), counts()};
+    }
+    [[nodiscard]] std::span<std::int64_t> since(int device, std::int64_t step, std::size_t fragment) const {
+        return since(device, step).subspan(fragment * equal_weights_.size(), equal_weights_.size());
+    }
+    [[nodiscard]] std::size_t counts() const {
+        return static_cast<std::size_t>(rule_.fragments) * equal_weights_.size();
+    }
+    [[nodiscard]] int outer_states() const { return outer_ == nullptr ? 0 : outer_->state_arenas(); }
+    /// Where the centre moves later: the mean that moves it, behind the outer optimiser's state.
+    [[nodiscard]] float* mean_difference(int device) {
+        return replicas_.at(device).worker.centre_state() +
+               static_cast<std::size_t>(outer_states()) * replicas_.elements();
     }
     void count_samples(const Step& step);
     [[nodiscard]] std::size_t place(int replica, std::int64_t step) const {
@@ -137,13 +161,18 @@ private:
     void queue_means(Step& step, std::int32_t* finite);
     [[nodiscard]] double weight_of(int replica);
 
-    [[nodiscard]] Update<Kernels> update_of(int device, float* parameters, const float* gradient, float* state) {
+    [[nodiscard]] Update<Kernels> update_of(int device, float* parameters, const float* gradient, float* state,
+                                            std::span<const Segment> segments) {
         return {.context = replicas_.context(device),
                 .parameters = parameters,
                 .gradient = gradient,
                 .state = state,
                 .elements = replicas_.network().trained_elements,
-                .segments = segments_};
+                .segments = segments};
+    }
+    [[nodiscard]] Update<Kernels> update_of(int device, std::int64_t fragment, float* parameters, const float* gradient,
+                                            float* state) {
+        return update_of(device, parameters, gradient, state, of_fragments_[static_cast<std::size_t>(fragment)]);
     }
     /// Queues work that has no effect once the training is not healthy.
     template <class Work>
@@ -160,9 +189,17 @@ private:
             });
         });
     }
-    void take_differences(int device);
-    void move_centre(int device, std::int64_t step);
-    void update_average(int device, std::int64_t step);
+    void take_differences(int device, std::int64_t fragment);
+    bool begin_fragment(Step& step, std::int64_t fragment);
+    bool move_fragment(Step& step, std::int64_t fragment);
+    void move_centre(int device, std::int64_t step, std::int64_t fragment);
+    /// Of the columns of a fragment.
+    void update_average(int device, std::int64_t step, ColumnRange columns);
+    /// Copies the mean that is complete now.
+    void take_mean(int device, std::int64_t fragment) {
+        update_by_formula(TakeCentre{}, update_of(device, fragment, mean_difference(device),
+                                                  replicas_.gradients().average(device), nullptr));
+    }
 
     static constexpr std::int64_t kept_steps = D::max_steps_in_flight + 1;
 
@@ -178,7 +215,11 @@ private:
     /// For each step in flight and replica of this process, whether it moves; bytes, which several threads may write.
     std::vector<char> moves_;
     std::span<const Segment> segments_;
-    std::vector<Segment> outer_segments_;
+    /// The fragments.
+    std::vector<ColumnRange> columns_;
+    std::vector<std::vector<Segment>> of_fragments_, outer_of_fragments_;
+    /// For each device, the fragment whose mean mean_difference() gets once it is complete; -1 if it has it.
+    FixedArray<std::int64_t> under_way_;
     MovingAverage average_;
 };
 
@@ -191,6 +232,9 @@ struct AgreementOf<A, D, T> {
         AgreementTraits traits = Inner::traits(policy.averaging, elements);
         traits.centre = true;
         if constexpr (requires { policy.outer.state_arenas(); }) traits.centre_states = policy.outer.state_arenas();
+        if constexpr (requires { policy.delay; }) {
+            if (policy.delay > 0) ++traits.centre_states;
+        }
         // A row may be complete, and be used by its replica, before the replicas average anything.
         traits.takes_buckets = false;
         return traits;
@@ -216,7 +260,13 @@ struct AgreementOf<A, D, T> {
 };
 
 template <class D, class T>
-CentreAgreement<D, T>::~CentreAgreement() = default;
+CentreAgreement<D, T>::~CentreAgreement() {
+    try {
+        // The engine of the processes would write memory that is gone.
+        rows_->finish_rows();
+    } catch (const Error&) {  // it does not write any more, either
+    }
+}
 
 template <class D, class T>
 CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule& rule,
@@ -231,8 +281,22 @@ CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule
       since_(static_cast<std::size_t>(replicas.placement().device_count())),
       ones_(since_.size()),
       equal_weights_(static_cast<std::size_t>(replicas.placement().replicas()), 1),
-      moves_(static_cast<std::size_t>(kept_steps) * equal_weights_.size(), 1) {
+      moves_(static_cast<std::size_t>(kept_steps) * equal_weights_.size(), 1),
+      under_way_(since_.size()) {
     rule.check(policy);
+    const std::int64_t elements = replicas.network().trained_elements;
+    require(rule.fragments <= std::max(elements, std::int64_t{1}), policy, " cannot divide the ", elements,
+            " elements of the parameters' arena into ", rule.fragments, " fragments");
+    require(counts() <= largest_counts, policy, " counts the samples of ", equal_weights_.size(), " replicas in ",
+            rule.fragments, " fragments, which are more than ", largest_counts, " numbers");
+    for (std::int64_t f = 0; f < rule.fragments; ++f)
+        columns_.push_back({elements * f / rule.fragments, elements * (f + 1) / rule.fragments});
+    require(rule.fragments == 1 || outer_ == nullptr || outer_->is_of_elements(), policy, " with ", rule.fragments,
+            " fragments needs an outer optimiser with a formula of one element: another one reads whole tensors");
+    require(rule.fragments == 1 || rows_->divide(columns_), policy, " with ", rule.fragments,
+            " fragments needs an averaging that can average a part of the parameters: ConcatMean, MpiConcatMean or "
+            "MpiAllReduce");
+    std::ranges::fill(under_way_, -1);
     // A device decides in the update whether it skips a step, and the agreement is after that.
     replicas.settings().require_no_skipping(policy);
     require(!replicas.settings().weighted || D::host_memory || replicas.settings().gradient_accumulation_steps == 1,
@@ -240,15 +304,14 @@ CentreAgreement<D, T>::CentreAgreement(std::string_view policy, const CentreRule
             replicas.settings().gradient_accumulation_steps);
     replicas.threads().run([&](int device) {
         const auto index = static_cast<std::size_t>(device);
-        since_[index] = FixedArray<std::int64_t>(static_cast<std::size_t>(kept_steps) * equal_weights_.size());
+        since_[index] = FixedArray<std::int64_t>(static_cast<std::size_t>(kept_steps) * counts());
         ones_[index] = typename Kernels::Arena(sizeof(float), "a number of the agreement");
         const float one[] = {1};
         auto& worker = replicas_.at(device).worker;
         worker.set(reinterpret_cast<float*>(ones_[index].data()), one);
     });
-    if (outer_ == nullptr) return;
-    for (int arena = 0; arena < outer_->state_arenas(); ++arena) {
-        const std::vector<float> values(replicas_.elements(), outer_->state_start(arena));
+    for (int arena = 0; arena < replicas.settings().centre_states; ++arena) {
+        const std::vector<float> values(replicas_.elements(), arena < outer_states() ? outer_->state_start(arena) : 0);
         replicas.threads().run([&](int device) {
             auto& worker = replicas_.at(device).worker;
             worker.set(worker.centre_state() + static_cast<std::size_t>(arena) * replicas_.elements(), values);
@@ -344,8 +407,8 @@ template <class D, class T>
 void CentreAgreement<D, T>::count_samples(const Step& step) {
     const auto before = since(step.device, step.step), to = since(step.device, step.step + 1);
     if (rule_.averages_gradients(step.step)) return static_cast<void>(std::ranges::fill(to, 0));
-    for (std::size_t r = 0; r < to.size(); ++r)
-        to[r] = before[r] + step.samples.of_replica(step.step, static_cast<int>(r));
+    for (std::size_t i = 0; i < to.size(); ++i)
+        to[i] = before[i] + step.samples.of_replica(step.step, static_cast<int>(i % equal_weights_.size()));
 }
 
 template <class D, class T>
@@ -355,59 +418,101 @@ void CentreAgreement<D, T>::set_samples_since(std::int64_t step, std::span<const
         std::ranges::fill(to, 0);
         std::copy_n(samples.begin(), std::min(samples.size(), to.size()), to.begin());
     }
+    if (rule_.delay == 0) return;
+    rows_->finish_rows();
+    std::ranges::fill(under_way_, -1);
+    if (!samples.empty()) return;
+    // Parameters that were set from outside: a mean of the ones before them moves nothing.
+    const std::vector<float> zeros(replicas_.elements());
+    replicas_.threads().run(
+        [&](int device) { replicas_.at(device).worker.set(mean_difference(device), std::span<const float>(zeros)); });
 }
 
 template <class D, class T>
-void CentreAgreement<D, T>::take_differences(int device) {
+void CentreAgreement<D, T>::complete_state() {
+    if (under_way_[0] < 0) return;
+    rows_->finish_rows();
+    replicas_.threads().run([&](int device) {
+        auto& fragment = under_way_[static_cast<std::size_t>(device)];
+        take_mean(device, std::exchange(fragment, -1));
+    });
+}
+
+template <class D, class T>
+void CentreAgreement<D, T>::take_differences(int device, std::int64_t fragment) {
     auto& worker = replicas_.at(device).worker;
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
-        update_by_formula(TakeDifferences{}, update_of(device, replicas_.gradients().row(first(device) + copy),
-                                                       worker.parameters(copy), worker.centre()));
+        update_by_formula(TakeDifferences{},
+                          update_of(device, fragment, replicas_.gradients().row(first(device) + copy),
+                                    worker.parameters(copy), worker.centre()));
 }
 
 template <class D, class T>
-void CentreAgreement<D, T>::move_centre(int device, std::int64_t step) {
+void CentreAgreement<D, T>::move_centre(int device, std::int64_t step, std::int64_t fragment) {
     auto& worker = replicas_.at(device).worker;
-    auto u = update_of(device, worker.centre(), replicas_.gradients().average(device), worker.centre_state());
+    const float* const mean = rule_.delay == 0 ? replicas_.gradients().average(device) : mean_difference(device);
+    auto u = update_of(device, fragment, worker.centre(), mean, worker.centre_state());
     if (outer_ != nullptr) {
-        u.segments = outer_segments_;
-        u.step = agreement_of(step);
+        u.segments = outer_of_fragments_[static_cast<std::size_t>(fragment)];
+        u.step = rule_.agreement_of(step, fragment);
         outer_->update(u);
     } else {
         update_by_formula(MoveCentre(rule_.factor), u);
     }
     if (rule_.in_update) return;
-    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy)
-        update_by_formula(TakeCentre{}, update_of(device, worker.parameters(copy), worker.centre(), nullptr));
+    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
+        const auto take = update_of(device, fragment, worker.parameters(copy), worker.centre(), nullptr);
+        if (rule_.mix == 0)
+            update_by_formula(TakeCentre{}, take);
+        else
+            update_by_formula(MixCentre(rule_.mix), take);
+    }
 }
 
 template <class D, class T>
-void CentreAgreement<D, T>::update_average(int device, std::int64_t step) {
+void CentreAgreement<D, T>::update_average(int device, std::int64_t step, ColumnRange columns) {
     if (!average_.on()) return;
     auto& worker = replicas_.at(device).worker;
     const std::int64_t before = rule_.averages_gradients(step)
                                     ? step - 1
                                     : std::max({step - rule_.every, rule_.from_step - 1, std::int64_t{-1}});
     const Stopwatch watch(worker.times(), StepPart::moving_average);
-    average_.template update<Kernels>(worker.context(), worker.averages(), worker.centre(),
-                                      replicas_.network().trained_elements, before + 2, step + 1);
+    average_.template update<Kernels>(worker.context(), worker.averages() + columns.begin,
+                                      worker.centre() + columns.begin, columns.end - columns.begin, before + 2,
+                                      step + 1);
 }
 
 template <class D, class T>
 void CentreAgreement<D, T>::after(Step& step) {
-    const int device = step.device;
-    auto& worker = step.state.worker;
     count_samples(step);
     if (rule_.averages_gradients(step.step)) {
-        return queue_update(step, [this, device, number = step.step] {
+        return queue_update(step, [this, device = step.device, number = step.step] {
             auto& own = replicas_.at(device).worker;
-            update_by_formula(TakeCentre{}, update_of(device, own.centre(), own.parameters(), nullptr));
-            update_average(device, number);
+            update_by_formula(TakeCentre{}, update_of(device, own.centre(), own.parameters(), nullptr, segments_));
+            update_average(device, number, {0, replicas_.network().trained_elements});
         });
     }
-    if (!rule_.agrees_in(step.step)) return;
+    const std::int64_t begins = rule_.begins_in(step.step), moves = rule_.moves_in(step.step);
+    // With a delay the steps of the two are never the same.
+    if (begins >= 0 && !begin_fragment(step, begins)) return;
+    if (moves >= 0 && !move_fragment(step, moves)) return;
+    if (begins < 0) return;
+    if (!is_alone()) {
+        // The next step writes the rows and the average, which others may still read.
+        step.state.attempt([&] {
+            step.state.queue->mark();
+            rows_->wait(step.device, step.step, false);
+        });
+        if (!replicas_.arrive_and_wait(step.device)) return;
+    }
+    std::ranges::fill(since(step.device, step.step + 1, static_cast<std::size_t>(begins)), 0);
+}
+
+template <class D, class T>
+bool CentreAgreement<D, T>::begin_fragment(Step& step, std::int64_t fragment) {
+    const int device = step.device;
     if (!rule_.in_update) {
-        queue_update(step, [this, device] { take_differences(device); });
+        queue_update(step, [this, device, fragment] { take_differences(device, fragment); });
     } else if constexpr (D::host_memory) {
         // The force on the centre is that on the replicas: none on one that has not moved.
         for (int r = first(device); r < first(device + 1); ++r) {
@@ -419,24 +524,47 @@ void CentreAgreement<D, T>::after(Step& step) {
             });
         }
     }
+    const auto number = static_cast<std::size_t>(fragment);
     const std::span<const std::int64_t> weights =
-        rule_.in_update ? std::span<const std::int64_t>(equal_weights_) : since(device, step.step + 1);
+        rule_.in_update ? std::span<const std::int64_t>(equal_weights_) : since(device, step.step + 1, number);
     const auto* const one = reinterpret_cast<const float*>(ones_[static_cast<std::size_t>(device)].data());
-    if (!rows_->average_rows(step, weights, one, 0)) return;
-    queue_update(step, [this, device, number = step.step] {
-        move_centre(device, number);
-        update_average(device, number);
-    });
-    worker.plans().parameters_changed();
-    if (!is_alone()) {
-        // The next step writes the rows and the average, which others may still read.
+    if (rule_.delay == 0) return rows_->average_rows(step, weights, one, static_cast<int>(fragment));
+    if (!rows_->begin_rows(step, weights, one, static_cast<int>(fragment))) return false;
+    std::int64_t& under_way = under_way_[static_cast<std::size_t>(device)];
+    under_way = rows_->may_be_under_way() ? fragment : -1;
+    if (under_way < 0) queue_update(step, [this, device, fragment] { take_mean(device, fragment); });
+    return true;
+}
+
+template <class D, class T>
+bool CentreAgreement<D, T>::move_fragment(Step& step, std::int64_t fragment) {
+    const int device = step.device;
+    if (rule_.delay > 0) {
+        std::int64_t& under_way = under_way_[static_cast<std::size_t>(device)];
+        if (under_way >= 0) {
+            if (!rows_->finish_rows(step)) return false;
+            step.state.attempt(
+                [&] { step.state.queue->queue([this, device, fragment] { take_mean(device, fragment); }); });
+            under_way = -1;
+        }
+        // It was not known to be finite, or is that of a state which was restored.
+        const ColumnRange columns = columns_[static_cast<std::size_t>(fragment)];
+        const auto* const one = reinterpret_cast<const float*>(ones_[static_cast<std::size_t>(device)].data());
         step.state.attempt([&] {
-            step.state.queue->mark();
-            rows_->wait(device, step.step, false);
+            step.state.queue->queue([this, device, columns, one] {
+                const std::span<float> mean(mean_difference(device) + columns.begin,
+                                            static_cast<std::size_t>(columns.end - columns.begin));
+                ops::TrainingStep<Kernels>::mean(replicas_.context(device), mean, one, mean,
+                                                 &replicas_.at(device).status()->healthy, {}, nullptr);
+            });
         });
-        if (!replicas_.arrive_and_wait(device)) return;
     }
-    std::ranges::fill(since(device, step.step + 1), 0);
+    queue_update(step, [this, device, fragment, number = step.step] {
+        move_centre(device, number, fragment);
+        update_average(device, number, columns_[static_cast<std::size_t>(fragment)]);
+    });
+    step.state.worker.plans().parameters_changed();
+    return true;
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -14,6 +14,7 @@
 // for a step that a GPU repeats.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,6 +45,13 @@ struct TakeCentreFormula {
     CUPOLA_HOST_DEVICE void operator()(float& x, float centre) const { x = centre; }
 };
 
+struct MixCentreFormula {
+    using Gradient = UnchangedGradient;
+    float mix;
+
+    CUPOLA_HOST_DEVICE void operator()(float& x, float centre) const { x = mix * x + (1 - mix) * centre; }
+};
+
 /// An optimiser whose formula is the same in each step and segment.
 template <class Formula>
 struct FixedFormula {
@@ -71,6 +79,11 @@ struct MoveCentre : impl::FixedFormula<impl::MoveCentreFormula> {
 /// x = c. In the Update `parameters` are x and `gradient` is c.
 struct TakeCentre : impl::FixedFormula<impl::TakeCentreFormula> {};
 
+/// x = mix * x + (1 - mix) * c.
+struct MixCentre : impl::FixedFormula<impl::MixCentreFormula> {
+    explicit MixCentre(double mix) { of_element.mix = static_cast<float>(mix); }
+};
+
 /// The update of an outer optimiser: `u` with c as `parameters`, m as `gradient`, the state of the outer optimiser and
 /// the number of the agreement as `step`. The gradient of an outer optimiser is c - mean(x) = -m.
 template <class Device>
@@ -85,6 +98,20 @@ template <class Device>
     std::vector<Segment> result;
     for (const Segment& segment : segments)
         result.push_back({.offset = segment.offset, .size = segment.size, .rank = segment.rank});
+    return result;
+}
+
+/// The parts of segments that are in [begin, end) of the arena.
+[[nodiscard]] inline std::vector<Segment> segments_within(std::span<const Segment> segments, std::int64_t begin,
+                                                          std::int64_t end) {
+    std::vector<Segment> result;
+    for (Segment each : segments) {
+        const std::int64_t first = std::max(each.offset, begin), last = std::min(each.offset + each.size, end);
+        if (first >= last) continue;
+        each.offset = first;
+        each.size = last - first;
+        result.push_back(each);
+    }
     return result;
 }
 

@@ -28,6 +28,8 @@ public:
     /// Without its learning rate; empty if it has none.
     [[nodiscard]] virtual std::string description() const = 0;
     virtual void update(const Update<Kernels>& u) const = 0;
+    /// Whether an element's update depends on nothing but that element, so that a part of a tensor may be updated.
+    [[nodiscard]] virtual bool is_of_elements() const = 0;
 };
 
 template <class O, class Kernels>
@@ -48,6 +50,7 @@ public:
             return {};
     }
     void update(const Update<Kernels>& u) const override { update_parameters(optimizer_, outer_update(u)); }
+    [[nodiscard]] bool is_of_elements() const override { return HasFormula<O>; }
 
 private:
     O optimizer_;

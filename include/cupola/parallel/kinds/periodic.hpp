@@ -13,6 +13,14 @@
 //
 //   Periodic<ConcatMean, Sgd>{.every = 64, .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}}
 //
+// Streaming (Streaming DiLoCo; Douillard et al. 2025): with `fragments`, the parameters are in so many contiguous parts,
+// each of which agrees once in a period, at steps of their own, so that a link carries a part at a time. With `delay`,
+// the mean moves the centre so many steps later, and training goes on meanwhile: between processes by MpiAllReduce the
+// exchange costs no time if it takes no longer. The steps are fixed, so the bits do not depend on the network. A
+// replica's progress in between is dropped, or kept to the part `mix`:
+//
+//   Periodic<MpiAllReduce, Sgd>{.every = 64, .fragments = 4, .delay = 4, .mix = 0.5, .outer = ...}
+//
 // The centre is the model: evaluation, predict(), parameters(), the moving averages and the plain names of a checkpoint
 // are those of the centre. Running statistics of batch normalisation are those of the replicas and do not fit it
 // exactly. The optimiser's state of each replica stays its own. The rule: parallel/kinds/centre_rule.hpp.
@@ -42,11 +50,18 @@ struct Periodic {
     std::int64_t every = 16;
     /// Before this step the gradients are averaged in each step, as by `Averaging` alone.
     std::int64_t from_step = 0;
+    /// Fragment f agrees f * every / fragments steps behind fragment 0: 1 to every, and at most the elements.
+    std::int64_t fragments = 1;
+    /// Steps from the differences of a fragment to its move of the centre, 0 or more and below every / fragments.
+    std::int64_t delay = 0;
+    /// How much of its own parameters a replica keeps when its fragment moves, 0 to 1.
+    double mix = 0;
     A averaging{};
     [[no_unique_address]] Outer outer{};
 
     [[nodiscard]] CentreRule rule(int /*replicas*/) const {
-        const CentreRule rule{.every = every, .from_step = from_step};
+        const CentreRule rule{
+            .every = every, .from_step = from_step, .fragments = fragments, .delay = delay, .mix = mix};
         rule.check(name);
         return rule;
     }
@@ -54,7 +69,8 @@ struct Periodic {
     [[nodiscard]] std::string description() const {
         std::string result = text(name, " every ", every, every == 1 ? " step" : " steps");
         if (from_step > 0) result += text(" from step ", from_step, " on");
-        result += text(" around ", A::name);
+        result += fragments_description_of({.fragments = fragments, .delay = delay, .mix = mix});
+        result += text(fragments > 1 || delay > 0 || mix > 0 ? ", around " : " around ", A::name);
         if constexpr (requires { outer.description(); }) {
             result +=
                 text(", the centre by ", outer.description(), ", learning rate ", learning_rate_description_of(outer));

@@ -58,7 +58,8 @@ struct TrainingState {
     std::vector<float> buffers{};
     /// All replicas, if they have parameters of their own and agree on a centre (parallel/kinds/). `parameters` and
     /// `averages` are then the centre's, and `optimizer` is empty. With the state of the optimiser that moves the
-    /// centre, and, by replica, the samples since the last agreement where they are its weights.
+    /// centre and the mean that moves it later, and the samples since the last agreement where they are its weights:
+    /// those of all replicas, for each fragment of the parameters.
     std::vector<ReplicaState> replicas{};
     std::vector<OptimizerState> centre_optimizer{};
     std::vector<std::int64_t> samples_since{};
