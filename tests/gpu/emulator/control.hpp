@@ -25,6 +25,8 @@ void set_driver(int version);
 void set_resident_blocks(int count);
 /// Whether the devices can launch cooperative grids; true by default.
 void set_cooperative(bool can);
+/// Whether the devices and the host can use managed memory at the same time; true by default.
+void set_concurrent_managed(bool can);
 /// If not 0, only that many blocks of each grid that is not cooperative run, the last ones: for a grid whose other blocks would take too long.
 void run_only_last(std::uint64_t blocks);
 /// In one of so many grids of several blocks, chosen at random, some blocks run side by side, and pause at random places; 8 by default.
@@ -141,6 +143,8 @@ void set_runs(Runs runs);
 int overruns();
 /// The bytes in use in the memory of all devices.
 std::size_t memory_in_use();
+/// Those of one device, with the managed memory that was brought to it.
+std::size_t memory_in_use(int device);
 /// The message of the first failed kernel, or of the first illegal use for which CUDA has no code; empty if there is
 /// none. mend() clears it.
 std::string failure();

@@ -7,12 +7,12 @@
 
 namespace cupola::emulator {
 
-/// True for memory of this device and pinned memory of the host.
+/// True for memory of this device, managed memory, and pinned memory of the host.
 [[nodiscard]] inline bool is_reached_by(int device, const void* address) {
     cudaPointerAttributes attributes;
     if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) return false;
     if (attributes.type == cudaMemoryTypeDevice) return attributes.device == device;
-    return attributes.type == cudaMemoryTypeHost;
+    return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeManaged;
 }
 
 }  // namespace cupola::emulator

@@ -111,7 +111,7 @@ struct Stream {
     std::vector<std::size_t> frontier;
 };
 
-enum class Kind : std::uint8_t { pageable, pinned, device };
+enum class Kind : std::uint8_t { pageable, pinned, device, managed };
 
 /// The guard on both sides of each allocation, and the value of its bytes; `garbage` is a NaN in every type.
 constexpr std::size_t guard_bytes = 256;
@@ -125,6 +125,9 @@ struct Allocation {
     bool guarded;
     /// The bytes of the guard on each side, and the alignment.
     std::size_t guard = guard_bytes;
+    /// Of managed memory, the bytes that were brought to each device, and where the last ones end.
+    std::map<int, std::size_t> brought{};
+    std::size_t brought_until = 0;
 };
 
 struct Device {
@@ -152,7 +155,7 @@ struct State {
     std::uint64_t last_blocks = 0;
     unsigned side_by_side_in = 8;
     int resident_blocks = 0;
-    bool cooperative = true, eager = true, refuses_captures = false, executing = false;
+    bool cooperative = true, concurrent_managed = true, eager = true, refuses_captures = false, executing = false;
     double patience = 60;
     int failing_device = -1;
     std::int64_t pieces_until_failure = 0;
@@ -472,7 +475,8 @@ public:
         }
         std::vector<PageRange> ranges;
         for (const auto& [address, allocation] : s.allocations) {
-            if (allocation.kind == Kind::device) ranges.push_back({allocation.begin, allocation.bytes});
+            if (allocation.kind == Kind::device || allocation.kind == Kind::managed)
+                ranges.push_back({allocation.begin, allocation.bytes});
         }
         watch_pages(std::move(ranges), s.tracked_page);
     }
@@ -626,7 +630,7 @@ cudaError_t allocate(void** memory, std::size_t bytes, Kind kind) {
     std::memset(all + guard, garbage, bytes);
     std::memset(all + guard + bytes, guard_value, padded - bytes + guard);
     std::byte* const begin = all + guard;
-    s.allocations[reinterpret_cast<std::uintptr_t>(begin)] = {begin, bytes, kind, current, true, guard};
+    s.allocations[reinterpret_cast<std::uintptr_t>(begin)] = {begin, bytes, kind, current, true, guard, {}, 0};
     if (kind == Kind::device) device.used += bytes;
     *memory = begin;
     return cudaSuccess;
@@ -647,8 +651,9 @@ cudaError_t release(void* memory, Kind kind) {
         const Guard guard;
         if (const cudaError_t status = forbidden(); status != cudaSuccess) return status;
         const auto found = s.allocations.find(reinterpret_cast<std::uintptr_t>(memory));
-        if (found == s.allocations.end() || found->second.kind != kind || !found->second.guarded)
-            return cudaErrorInvalidValue;
+        if (found == s.allocations.end() || !found->second.guarded) return cudaErrorInvalidValue;
+        if (kind == Kind::device && found->second.kind == Kind::managed) kind = Kind::managed;
+        if (found->second.kind != kind) return cudaErrorInvalidValue;
     }
     // The memory is freed when the work queued before is complete. Work that can never complete is ignored.
     bool any_failed = false;
@@ -660,7 +665,7 @@ cudaError_t release(void* memory, Kind kind) {
             const Guard guard;
             device = s.allocations.at(reinterpret_cast<std::uintptr_t>(memory)).device;
             for (const auto& stream : s.streams) {
-                if (stream->device == device && stream->done < stream->queued)
+                if ((stream->device == device || kind == Kind::managed) && stream->done < stream->queued)
                     queued.emplace_back(stream, stream->queued);
             }
         }
@@ -677,6 +682,7 @@ cudaError_t release(void* memory, Kind kind) {
     }
     s.allocations.erase(reinterpret_cast<std::uintptr_t>(memory));
     if (kind == Kind::device) s.device[static_cast<std::size_t>(allocation.device)].used -= allocation.bytes;
+    for (const auto& [device, bytes] : allocation.brought) s.device[static_cast<std::size_t>(device)].used -= bytes;
     std::memset(allocation.begin, garbage, allocation.bytes);
     std::free(allocation.begin - allocation.guard);
     return cudaSuccess;
@@ -953,6 +959,7 @@ void set_capability(int major, int minor) {
 }
 void set_driver(int version) { locked()->driver = version; }
 void set_resident_blocks(int count) { locked()->resident_blocks = count; }
+void set_concurrent_managed(bool can) { locked()->concurrent_managed = can; }
 void set_cooperative(bool can) { locked()->cooperative = can; }
 void run_only_last(std::uint64_t blocks) { locked()->last_blocks = blocks; }
 void run_side_by_side_in(unsigned grids) { locked()->side_by_side_in = grids; }
@@ -1022,6 +1029,7 @@ std::size_t memory_in_use() {
     for (const Device& device : state().device) result += device.used;
     return result;
 }
+std::size_t memory_in_use(int device) { return locked()->device[static_cast<std::size_t>(device)].used; }
 std::string failure() { return locked()->failure; }
 
 }  // namespace cupola::emulator
@@ -1081,6 +1089,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
             return cudaSuccess;
         case cudaDevAttrComputeCapabilityMajor: *value = properties.major; return cudaSuccess;
         case cudaDevAttrComputeCapabilityMinor: *value = properties.minor; return cudaSuccess;
+        case cudaDevAttrConcurrentManagedAccess: *value = state().concurrent_managed ? 1 : 0; return cudaSuccess;
         case cudaDevAttrCooperativeLaunch: *value = state().cooperative ? 1 : 0; return cudaSuccess;
     }
     return keep(cudaErrorInvalidValue);
@@ -1140,6 +1149,44 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
     return keep(allocate(memory, bytes, Kind::device));
 }
+/// The memory has no place until it is brought to one.
+cudaError_t cudaMallocManaged(void** memory, size_t bytes, unsigned flags) {
+    const Guard guard;
+    if (failed(current) != cudaSuccess) return keep(failed(current));
+    if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+    if (flags != cudaMemAttachGlobal || bytes == 0) return keep(cudaErrorInvalidValue);
+    return keep(allocate(memory, bytes, Kind::managed));
+}
+namespace {
+/// Null unless these bytes are managed memory, and the place is a device that has it together with others.
+Allocation* managed(const void* memory, size_t bytes, cudaMemLocation location) {
+    const Allocation* const found = find(memory, bytes);
+    const bool known =
+        location.type == cudaMemLocationTypeDevice && location.id >= 0 && location.id < visible_devices();
+    if (found == nullptr || found->kind != Kind::managed || !known || !state().concurrent_managed) return nullptr;
+    return &state().allocations.at(reinterpret_cast<std::uintptr_t>(found->begin));
+}
+}  // namespace
+cudaError_t cudaMemAdvise(const void* memory, size_t bytes, cudaMemoryAdvise, cudaMemLocation location) {
+    const Guard guard;
+    return keep(managed(memory, bytes, location) == nullptr ? cudaErrorInvalidValue : cudaSuccess);
+}
+cudaError_t cudaMemPrefetchAsync(const void* memory, size_t bytes, cudaMemLocation location, unsigned flags,
+                                 cudaStream_t) {
+    const Guard guard;
+    Allocation* const found = managed(memory, bytes, location);
+    if (found == nullptr || flags != 0) return keep(cudaErrorInvalidValue);
+    State& s = state();
+    const auto end = static_cast<std::size_t>(static_cast<const std::byte*>(memory) - found->begin) + bytes;
+    std::size_t& used = s.device[static_cast<std::size_t>(location.id)].used;
+    // A GPU would move other pages out, and would move these again: the emulated ones do neither.
+    if (end - bytes < found->brought_until) return keep(cudaErrorNotSupported);
+    if (bytes > s.memory - std::min(s.memory, used)) return keep(cudaErrorMemoryAllocation);
+    found->brought_until = end;
+    found->brought[location.id] += bytes;
+    used += bytes;
+    return cudaSuccess;
+}
 cudaError_t cudaFree(void* memory) { return kept_unless_failed(release(memory, Kind::device), current); }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
     const Guard guard;
@@ -1168,8 +1215,10 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     const Allocation* const found = find(memory);
     *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, const_cast<void*>(memory)};
     if (found == nullptr) return cudaSuccess;
-    *attributes = {found->kind == Kind::device ? cudaMemoryTypeDevice : cudaMemoryTypeHost, found->device,
-                   const_cast<void*>(memory), found->kind == Kind::device ? nullptr : const_cast<void*>(memory)};
+    const cudaMemoryType types[] = {cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice,
+                                    cudaMemoryTypeManaged};
+    *attributes = {types[static_cast<int>(found->kind)], found->device, const_cast<void*>(memory),
+                   found->kind == Kind::device ? nullptr : const_cast<void*>(memory)};
     return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

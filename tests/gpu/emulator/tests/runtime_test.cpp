@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "../control.hpp"
+#include "../memory.hpp"
 #include "../stream.hpp"
 #include "device_memory.hpp"
 
@@ -689,4 +690,38 @@ TEST_CASE("a kernel that begins before the end of the one before it has to wait 
     CHECK(emulator::failure().find("and follows none") != std::string::npos);
     emulator::mend();
     static_cast<void>(forgotten());
+}
+
+TEST_CASE("managed memory is in the memory of the devices to which it was brought") {
+    emulator::set_memory(1 << 20);
+    void* memory = nullptr;
+    constexpr std::size_t bytes = 600'000, first = 200'000;
+    const auto device = [](int number) { return cudaMemLocation{cudaMemLocationTypeDevice, number}; };
+    CHECK(cudaMallocManaged(&memory, bytes) == cudaSuccess);
+    CHECK(emulator::memory_in_use() == 0);
+    auto* const values = static_cast<std::byte*>(memory);
+    CHECK(cudaMemAdvise(values, first, cudaMemAdviseSetPreferredLocation, device(2)) == cudaSuccess);
+    CHECK(cudaMemAdvise(values, bytes, cudaMemAdviseSetAccessedBy, device(0)) == cudaSuccess);
+    CHECK(cudaMemPrefetchAsync(values, first, device(2), 0) == cudaSuccess);
+    CHECK(cudaMemPrefetchAsync(values + first, bytes - first, device(0), 0) == cudaSuccess);
+    CHECK(emulator::memory_in_use(2) == first);
+    CHECK(emulator::memory_in_use(0) == bytes - first);
+    CHECK(emulator::is_reached_by(0, values));
+    CHECK(emulator::is_reached_by(1, values));
+    // What is there already, what does not fit, and what is not managed memory.
+    CHECK(cudaMemPrefetchAsync(values, first, device(1), 0) == cudaErrorNotSupported);
+    void *large = nullptr, *own = nullptr;
+    CHECK(cudaMallocManaged(&large, 900'000) == cudaSuccess);
+    CHECK(cudaMemPrefetchAsync(large, 900'000, device(2), 0) == cudaErrorMemoryAllocation);
+    CHECK(cudaMalloc(&own, 4) == cudaSuccess);
+    CHECK(cudaMemPrefetchAsync(own, 4, device(0), 0) == cudaErrorInvalidValue);
+    CHECK(cudaMemAdvise(values, bytes + 1, cudaMemAdviseSetAccessedBy, device(0)) == cudaErrorInvalidValue);
+    CHECK(cudaMemAdvise(values, bytes, cudaMemAdviseSetAccessedBy, device(99)) == cudaErrorInvalidValue);
+    emulator::set_concurrent_managed(false);
+    CHECK(cudaMemAdvise(values, bytes, cudaMemAdviseSetAccessedBy, device(0)) == cudaErrorInvalidValue);
+    emulator::set_concurrent_managed(true);
+    CHECK(forgotten() == cudaErrorInvalidValue);
+    for (void* const each : {memory, large, own}) CHECK(cudaFree(each) == cudaSuccess);
+    CHECK(emulator::memory_in_use() == 0);
+    emulator::set_memory(std::size_t{4} << 30);
 }
