@@ -14,6 +14,7 @@
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "../../labelled_samples.hpp"
+#include "../../parallel/pipeline/ended_training.hpp"
 #include "../../throws_with.hpp"
 #include "../emulator/control.hpp"
 
@@ -25,20 +26,24 @@ struct Net : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"nor
                         Named<"block", Residual<Identity, Named<"a", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Conv2d<4, 3>>>,
                         ReLU, Dropout<0.5>, Named<"conv2", Conv2d<5, 3>>, BatchNorm2d<>, ReLU, MaxPool2d<2>, Flatten,
                         Named<"hidden", Linear<7>>, Sigmoid, Dropout<0.3>, Named<"out", Linear<5>>> {};
-/// Part 1 on the second device, parts 0 and 2 on the first, one batch after another.
+/// Every second part on the second device, the others on the first, one batch after another.
 struct ThereAndBack {
     static constexpr std::string_view name = "ThereAndBack";
     static constexpr std::size_t devices(std::size_t) { return 2; }
     static constexpr std::size_t device_of(std::size_t part, std::size_t) { return part % 2; }
     static constexpr std::int64_t slot_count(std::size_t, std::size_t, std::int64_t) { return 1; }
-    static constexpr std::int64_t actions(std::size_t device, std::size_t, std::int64_t batches) {
-        return (device == 0 ? 4 : 2) * batches;
+    static constexpr std::int64_t parts_of(std::size_t device, std::size_t parts) {
+        return static_cast<std::int64_t>((parts - device + 1) / 2);
     }
-    static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t, std::int64_t) {
-        constexpr std::size_t part[] = {0, 2, 2, 0};
-        const std::int64_t count = device == 0 ? 4 : 2, place = i % count;
-        const auto work = place < count / 2 ? PipelineWork::forward : PipelineWork::backward;
-        return {work, device == 0 ? part[place] : 1, i / count};
+    static constexpr std::int64_t actions(std::size_t device, std::size_t parts, std::int64_t batches) {
+        return 2 * parts_of(device, parts) * batches;
+    }
+    static constexpr PipelineAction action(std::size_t device, std::int64_t i, std::size_t parts, std::int64_t) {
+        const std::int64_t count = parts_of(device, parts), place = i % (2 * count);
+        const bool forward = place < count;
+        const std::int64_t part = 2 * (forward ? place : 2 * count - 1 - place);
+        return {forward ? PipelineWork::forward : PipelineWork::backward, static_cast<std::size_t>(part) + device,
+                i / (2 * count)};
     }
 };
 
@@ -49,15 +54,24 @@ struct Thirds : SplitAt<Net, "block", "conv2"> {
 struct Alternating : SplitAt<Net, "block", "conv2"> {
     using PipelineTimetable = ThereAndBack;
 };
+struct Quarters : SplitAt<Net, "block", "conv2", "hidden"> {
+    using PipelineTimetable = ThereAndBack;
+};
 struct Chosen : ChosenSplit<Net> {};
+/// Its parameters need more memory than everything else.
+struct Wide
+    : Sequential<Input<6, 6, 3>, Named<"conv", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Flatten, Named<"a", Linear<512>>,
+                 Sigmoid, Named<"b", Linear<512>>, Sigmoid, Named<"c", Linear<512>>, Sigmoid, Named<"out", Linear<5>>> {
+};
+struct WideHalves : SplitAt<Wide, "b"> {};
 /// The first part has no backward pass, and the first element of a gradient is in the second one.
 struct Tuned : Frozen<InPrecision<MixedBFloat16, Net>, "conv1.*", "norm1.*", "conv2.*"> {};
 struct TunedThirds
     : Frozen<InPrecision<MixedBFloat16, SplitAt<Net, "block", "conv2">>, "conv1.*", "norm1.*", "conv2.*"> {};
 
 using TheLoss = LossCollection<CrossEntropy<5>, WeightDecayAll<0.01>>;
-template <class N>
-using Training = DataParallel<N, TheLoss, Clipped<Sgd>, ConcatMean, Cuda, Pooled>;
+template <class N, class O = Sgd>
+using Training = DataParallel<N, TheLoss, Clipped<O>, ConcatMean, Cuda, Pooled>;
 
 /// Batches in memory that is not written again. The threads of two groups call it for different replicas.
 struct Source {
@@ -88,60 +102,12 @@ struct Source {
     std::array<std::deque<impl::CudaPinned>, 2> memory{};
 };
 
-struct Sizes {
-    int replicas = 2, accumulation = 2;
-    std::int64_t short_size = 3;
-    CutChoice cut{};
-};
-
-template <class T>
-typename T::Options options_for(int devices, const Sizes& shape = {}) {
-    typename T::Options options{.replicas = shape.replicas,
-                                .devices = devices,
-                                .batch_size = 4,
-                                .other_batch_sizes = {3},
-                                .gradient_accumulation_steps = shape.accumulation,
-                                .seed = 5,
-                                .moving_average = {.decay = 0.9},
-                                .cut = shape.cut};
-    options.optimizer = {.optimizer = {.learning_rate = 0.05, .momentum = 0.9}, .max_norm = 1};
-    options.device.deterministic = true;
-    options.device.plan_seconds = 0;
-    return options;
-}
-
-/// Everything that can be read of a training after a few steps.
-struct Ended {
-    std::vector<std::vector<float>> values;
-    std::vector<double> numbers;
-    bool operator==(const Ended&) const = default;
-};
-
-template <class T>
-void add_state(Ended& ended, T& training) {
-    const TrainingState state = training.state();
-    for (const auto* const each : {&state.parameters, &state.averages, &state.buffers}) ended.values.push_back(*each);
-    for (const OptimizerState& each : state.optimizer) ended.values.push_back(each.values);
-}
-
 template <class T>
 Ended run(int devices, const Sizes& shape = {}, int steps = 4) {
     T training(options_for<T>(devices, shape));
     Source source(shape.short_size);
-    Ended ended;
-    for (int s = 0; s < steps; ++s) {
-        const StepReport& report = training.step(source);
-        ended.numbers.push_back(report.loss);
-        for (const ReplicaReport& each : report.replicas) ended.numbers.push_back(each.total);
-    }
-    for (int r = 0; r < shape.replicas; ++r) ended.values.push_back(training.gradient(r));
-    ended.values.push_back(training.averaged_gradient());
-    add_state(ended, training);
-    ended.values.push_back(training.parameters(devices - 1));
-    const auto four = [&](std::int64_t i, int device, CudaContext&) { return source.pinned(5 * i, 4, device); };
-    ended.numbers.push_back(training.evaluate(four, 3, Weights::averages).loss);
-    ended.values.push_back(training.predict(std::span(source.samples.inputs).first(324)));
-    CHECK(training.healthy());
+    const auto four = [&](std::int64_t i, int, CudaContext&) { return source.pinned(5 * i, 4, 0); };
+    const Ended ended = ended_after(training, steps, source, four, std::span(source.samples.inputs).first(324));
     CHECK(emulator::failure().empty());
     return ended;
 }
@@ -169,6 +135,7 @@ TEST_CASE("a network in parts on several GPUs has the bits of the whole network 
         CHECK(run<Training<Halves>>(2, shape) == whole);
         CHECK(run<Training<Thirds>>(3, shape) == whole);
         CHECK(run<Training<Alternating>>(2, shape) == whole);
+        CHECK(run<Training<Quarters>>(2, shape) == whole);
         if (shape.replicas == 1) continue;
         CHECK(run<Training<Halves>>(4, shape) == whole);
         CHECK(run<Training<Thirds>>(6, shape) == whole);
@@ -326,4 +293,81 @@ TEST_CASE("the batches of a network that do not fit one GPU fit three, and the r
     }
     emulator::set_memory(most - 1);
     CHECK(contains(message_of<OutOfMemory>([&] { Training<Thirds> training(of_parts); }), "do not fit"));
+}
+TEST_CASE("a network whose parameters do not fit one GPU trains on two, which have the bytes that were planned") {
+    const SixGpus gpus;
+    using Whole = Training<Wide, Adam>;
+    using Parts = Training<WideHalves, Adam>;
+    const auto with_scale = []<class T>(T*, int devices) {
+        auto options = options_for<T>(devices);
+        options.loss_scale = LossScale{.initial = 8, .interval = 2};
+        return options;
+    };
+    const auto of_whole = with_scale(static_cast<Whole*>(nullptr), 1);
+    Source source;
+    const auto four = [&](std::int64_t i, int, CudaContext&) { return source.pinned(5 * i, 4, 0); };
+    const auto end = [&](auto& training) {
+        return ended_after(training, 3, source, four, std::span(source.samples.inputs).first(324));
+    };
+    TrainingState state;
+    std::size_t needed = 0;
+    const Ended expected = [&] {
+        Whole training(of_whole);
+        needed = training.memory().total();
+        Ended ended = end(training);
+        state = training.state();
+        return ended;
+    }();
+    for (const int groups : {1, 2}) {
+        CAPTURE(groups);
+        const auto of_parts = with_scale(static_cast<Parts*>(nullptr), 2 * groups);
+        // What contexts, queues and events have beside what was planned.
+        constexpr std::size_t rest = 500'000;
+        std::size_t most = 0;
+        {
+            std::vector<std::size_t> before(6);
+            for (std::size_t gpu = 0; gpu < before.size(); ++gpu)
+                before[gpu] = emulator::memory_in_use(static_cast<int>(gpu));
+            Parts training(of_parts);
+            const std::vector<std::size_t>& each = training.memory().each_device;
+            REQUIRE(each.size() == 2);
+            for (std::size_t gpu = 0; gpu < std::size_t{2} * groups; ++gpu) {
+                const std::size_t used = emulator::memory_in_use(static_cast<int>(gpu)) - before[gpu];
+                CAPTURES(gpu, used, each[gpu % 2]);
+                CHECK(used >= each[gpu % 2]);
+                CHECK(used <= each[gpu % 2] + rest);
+            }
+            CHECK(each[0] + each[1] == training.memory().total() / static_cast<std::size_t>(groups));
+            most = std::max(each[0], each[1]) + rest;
+        }
+        CAPTURES(needed, most);
+        REQUIRE(4 * most < 3 * needed);
+        emulator::set_memory(most);
+        CHECK(contains(message_of<OutOfMemory>([&] { Whole training(of_whole); }), "do not fit"));
+        Parts training(of_parts);
+        CHECK(end(training) == expected);
+        // Both continue from a state of the other kind.
+        training.restore(state);
+        training.step(source);
+        const std::vector<float> continued = training.parameters();
+        emulator::set_memory(std::size_t{1} << 32);
+        Whole whole(of_whole);
+        whole.restore(state);
+        whole.step(source);
+        CHECK(whole.parameters() == continued);
+        whole.restore(training.state());
+        CHECK(whole.parameters() == continued);
+    }
+}
+TEST_CASE("GPUs that cannot have memory together are an error, unless the parts share a GPU") {
+    const SixGpus gpus;
+    emulator::set_concurrent_managed(false);
+    CHECK(contains(message_of<DeviceError>([] { Training<Halves> training(options_for<Training<Halves>>(2)); }),
+                   "cannot use memory together with other GPUs"));
+    auto options = options_for<Training<Halves>>(2);
+    options.device.devices_per_gpu = 2;
+    Training<Halves> training(options);
+    training.step(Source{});
+    CHECK(emulator::memory_in_use(1) == 0);
+    emulator::set_concurrent_managed(true);
 }

@@ -19,6 +19,7 @@
 #include "../../labelled_samples.hpp"
 #include "../../throws_with.hpp"
 #include "../policies.hpp"
+#include "ended_training.hpp"
 
 using namespace cupola;
 
@@ -129,63 +130,12 @@ struct Source {
     float spoiled = 0;
 };
 
-struct Sizes {
-    int replicas = 2, accumulation = 2;
-    std::int64_t short_size = 3;
-    CutChoice cut{};
-};
-
-template <class T>
-typename T::Options options_for(int devices, const Sizes& shape = {}) {
-    typename T::Options options{.replicas = shape.replicas,
-                                .devices = devices,
-                                .batch_size = 4,
-                                .other_batch_sizes = {3},
-                                .gradient_accumulation_steps = shape.accumulation,
-                                .seed = 5,
-                                .moving_average = {.decay = 0.9},
-                                .cut = shape.cut};
-    options.optimizer = {.optimizer = {.learning_rate = 0.05, .momentum = 0.9}, .max_norm = 1};
-    if constexpr (requires { options.averaging.every; }) options.averaging.every = 2;
-    return options;
-}
-
-/// Everything that can be read of a training after a few steps.
-struct Ended {
-    std::vector<std::vector<float>> values;
-    std::vector<double> numbers;
-    bool operator==(const Ended&) const = default;
-};
-
-template <class T>
-void add_state(Ended& ended, T& training) {
-    const TrainingState state = training.state();
-    for (const auto* const each : {&state.parameters, &state.averages, &state.buffers}) ended.values.push_back(*each);
-    for (const OptimizerState& each : state.optimizer) ended.values.push_back(each.values);
-    for (const ReplicaState& each : state.replicas) ended.values.push_back(each.parameters);
-}
-
 template <class T>
 Ended run(int devices, const Sizes& shape = {}, int steps = 4) {
     T training(options_for<T>(devices, shape));
     Source source{.short_size = shape.short_size};
-    Ended ended;
-    for (int s = 0; s < steps; ++s) {
-        const StepReport& report = training.step(source);
-        ended.numbers.push_back(report.loss);
-        for (const ReplicaReport& each : report.replicas) ended.numbers.push_back(each.total);
-    }
-    if constexpr (!AgreesOnCentre<decltype(training.options.averaging)>) {
-        for (int r = 0; r < shape.replicas; ++r) ended.values.push_back(training.gradient(r));
-        ended.values.push_back(training.averaged_gradient());
-    }
-    add_state(ended, training);
-    ended.values.push_back(training.parameters(devices - 1));
     const auto four = [&](std::int64_t i, int, HostContext&) { return source.samples.view(5 * i, 4); };
-    ended.numbers.push_back(training.evaluate(four, 3, Weights::averages).loss);
-    ended.values.push_back(training.predict(std::span(source.samples.inputs).first(324)));
-    CHECK(training.healthy());
-    return ended;
+    return ended_after(training, steps, source, four, std::span(source.samples.inputs).first(324));
 }
 
 }  // namespace

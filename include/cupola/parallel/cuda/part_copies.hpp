@@ -4,11 +4,17 @@
 // another, while its own stream computes. Events order the streams; the host waits for none of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <new>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/cuda/arena.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
+#include <cupola/parallel/pipeline/part_columns.hpp>
 #include <cupola/parallel/pipeline/part_copies.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -75,6 +81,20 @@ public:
         if (status == cudaSuccess) return;
         if (status != cudaErrorNotReady) throw_cuda_error(status, "cudaStreamQuery", context_.gpu());
         cudaGetLastError();  // not an error, but CUDA stores it as one
+    }
+    /// An array in the memory of the devices of a group, which all of them read and write; on one GPU it is one piece.
+    [[nodiscard, gnu::cold]] static CudaArena arena(std::size_t bytes, std::string_view what,
+                                                    std::span<const OwnedFrom> owned,
+                                                    std::span<CudaContext* const> contexts) {
+        std::vector<int> gpus;
+        for (const CudaContext* const context : contexts) {
+            if (std::ranges::find(gpus, context->gpu()) == gpus.end()) gpus.push_back(context->gpu());
+        }
+        if (gpus.size() == 1) return {bytes, what};
+        std::vector<CudaPiece> pieces;
+        for (const OwnedFrom& each : owned)
+            pieces.push_back({static_cast<std::size_t>(each.begin) * sizeof(float), contexts[each.device]->gpu()});
+        return {bytes, what, pieces, gpus};
     }
     template <class V>
     static void write(const CudaContext& context, V* to, const V& value) {

@@ -7,23 +7,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string_view>
 #include <vector>
 
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/net/table.hpp>
+#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// What a group computes, and the memory of its first device of which the others have copies, where each device has
-/// memory of its own.
+/// What a group has beside its plans.
 struct GroupMemory {
-    std::span<const LayerInfo> layers{};
-    /// The replicas of the group, and the copies of the parameters that they have together.
-    int replicas = 1, copies = 1;
-    std::int64_t buffer_elements = 0;
+    /// The elements of the rows of its arrays.
+    std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0;
     std::size_t status_bytes = 0;
     /// The columns of a batch, of at most `batch_size` samples.
     Columns columns{};
@@ -51,6 +48,11 @@ public:
     [[nodiscard]] virtual std::size_t bytes() const = 0;
     [[nodiscard]] virtual std::vector<std::size_t> bytes_of_devices() const = 0;
     virtual void allocate() = 0;
+    /// The memory of an array: each device of the group has the columns of its parts, if it has memory of its own. See
+    /// MakeArena.
+    [[nodiscard]] virtual typename Device::Arena arena(std::size_t bytes, RowOf rows, std::string_view what) = 0;
+    /// The bytes of it on each device.
+    [[nodiscard]] virtual std::vector<std::size_t> divided(std::size_t bytes, RowOf rows) const = 0;
     /// Throws DeviceError if a device of the group has failed, for which the work of the first one may wait for ever.
     virtual void require_working() const = 0;
 

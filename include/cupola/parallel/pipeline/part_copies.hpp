@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PartCopies: how the devices of a group, which has the parts of a network, give each other values.
+// PartCopies: how the devices of a group, which has the parts of a network, give each other values, and have arrays
+// together.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,9 @@
 // The first device is that of the part that takes the batches: its thread and its context are those of the group's
 // worker.
 //
-// Devices that share the host's memory compute with the arrays of the first device. Any other device has its own, of
-// the columns of its parts (PartMemory), which are copied from the first device before a step and to it after one.
+// All devices of a group compute with the same arrays. Where each device has memory of its own, it has the columns of
+// its parts: parameters and gradients are read and written in place by the passes of the part, and by the group's first
+// device, which averages and updates all of them, over the connection of the devices.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -30,6 +32,7 @@
 #include <cupola/parallel/pipeline/part_copies.hpp>
 #include <cupola/parallel/pipeline/part_memory.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
+#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>
@@ -52,6 +55,9 @@ public:
     [[gnu::cold]] ~PartWorkers() override;
 
     [[gnu::cold]] void describe(const GroupMemory& memory) override { group_ = memory; }
+    [[nodiscard, gnu::cold]] typename Device::Arena arena(std::size_t bytes, RowOf rows,
+                                                          std::string_view what) override;
+    [[nodiscard, gnu::cold]] std::vector<std::size_t> divided(std::size_t bytes, RowOf rows) const override;
     [[gnu::cold]] void add(MakePlan make, const PlanOptions& options) override;
     [[nodiscard]] std::size_t bytes() const override;
     [[nodiscard]] std::vector<std::size_t> bytes_of_devices() const override;
@@ -91,8 +97,10 @@ public:
 
     [[nodiscard]] Context& context_of(std::size_t device) { return *contexts_[device]; }
     [[nodiscard]] const Copies& copies(std::size_t device) const { return *copies_[device]; }
-    /// Null for the first device, which has the arrays of the group.
+    /// Null for the first device, which has the status and the batches of the group.
     [[nodiscard]] PartMemory<Device>* memory(std::size_t device) { return memories_[device].get(); }
+    /// The running statistics of a part.
+    [[nodiscard]] const ElementRange& buffers_of(std::size_t part) const { return buffers_[part]; }
     /// Where a part receives the float values of the batch in a slot.
     [[nodiscard]] float* received(std::size_t part, std::size_t slot) {
         return reinterpret_cast<float*>(received_[device_of(part)].data() + received_at_[part] +
@@ -118,7 +126,12 @@ private:
     [[nodiscard]] std::size_t kept_bytes() const {
         return group_.keeps_batches ? slot_counts_[0] * batch_bytes(group_.columns, group_.batch_size) : 0;
     }
-    [[nodiscard, gnu::cold]] PartMemory<Device> memory_of(std::size_t device) const;
+    [[nodiscard, gnu::cold]] PartMemory<Device> memory_of(std::size_t device) const {
+        const std::size_t last = cut_->parts() - 1;
+        return {group_, device_of(last) == device ? slot_counts_[last] : 0};
+    }
+    /// Which device has which elements of an array.
+    [[nodiscard, gnu::cold]] std::vector<OwnedFrom> owners(std::size_t bytes, RowOf rows) const;
     /// Places what a device receives; returns its bytes.
     [[gnu::cold]] std::size_t place_received(std::size_t device, FixedArray<std::size_t>& at) const;
 
@@ -133,6 +146,8 @@ private:
     /// Where they are needed: of all devices, and of all but the first.
     FixedArray<std::unique_ptr<Copies>> copies_;
     FixedArray<std::unique_ptr<PartMemory<Device>>> memories_;
+    /// Of each part.
+    FixedArray<ElementRange> buffers_;
     /// Of each part: the bytes that a slot receives, and where they begin.
     FixedArray<std::size_t> received_of_slot_, received_at_;
     /// Of each device.
@@ -160,12 +175,15 @@ PartWorkers<Device, T>::PartWorkers(const CutInfo& cut, std::int64_t batches, Co
       contexts_(cut.devices),
       copies_(cut.devices),
       memories_(cut.devices),
+      buffers_(cut.parts()),
       received_of_slot_(cut.parts()),
       received_at_(cut.parts()),
       received_(cut.devices),
       plans_(cut.parts()) {
-    for (std::size_t k = 0; k < cut.parts(); ++k)
+    for (std::size_t k = 0; k < cut.parts(); ++k) {
         slot_counts_[k] = static_cast<std::size_t>(cut.slot_count(k, cut.parts(), batches));
+        buffers_[k] = columns_of_part(cut.layers, cut.layers_of(k)).buffers;
+    }
     contexts_[first_device()] = &first;
     run([&](std::size_t device) {
         if (device != first_device()) {
@@ -256,13 +274,36 @@ std::size_t PartWorkers<Device, T>::place_received(std::size_t device, FixedArra
 }
 
 template <class Device, class T>
-PartMemory<Device> PartWorkers<Device, T>::memory_of(std::size_t device) const {
-    PartColumns columns;
-    for (std::size_t k = 0; k < cut_->parts(); ++k) {
-        if (device_of(k) == device) columns.add(columns_of_part(group_.layers, cut_->layers_of(k)));
+std::vector<OwnedFrom> PartWorkers<Device, T>::owners(std::size_t bytes, RowOf rows) const {
+    const std::int64_t length = rows == RowOf::parameters ? group_.parameter_elements
+                                : rows == RowOf::trained  ? group_.trained_elements
+                                                          : group_.buffer_elements;
+    const auto elements = static_cast<std::int64_t>(bytes / sizeof(float));
+    if (elements == 0) return {};
+    return owned_elements(owned_columns(*cut_, rows), length, elements / length);
+}
+
+template <class Device, class T>
+auto PartWorkers<Device, T>::arena(std::size_t bytes, [[maybe_unused]] RowOf rows, std::string_view what) ->
+    typename Device::Arena {
+    if constexpr (Copies::needed) {
+        return Copies::arena(bytes, what, owners(bytes, rows), contexts_.span());
+    } else {
+        return typename Device::Arena(bytes, what);
     }
-    const std::size_t last = cut_->parts() - 1;
-    return {group_, columns, device_of(last) == device ? slot_counts_[last] : 0};
+}
+
+template <class Device, class T>
+std::vector<std::size_t> PartWorkers<Device, T>::divided(std::size_t bytes, RowOf rows) const {
+    std::vector<std::size_t> result(cut_->devices);
+    const std::vector<OwnedFrom> owned = owners(bytes, rows);
+    for (std::size_t i = 0; i < owned.size(); ++i) {
+        const std::size_t begin = static_cast<std::size_t>(owned[i].begin) * sizeof(float),
+                          end = i + 1 < owned.size() ? static_cast<std::size_t>(owned[i + 1].begin) * sizeof(float)
+                                                     : bytes;
+        result[owned[i].device] += end - begin;
+    }
+    return result;
 }
 
 template <class Device, class T>

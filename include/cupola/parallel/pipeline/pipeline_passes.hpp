@@ -7,12 +7,11 @@
 // been written there. So a value and its gradient are read and written by the device of the later part alone.
 //
 // Devices with memory of their own (PartCopies) copy the value, and the gradient, on streams of their own; each thread
-// waits until what its device needs has been queued, and the device until it is there. Before a step the parameters of
-// a part are copied from the first device, where the update is; after it the gradients, reports and statistics are
-// copied to the first device. The work of such a step is queued anew each time.
+// waits until what its device needs has been queued, and the device until it is there. Parameters and gradients of a
+// part are in the memory of its device; after a step the reports and statistics are copied to the first device, where
+// the update is. The work of such a step is queued anew each time.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -114,7 +113,7 @@ private:
         [[nodiscard]] Batch& of_step() const { return group.batches[batch]; }
         [[nodiscard]] typename Kernels::Context& context() const { return workers.context(part); }
         [[nodiscard]] std::size_t device() const { return workers.device_of(part); }
-        /// Those of the device of the part; null if it has the arrays of the group.
+        /// That of the device of the part; null if it is the first one.
         [[nodiscard]] PartMemory<Kernels>* memory() const { return workers.memory(device()); }
         [[nodiscard]] std::size_t place() const { return part * group.count + batch; }
         [[nodiscard]] Mark& forward_mark() const { return group.marks[place()]; }
@@ -130,9 +129,9 @@ private:
 
     // Where values are copied, on the thread of the device.
 
-    /// Copies the parameters and the status from the first device.
+    /// Copies the status from the first device.
     void begin(Step& step, std::size_t device);
-    /// Copies the gradients, reports and statistics to the first device.
+    /// Copies the reports and statistics to the first device.
     void give_back(Step& step, std::size_t device);
     /// The first device continues when the others are done with the step, which may have failed.
     void join(Step& step);
@@ -152,19 +151,9 @@ private:
     /// Fetches the batch, in a slot of the first part. Returns whether it begins with packing weights.
     bool take(const Pass& pass, BatchSource source);
     [[nodiscard]] PlanInputs inputs(const Pass& pass) const;
-    [[nodiscard]] const float* parameters(const Pass& pass) {
-        PartMemory<Kernels>* const own = pass.memory();
-        const int replica = pass.of_step().replica;
-        return own == nullptr ? replicas_.parameters(replica) : own->parameters(replicas_.placement().copy_of(replica));
-    }
-    [[nodiscard]] float* row(const Pass& pass) {
-        PartMemory<Kernels>* const own = pass.memory();
-        const int replica = pass.of_step().replica;
-        return own == nullptr ? replicas_.gradients().row(replica) : own->row(replicas_.placement().local(replica));
-    }
-    [[nodiscard]] float* running(const Pass& pass) {
-        return pass.memory() == nullptr ? pass.step.state.worker.buffers() : pass.memory()->buffers();
-    }
+    [[nodiscard]] const float* parameters(const Pass& pass) { return replicas_.parameters(pass.of_step().replica); }
+    [[nodiscard]] float* row(const Pass& pass) { return replicas_.gradients().row(pass.of_step().replica); }
+    [[nodiscard]] static float* running(const Pass& pass) { return pass.step.state.worker.buffers(); }
     [[nodiscard]] std::byte* status(const Pass& pass) {
         return pass.memory() == nullptr ? pass.step.state.queue->status() : pass.memory()->status();
     }
@@ -336,15 +325,6 @@ void PipelinePasses<D, T>::begin(Step& step, std::size_t device) {
     copies.wait_for(Copies::Lane::leaving, begun);
     if (own == nullptr) return;
     copies.wait_for(Copies::Lane::work, begun);
-    const auto copy = [&](float* to, const float* from, const ElementRange& range) {
-        copies.copy(Copies::Lane::work, to + range.begin, from + range.begin,
-                    static_cast<std::size_t>(range.size()) * sizeof(float));
-    };
-    for (int c = 0; c < replicas_.placement().copies(step.device); ++c) {
-        copy(own->parameters(c), step.state.worker.parameters(c), own->columns().trained);
-        copy(own->parameters(c), step.state.worker.parameters(c), own->columns().frozen);
-    }
-    copy(own->buffers(), step.state.worker.buffers(), own->columns().buffers);
     copies.copy(Copies::Lane::work, own->status(), step.state.queue->status(), sizeof(StepStatus));
 }
 
@@ -355,24 +335,20 @@ void PipelinePasses<D, T>::give_back(Step& step, std::size_t device) {
     if (own == nullptr) return;
     const Group& group = *groups_[static_cast<std::size_t>(step.device)];
     const Copies& copies = workers.copies(device);
-    const ReplicaPlacement& placement = replicas_.placement();
     const auto copy = [&](auto* to, const auto* from, std::int64_t first, std::int64_t count) {
         copies.copy(Copies::Lane::work, to + first, from + first, static_cast<std::size_t>(count) * sizeof(*to));
     };
-    const ElementRange &trained = own->columns().trained, &buffers = own->columns().buffers;
-    for (int local = 0; local < placement.replicas_of(step.device); ++local) {
-        const int replica = placement.first_replica(step.device) + local;
-        const bool has_samples = std::ranges::any_of(
-            group.batches, [&](const Batch& batch) { return batch.replica == replica && batch.pass.plan != nullptr; });
-        if (has_samples) copy(replicas_.gradients().row(replica), own->row(local), trained.begin, trained.size());
-    }
     const StatusLayout& layout = step.state.layout;
     std::byte *const to = step.state.queue->status(), *const from = own->status();
     const bool has_losses = workers.device_of(workers.cut().parts() - 1) == device;
     for (const Batch& batch : group.batches) {
         if (batch.pass.plan == nullptr) continue;
         const std::size_t number = batch.pass.number;
-        copy(layout.statistics(to, number), layout.statistics(from, number), buffers.begin, buffers.size());
+        for (std::size_t k = 0; k < workers.cut().parts(); ++k) {
+            const ElementRange& buffers = workers.buffers_of(k);
+            if (workers.device_of(k) == device)
+                copy(layout.statistics(to, number), layout.statistics(from, number), buffers.begin, buffers.size());
+        }
         if (!has_losses) continue;
         copy(layout.report(to, number), layout.report(from, number), 0, 1);
         copy(layout.reports_of_losses(to, number), layout.reports_of_losses(from, number), 0,

@@ -17,6 +17,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -40,7 +41,7 @@ public:
     [[nodiscard]] std::size_t average_bytes() const;
 
     /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
-    [[gnu::cold]] void allocate(int device, int first, int last);
+    [[gnu::cold]] void allocate(int device, int first, int last, MakeArena<D> make);
     /// Places the memory of all devices in memory that all processes read and write, by Processes::share(). Returns
     /// false, and does nothing, if they have none in common.
     [[nodiscard, gnu::cold]] bool place_in_shared(FunctionRef<std::vector<std::byte*>(std::size_t)> share);
@@ -88,20 +89,20 @@ std::size_t ReplicaGradients<D>::average_bytes() const {
 }
 
 template <class D>
-void ReplicaGradients<D>::allocate(int device, int first, int last) {
+void ReplicaGradients<D>::allocate(int device, int first, int last, MakeArena<D> make) {
     const auto index = static_cast<std::size_t>(device);
     typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
     if (!D::host_memory || device == 0) {
         if (D::host_memory) last = first + placement_.replicas_here();
-        rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
-                                 text("the gradients of replicas ", first, " to ", last - 1));
+        rows = make(arena_bytes() * static_cast<std::size_t>(last - first), RowOf::trained,
+                    text("the gradients of replicas ", first, " to ", last - 1));
         for (int r = first; r < last; ++r) {
             rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
         }
     } else if (has_one_average_) {
         return;
     }
-    if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
+    if (has_averages_) average = make(arena_bytes(), RowOf::trained, text("the averaged gradient of device ", device));
     float* const place =
         has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[static_cast<std::size_t>(first)];
     averages_[index] = place;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -25,6 +26,7 @@
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/pipeline/device_parts.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
+#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/parallel/replicas/replica_memory.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
@@ -150,7 +152,7 @@ public:
 private:
     /// Throws InvalidArgument if the timetable cannot be run with the batches of a group.
     [[gnu::cold]] void require_timetable(const CutInfo& cut);
-    /// The first device of a group has everything but the parts of the others.
+    /// Each device of a group has its parts and their columns of the arrays, and the first one has the rest.
     [[gnu::cold]] void find_memory_of_devices(const CutInfo& cut);
     [[gnu::cold]] void make_layouts();
     [[gnu::cold]] void make_plans(int device, const typename D::Options& options);
@@ -239,13 +241,28 @@ void Replicas<D, T>::require_timetable(const CutInfo& cut) {
 template <class D, class T>
 void Replicas<D, T>::find_memory_of_devices(const CutInfo& cut) {
     memory_.each_device.assign(cut.devices, 0);
-    for (const State& state : devices_) {
-        const std::vector<std::size_t> here = state.parts->bytes_of_devices();
+    const std::size_t row = elements() * sizeof(float), averages = gradients_.average_bytes();
+    for (int group = 0; group < settings_.devices; ++group) {
+        const DeviceParts<Kernels, T>& parts = *at(group).parts;
+        std::vector<std::size_t> here = parts.bytes_of_devices();
+        const auto add = [&](std::size_t bytes, RowOf rows) {
+            const std::vector<std::size_t> divided = parts.divided(bytes, rows);
+            for (std::size_t d = 0; d < here.size(); ++d) here[d] += divided[d];
+        };
+        for (const std::size_t bytes : {memory_.parameters, memory_.centre}) add(bytes, RowOf::parameters);
+        for (const std::size_t bytes : {memory_.optimizer_state, memory_.moving_average, memory_.centre_state,
+                                        row * static_cast<std::size_t>(placement_.replicas_of(group)),
+                                        averages / static_cast<std::size_t>(settings_.devices)})
+            add(bytes, RowOf::trained);
+        add(memory_.buffers, RowOf::buffers);
         for (std::size_t d = 0; d < here.size(); ++d)
             memory_.each_device[d] = std::max(memory_.each_device[d], here[d]);
     }
-    const std::size_t of_group = memory_.total() / static_cast<std::size_t>(memory_.devices);
-    memory_.each_device[cut.device_of(0, cut.parts())] += of_group - memory_.in_flight;
+    MemoryReport rest = memory_;
+    rest.parameters = rest.optimizer_state = rest.moving_average = rest.buffers = rest.centre = rest.centre_state = 0;
+    rest.in_flight = rest.gradients = 0;
+    rest.average -= averages;
+    memory_.each_device[cut.device_of(0, cut.parts())] += rest.total() / static_cast<std::size_t>(memory_.devices);
 }
 
 template <class D, class T>
@@ -288,9 +305,8 @@ void Replicas<D, T>::make_parts(int group, const typename D::Options& options) {
     state.worker.start(first, settings_.devices * devices, options);
     state.parts = network_.make_parts(cut, batches_of(group), context(group), settings_.devices * devices, options);
     // A source gives a replica's next batch in the memory of the one before.
-    state.parts->describe({.layers = network_.layers,
-                           .replicas = placement_.replicas_of(group),
-                           .copies = placement_.copies(group),
+    state.parts->describe({.parameter_elements = network_.parameter_elements,
+                           .trained_elements = network_.trained_elements,
                            .buffer_elements = network_.buffer_elements,
                            .status_bytes = state.layout.bytes(),
                            .columns = columns(),
@@ -316,9 +332,12 @@ Columns Replicas<D, T>::columns() const {
 template <class D, class T>
 void Replicas<D, T>::allocate(int device) {
     const int first = placement_.first_replica(device), last = placement_.first_replica(device + 1);
-    if (!shares_rows_) gradients_.allocate(device, first, last);
     State& state = at(device);
-    state.worker.allocate(memory_, placement_.copies(device));
+    const auto make = [&](std::size_t bytes, RowOf rows, std::string_view what) {
+        return state.parts != nullptr ? state.parts->arena(bytes, rows, what) : typename Kernels::Arena(bytes, what);
+    };
+    if (!shares_rows_) gradients_.allocate(device, first, last, make);
+    state.worker.allocate(memory_, placement_.copies(device), make);
     if (state.parts != nullptr) state.parts->allocate();
     const Columns columns = this->columns();
     const QueueSizes sizes{.status_bytes = state.layout.bytes(),

@@ -19,6 +19,7 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -39,7 +40,7 @@ public:
 
     /// `copies` is the number of copies of the parameters, the optimizer's state and, unless there is a centre, the
     /// moving averages: one, or one per replica of the device.
-    [[gnu::cold]] void allocate(const MemoryReport& memory, int copies = 1);
+    [[gnu::cold]] void allocate(const MemoryReport& memory, int copies, MakeArena<Device> make);
 
     /// From now on the time of the training's plans is added to `times`; null ends this.
     [[gnu::cold]] void time(StepTimes* times);
@@ -115,16 +116,16 @@ void DeviceWorker<Device, T>::start(int ordinal, int devices, const typename Dev
 }
 
 template <class Device, class T>
-void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies) {
+void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies, MakeArena<Device> make) {
     const int ordinal = context_->ordinal();
     copies_ = copies;
-    parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
-    state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
-    averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
-    centre_ = typename Device::Arena(memory.centre, text("the centre on device ", ordinal));
+    parameters_ = make(memory.parameters, RowOf::parameters, text("the parameters of device ", ordinal));
+    state_ = make(memory.optimizer_state, RowOf::trained, text("the optimiser's state on device ", ordinal));
+    averages_ = make(memory.moving_average, RowOf::trained, text("the moving averages of device ", ordinal));
+    centre_ = make(memory.centre, RowOf::parameters, text("the centre on device ", ordinal));
     centre_state_ =
-        typename Device::Arena(memory.centre_state, text("the state of the centre's optimiser on device ", ordinal));
-    buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
+        make(memory.centre_state, RowOf::trained, text("the state of the centre's optimiser on device ", ordinal));
+    buffers_ = make(memory.buffers, RowOf::buffers, text("the running statistics of device ", ordinal));
     plans_.allocate(memory.plan.total(), memory.arenas);
 }
 
