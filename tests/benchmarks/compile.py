@@ -305,12 +305,8 @@ def measure(options):
             text += lines
     text.insert(6 + 1, f"- others used at most {busiest:.1%} of the machine meanwhile")
     page = "\n".join(text) + "\n"
-    print("\n" + page)
     result = {"machine": computer, "rounds": options.rounds, "figures": figures, "ratios": ratios, "others_busy": busiest}
-    if not options.no_save:
-        machine.MEASUREMENTS.mkdir(parents=True, exist_ok=True)
-        (machine.MEASUREMENTS / "compile.md").write_text(page)
-        (machine.MEASUREMENTS / "compile.json").write_text(json.dumps(result, indent=1) + "\n")
+    machine.publish(options, "compile", page, result)
     return result
 
 

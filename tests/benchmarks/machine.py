@@ -2,6 +2,7 @@
 """The conditions of a measurement: the processor, the versions, the commit, and how much of the machine other processes used."""
 
 import datetime
+import json
 import os
 import pathlib
 import platform
@@ -122,3 +123,12 @@ def bar(row, measured, least=None, most=None, digits=2, unit=""):
     if spread:
         words += f" ({spread['least']:,.{digits}f} to {spread['most']:,.{digits}f})"
     return [row, asked, words, {True: "yes", False: "no", None: ""}[met]]
+
+
+def publish(options, name, page, figures):
+    """Prints a page and, unless options.no_save, writes it to docs/measurements/<name>.md and its figures to NAME.json."""
+    print(page)
+    if not options.no_save:
+        MEASUREMENTS.mkdir(parents=True, exist_ok=True)
+        (MEASUREMENTS / f"{name}.md").write_text(page)
+        (MEASUREMENTS / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")

@@ -9,7 +9,6 @@ Writes a page and its figures to docs/measurements/."""
 
 import argparse
 import copy
-import json
 import multiprocessing
 import os
 import statistics
@@ -130,10 +129,6 @@ def main():
         *machine.table(["", "bound", "measured", "met"], gains),
         "",
     ]
-    print("\n".join(page))
-    if options.no_save:
-        return
-    (machine.MEASUREMENTS / "own-parameters.md").write_text("\n".join(page))
     figures = {
         "machine": computer,
         "quiet": quiet.report(),
@@ -145,7 +140,7 @@ def main():
         "linked": linked,
         "faster": faster,
     }
-    (machine.MEASUREMENTS / "own-parameters.json").write_text(json.dumps(figures, indent=1) + "\n")
+    machine.publish(options, "own-parameters", "\n".join(page), figures)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ and, for which of them divides the times, also one and two blocks later.
 A step has 8 batches, whose gradients are added. In float, at layer2.0 by both timetables. Writes a page and its figures to docs/measurements/."""
 
 import argparse
-import json
 import statistics
 import sys
 
@@ -76,12 +75,8 @@ def main():
         *machine.table(["two parts", "bound", "measured", "met"], bars),
         "",
     ]
-    print("\n".join(page))
-    if options.no_save:
-        return
-    (machine.MEASUREMENTS / "pipeline.md").write_text("\n".join(page))
     figures = {"machine": computer, "quiet": quiet.report(), "described": described, "seconds": seconds, "losses": losses, **figures}
-    (machine.MEASUREMENTS / "pipeline.json").write_text(json.dumps(figures, indent=1) + "\n")
+    machine.publish(options, "pipeline", "\n".join(page), figures)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ The programs run by turns in several rounds; the figures are medians. Usage: run
 """
 
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -126,24 +125,15 @@ def main():
         f"has {sum(v for k, v in libraries.items() if k.startswith('libdnnl')) / 1e6:.1f} MB.",
     ]
     page = "\n".join(text) + "\n"
-    print("\n" + page)
-    if not options.no_save:
-        machine.MEASUREMENTS.mkdir(parents=True, exist_ok=True)
-        (machine.MEASUREMENTS / "predict.md").write_text(page)
-        (machine.MEASUREMENTS / "predict.json").write_text(
-            json.dumps(
-                {
-                    "machine": computer,
-                    "rounds": options.rounds,
-                    "program_bytes": size,
-                    "library_bytes": libraries,
-                    "figures": figures,
-                    "others_busy": busiest,
-                },
-                indent=1,
-            )
-            + "\n"
-        )
+    figures = {
+        "machine": computer,
+        "rounds": options.rounds,
+        "program_bytes": size,
+        "library_bytes": libraries,
+        "figures": figures,
+        "others_busy": busiest,
+    }
+    machine.publish(options, "predict", page, figures)
 
 
 if __name__ == "__main__":

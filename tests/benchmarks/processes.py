@@ -10,7 +10,6 @@ is compared with one process differs by less than the machine's speed between tw
 """
 
 import argparse
-import json
 import os
 import pathlib
 import statistics
@@ -351,10 +350,8 @@ def main():
         "ratios": figures_of(rounds, beside_one),
     }
     text = page(results)
-    print("\n" + text)
+    machine.publish(options, "processes", text, results)
     if not options.no_save:
-        (machine.MEASUREMENTS / "processes.md").write_text(text)
-        (machine.MEASUREMENTS / "processes.json").write_text(json.dumps(results, indent=1) + "\n")
         # The model's page follows from these figures.
         subprocess.run([sys.executable, turns.HERE / "scaling" / "scaling.py"], check=True, stdout=subprocess.DEVNULL)
 

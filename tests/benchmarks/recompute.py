@@ -7,7 +7,6 @@ of the same network without it, by turns.
 ResNet-44 and the U-Net of the benchmarks, in float. Writes a page and its figures to docs/measurements/."""
 
 import argparse
-import json
 import statistics
 import sys
 
@@ -60,11 +59,7 @@ def main():
         *machine.table(["with recomputation, over that without", "bound", "measured", "met"], bars),
         "",
     ]
-    print("\n".join(page))
-    if options.no_save:
-        return
-    (machine.MEASUREMENTS / "recompute.md").write_text("\n".join(page))
-    (machine.MEASUREMENTS / "recompute.json").write_text(json.dumps({"machine": computer, "quiet": quiet.report(), **figures}, indent=1) + "\n")
+    machine.publish(options, "recompute", "\n".join(page), {"machine": computer, "quiet": quiet.report(), **figures})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Usage: run unet [--batch N] [--steps N] [--no-save] and the options of turns.py
 """
 
 import argparse
-import json
 import statistics
 import sys
 
@@ -71,12 +70,8 @@ def main():
         *machine.table(["what", "asked", "measured", "met"], asked),
         "",
     ]
-    print("\n".join(text))
-    if not options.no_save:
-        (machine.MEASUREMENTS / "unet.md").write_text("\n".join(text))
-        (machine.MEASUREMENTS / "unet.json").write_text(
-            json.dumps({"machine": computer, "options": vars(options), "quiet": quiet.report(), "figures": results}, indent=1) + "\n"
-        )
+    figures = {"machine": computer, "options": vars(options), "quiet": quiet.report(), "figures": results}
+    machine.publish(options, "unet", "\n".join(text), figures)
 
 
 if __name__ == "__main__":

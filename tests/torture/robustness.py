@@ -2,7 +2,6 @@
 """Runs tests/fuzz/run and tests/torture/kill, and writes what they said as a page. Either one's failure ends it with no page."""
 
 import argparse
-import json
 import pathlib
 import subprocess
 import sys
@@ -71,13 +70,7 @@ def main():
         *machine.lines(computer),
         "",
     ]
-    print("\n".join(text))
-    if options.no_save:
-        return
-    (machine.MEASUREMENTS / "robustness.md").write_text("\n".join(text))
-    (machine.MEASUREMENTS / "robustness.json").write_text(
-        json.dumps({"machine": computer, "inputs": readers, "kills": killed}, indent=1) + "\n"
-    )
+    machine.publish(options, "robustness", "\n".join(text), {"machine": computer, "inputs": readers, "kills": killed})
 
 
 if __name__ == "__main__":
