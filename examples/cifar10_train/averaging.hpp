@@ -42,12 +42,18 @@ template <class Named, class Carrier>
 Named rule_around(const TrainOptions& options, const Carrier& carrier) {
     const std::string& name = options.averaging;
     if (name == "local-sgd")
-        return Periodic<Carrier>{.every = options.period, .from_step = options.from_step, .averaging = carrier};
+        return Periodic<Carrier>{.every = options.period,
+                                 .from_step = options.from_step,
+                                 .fragments = options.fragments,
+                                 .delay = options.delay,
+                                 .averaging = carrier};
     if (name == "diloco") {
         const double momentum = options.outer_momentum;
         return Periodic<Carrier, Sgd>{
             .every = options.period,
             .from_step = options.from_step,
+            .fragments = options.fragments,
+            .delay = options.delay,
             .averaging = carrier,
             .outer = {.learning_rate = options.outer_rate, .momentum = momentum, .nesterov = momentum != 0}};
     }

@@ -140,6 +140,19 @@ struct Flags {
                            "For local-sgd and diloco: before this step the gradients are averaged in each step")
                 ->capture_default_str()
                 ->check(count());
+        const auto* const fragments =
+            app.add_option(
+                   "--fragments", o.fragments,
+                   "For local-sgd and diloco: contiguous parts of the parameters, which agree one after another\n"
+                   "in a period")
+                ->capture_default_str()
+                ->check(whole_number<std::int64_t>(1, max_steps));
+        const auto* const delay =
+            app.add_option("--delay", o.delay,
+                           "For local-sgd and diloco: steps from the mean of the replicas to the centre's move by it,\n"
+                           "in which training goes on; less than --period / --fragments")
+                ->capture_default_str()
+                ->check(count());
         const auto* const moving_rate =
             app.add_option("--moving-rate", o.moving_rate,
                            "For elastic: by which part of their difference replica and centre move at an agreement.\n"
@@ -183,6 +196,13 @@ struct Flags {
             require(has_period || !given(period), "--period is for --averaging local-sgd, diloco, elastic or downpour");
             require(o.averaging == "local-sgd" || diloco || !given(from_step),
                     "--from-step is for --averaging local-sgd or diloco");
+            require(o.averaging == "local-sgd" || diloco || !given(fragments),
+                    "--fragments is for --averaging local-sgd or diloco");
+            require(o.averaging == "local-sgd" || diloco || !given(delay),
+                    "--delay is for --averaging local-sgd or diloco");
+            require(o.fragments <= o.period, "--fragments must be at most --period, ", o.period, ", not ", o.fragments);
+            require(o.delay < o.period / o.fragments, "--delay must be less than --period / --fragments, ",
+                    o.period / o.fragments, ", not ", o.delay);
             require(elastic || !given(moving_rate), "--moving-rate is for --averaging elastic");
             require(!o.moving_rate || *o.moving_rate > 0, "--moving-rate must be more than 0");
             require(diloco || !given(outer_rate), "--outer-rate is for --averaging diloco");

@@ -55,7 +55,7 @@ struct TrainOptions {
     /// For the averaging of replicas with parameters of their own: the policy that averages their rows, the steps
     /// between two agreements, and the numbers of the rules. Without a moving rate it is the paper's, 0.9 / replicas.
     std::string inner = "concat-mean";
-    std::int64_t period = 16, from_step = 0;
+    std::int64_t period = 16, from_step = 0, fragments = 1, delay = 0;
     std::optional<double> moving_rate;
     double outer_rate = 0.7, outer_momentum = 0.9;
     /// For asynchronous ones: "free", "round-robin" or "replay", the file of the order log, and the steps in flight.

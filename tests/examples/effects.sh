@@ -66,6 +66,7 @@ while IFS='|' read -r flags words; do
     grep -q ", averaged by $words, on " "$work/output" || fail "the header does not describe --averaging $flags"
 done <<'END'
 local-sgd --period 2 --from-step 2|Periodic every 2 steps from step 2 on around ConcatMean
+local-sgd --period 4 --fragments 2 --delay 1|Periodic every 4 steps, in 2 fragments, 1 step later, around ConcatMean
 diloco --outer-momentum 0|Periodic every 16 steps around ConcatMean, the centre by sgd, learning rate constant 0.7
 elastic|ElasticAveraging every 16 steps, moving rate 0.9 / replicas, around ConcatMean
 elastic --moving-rate 0.7|ElasticAveraging every 16 steps, moving rate 0.7, around ConcatMean

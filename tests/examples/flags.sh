@@ -48,6 +48,11 @@ refuses '--outer-momentum must be less than 1, not 1' --averaging diloco --outer
 refuses '--period is for --averaging local-sgd, diloco, elastic or downpour' --period 16
 refuses '--period is for --averaging local-sgd, diloco, elastic or downpour' --averaging hogwild --period 16
 refuses '--from-step is for --averaging local-sgd or diloco' --averaging elastic --from-step 0
+refuses '--fragments: 0 is not a whole number from 1 to 1000000000000' --averaging diloco --fragments 0
+refuses '--fragments is for --averaging local-sgd or diloco' --averaging elastic --fragments 2
+refuses '--delay is for --averaging local-sgd or diloco' --averaging downpour --delay 1
+refuses '--fragments must be at most --period, 4, not 5' --averaging local-sgd --period 4 --fragments 5
+refuses '--delay must be less than --period / --fragments, 5, not 5' --averaging diloco --period 16 --fragments 3 --delay 5
 refuses '--moving-rate is for --averaging elastic' --averaging local-sgd --moving-rate 0.1
 refuses '--outer-rate is for --averaging diloco' --averaging local-sgd --outer-rate 0.7
 refuses '--outer-momentum is for --averaging diloco' --averaging elastic --outer-momentum 0.9
@@ -117,7 +122,7 @@ grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not
 
 trains --help
 for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
-    --prefetch-workers --averaging --period --from-step --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --backup-count --pipeline --pipeline-schedule --learning-rate --log-every --seed --profile --help; do
+    --prefetch-workers --averaging --period --from-step --fragments --delay --moving-rate --outer-rate --outer-momentum --inner --order --order-log --ahead --backup-count --pipeline --pipeline-schedule --learning-rate --log-every --seed --profile --help; do
     grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"

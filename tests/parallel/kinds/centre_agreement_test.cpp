@@ -251,6 +251,9 @@ TEST_CASE("bad numbers of fragments and of steps of delay are one message") {
     fewer.samples_since.insert(fewer.samples_since.end(), 3, 0);
     CHECK_THROWS_WITH_AS(later.training.restore(fewer), "a state of 3 replicas in 1 fragment has 6 numbers of samples",
                          InvalidArgument);
+    const Periodic<ConcatMean> streaming{.every = 64, .fragments = 4, .delay = 8, .mix = 0.5};
+    CHECK(streaming.description() ==
+          "Periodic every 64 steps, in 4 fragments, 8 steps later, mix 0.5, around ConcatMean");
     CHECK(Local{.every = 8, .fragments = 2, .delay = 3}.description() ==
           "Periodic every 8 steps, in 2 fragments, 3 steps later, around ConcatMean");
 }
