@@ -61,9 +61,9 @@ void start(Training& training) {
     training.set_parameters(values);
 }
 
-/// The largest difference of the centre to that of the rule in 100 steps, by the largest magnitude of the trajectory.
+/// The largest difference of the centre to that of the rule in some steps, by the largest magnitude of the trajectory.
 template <class D, class Averaging>
-double error_of(const Settings& settings, const Averaging& averaging, int devices) {
+double error_of(const Settings& settings, const Averaging& averaging, int devices, int steps = 100) {
     KindTraining<Averaging, D> training(
         {.replicas = settings.replicas,
          .devices = devices,
@@ -75,7 +75,7 @@ double error_of(const Settings& settings, const Averaging& averaging, int device
     Training expected(settings);
     Batches batches(settings.replicas);
     double largest = 0, error = 0;
-    for (int step = 0; step < 100; ++step) {
+    for (int step = 0; step < steps; ++step) {
         batches.set(step);
         training.step([&](std::int64_t, int replica, auto&) { return batches.of(replica); });
         expected.step();

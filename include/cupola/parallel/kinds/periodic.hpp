@@ -13,12 +13,11 @@
 //
 //   Periodic<ConcatMean, Sgd>{.every = 64, .outer = {.learning_rate = 0.7, .momentum = 0.9, .nesterov = true}}
 //
-// Streaming (Streaming DiLoCo; Douillard et al. 2025): with `fragments`, the parameters are divided into so many
-// contiguous parts, each of which agrees once in a period, at a step of its own, so that a link carries a part at a
-// time. With `delay`,
-// the mean moves the centre so many steps later, and training goes on meanwhile: between processes by MpiAllReduce the
-// exchange costs no time if it takes no longer. The steps are fixed, so the bits do not depend on the network. A
-// replica's progress in between is dropped, or kept to the part `mix`:
+// Streaming (Streaming DiLoCo; Douillard et al. 2025): with `fragments`, the parameters are in so many contiguous
+// parts, each of which agrees once in a period, at steps of their own, so that a link carries a part at a time. With
+// `delay`, the mean moves the centre so many steps later, and training goes on meanwhile: by MpiAllReduce the exchange
+// costs no time if it takes no longer. The steps are fixed, so the bits do not depend on the network. A replica's
+// progress in between is dropped, or kept to the part `mix`:
 //
 //   Periodic<MpiAllReduce, Sgd>{.every = 64, .fragments = 4, .delay = 4, .mix = 0.5, .outer = ...}
 //
