@@ -63,7 +63,7 @@ struct Wide
     : Sequential<Input<6, 6, 3>, Named<"conv", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Flatten, Named<"a", Linear<512>>,
                  Sigmoid, Named<"b", Linear<512>>, Sigmoid, Named<"c", Linear<512>>, Sigmoid, Named<"out", Linear<5>>> {
 };
-struct WideHalves : SplitAt<Wide, "b"> {};
+struct WideHalves : SplitAt<Wide, "c"> {};
 /// The first part has no backward pass, and the first element of a gradient is in the second one.
 struct Tuned : Frozen<InPrecision<MixedBFloat16, Net>, "conv1.*", "norm1.*", "conv2.*"> {};
 struct TunedThirds

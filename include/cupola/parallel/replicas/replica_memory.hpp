@@ -26,6 +26,10 @@ template <class D, class T>
     MemoryReport memory;
     memory.devices = settings.devices;
     memory.replicas = placement.replicas_here();
+    if (network.cut != nullptr) {
+        memory.parts = static_cast<int>(network.cut->parts());
+        memory.devices_of_group = static_cast<int>(network.cut->devices);
+    }
     const auto copies = static_cast<std::size_t>(placement.max_copies_per_device());
     const std::size_t copied = arena * copies;
     memory.parameters = static_cast<std::size_t>(network.parameter_elements) * sizeof(float) * copies;

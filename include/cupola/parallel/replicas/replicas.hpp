@@ -230,8 +230,6 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
 
 template <class D, class T>
 void Replicas<D, T>::require_timetable(const CutInfo& cut) {
-    memory_.parts = static_cast<int>(cut.parts());
-    memory_.devices_of_group = static_cast<int>(cut.devices);
     for (int group = 0; group < settings_.devices; ++group) {
         const std::string problem = cut.problem(cut.parts(), batches_of(group));
         require(problem.empty(), problem);
