@@ -18,8 +18,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 struct MemoryReport {
     int devices = 1, replicas = 1;
     /// For a network that is cut: the number of its parts, that of the devices of a group, which has all parts, and the
-    /// bytes of the batches in flight on these devices together. `devices` are then groups, and `plan` is that of an
-    /// evaluation.
+    /// bytes of the batches in flight and of an evaluation on these devices together. `devices` are then groups, and
+    /// `plan` is empty.
     int parts = 1, devices_of_group = 1;
     std::size_t in_flight = 0;
     /// The same where each device has memory of its own: the bytes of each device of a group.
@@ -59,8 +59,9 @@ inline std::size_t MemoryReport::total() const {
 }
 
 inline std::string to_string(const MemoryReport& memory) {
+    const bool in_parts = memory.parts > 1 || memory.in_flight > 0;
     std::string result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices, " x (");
-    if (memory.in_flight > 0)
+    if (in_parts)
         result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices,
                       memory.devices == 1 ? " group of " : " groups of ", memory.devices_of_group, " x (");
     // The parts of every training, and those of some trainings.
@@ -75,12 +76,15 @@ inline std::string to_string(const MemoryReport& memory) {
     add(memory.optimizer_state, " optimiser state + ");
     add_any(memory.moving_average, " moving averages + ");
     add_any(memory.buffers, " running statistics + ");
-    if (memory.in_flight > 0) result += text(ByteCount{memory.in_flight}, " batches in ", memory.parts, " parts + ");
-    if (memory.arenas > 1) result += text(memory.arenas, " x (");
-    add(memory.plan.activations, " activations + ");
-    add(memory.plan.saved, " saved + ");
-    add(memory.plan.packed, " packed weights + ");
-    add(memory.plan.scratch, memory.arenas > 1 ? " scratch)) + " : " scratch) + ");
+    if (in_parts) {
+        result += text(ByteCount{memory.in_flight}, " batches in ", memory.parts, " parts) + ");
+    } else {
+        if (memory.arenas > 1) result += text(memory.arenas, " x (");
+        add(memory.plan.activations, " activations + ");
+        add(memory.plan.saved, " saved + ");
+        add(memory.plan.packed, " packed weights + ");
+        add(memory.plan.scratch, memory.arenas > 1 ? " scratch)) + " : " scratch) + ");
+    }
     add(memory.gradients, " gradients of ");
     result += text(memory.replicas, memory.replicas == 1 ? " replica + " : " replicas + ");
     add_any(memory.statistics, " their statistics + ");

@@ -240,7 +240,7 @@ TEST_CASE("the memory of a training in parts has the batches in flight") {
     CHECK(memory.parameters == whole.memory().parameters);
     CHECK(memory.in_flight > memory.plan.total());
     CHECK(contains(to_string(memory), " = 2 groups of 2 x ("));
-    CHECK(contains(to_string(memory), text(ByteCount{memory.in_flight}, " batches in 2 parts + ")));
+    CHECK(contains(to_string(memory), text(ByteCount{memory.in_flight}, " batches in 2 parts) + ")));
     CHECK(whole.memory().in_flight == 0);
 }
 

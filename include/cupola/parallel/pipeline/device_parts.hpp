@@ -13,6 +13,7 @@
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/replicas/make_arena.hpp>
+#include <cupola/parallel/replicas/plans.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -30,6 +31,11 @@ struct GroupMemory {
     bool keeps_batches = false;
 };
 
+/// The arrays of an evaluation: see PassBuffers.
+struct EvaluatedArrays {
+    const float *parameters = nullptr, *frozen = nullptr, *running = nullptr;
+};
+
 /// Members are called by the thread of the group's first device.
 template <class Device, class T>
 class DeviceParts {
@@ -44,6 +50,13 @@ public:
     virtual void describe(const GroupMemory& memory) = 0;
     /// Makes the plans of all parts and batches in flight; the layers of `options` are replaced.
     virtual void add(MakePlan make, const PlanOptions& options) = 0;
+    /// The same for forward passes without training; the memory is for the largest of these batches.
+    virtual void add_evaluation(MakePlan make, std::int64_t batch) = 0;
+    /// Runs the network forward without training; output(k) is then in memory of the first device, until the next pass.
+    /// `of_group` know whether the parameters have changed.
+    virtual void evaluate(MakePlan make, const BatchView& samples, const EvaluatedArrays& arrays,
+                          const Plans<Device, T>& of_group) = 0;
+    [[nodiscard]] virtual const float* output(std::size_t k) = 0;
     /// The bytes that allocate() allocates, after the plans are made: on all devices together, and on each.
     [[nodiscard]] virtual std::size_t bytes() const = 0;
     [[nodiscard]] virtual std::vector<std::size_t> bytes_of_devices() const = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PartWorkers: the devices of a group, which has all parts of a network (net/pipeline/cut_info.hpp): their threads and
-// contexts, and for each part its plans, with an arena per batch that is in flight there, and its packed weights once.
-// The first device is that of the part that takes the batches: its thread and its context are those of the group's
-// worker.
+// contexts, and for each part its plans, with an arena per batch that is in flight there, of which evaluations use the
+// first, and its packed weights once. The first device is that of the part that takes the batches: its thread and its
+// context are those of the group's worker.
 //
 // All devices of a group compute with the same arrays. Where each device has memory of its own, it has the columns of
 // its parts: parameters and gradients are read and written in place by the passes of the part, and by the group's first
@@ -30,6 +30,7 @@
 #include <cupola/parallel/pipeline/device_parts.hpp>
 #include <cupola/parallel/pipeline/part_columns.hpp>
 #include <cupola/parallel/pipeline/part_copies.hpp>
+#include <cupola/parallel/pipeline/part_evaluation.hpp>
 #include <cupola/parallel/pipeline/part_memory.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
 #include <cupola/parallel/replicas/make_arena.hpp>
@@ -59,6 +60,10 @@ public:
                                                           std::string_view what) override;
     [[nodiscard, gnu::cold]] std::vector<std::size_t> divided(std::size_t bytes, RowOf rows) const override;
     [[gnu::cold]] void add(MakePlan make, const PlanOptions& options) override;
+    [[gnu::cold]] void add_evaluation(MakePlan make, std::int64_t batch) override;
+    void evaluate(MakePlan make, const BatchView& samples, const EvaluatedArrays& arrays,
+                  const Plans<Device, T>& of_group) override;
+    [[nodiscard]] const float* output(std::size_t k) override { return evaluation_.output(k); }
     [[nodiscard]] std::size_t bytes() const override;
     [[nodiscard]] std::vector<std::size_t> bytes_of_devices() const override;
     [[gnu::cold]] void allocate() override;
@@ -103,8 +108,8 @@ public:
     [[nodiscard]] const ElementRange& buffers_of(std::size_t part) const { return buffers_[part]; }
     /// Where a part receives the float values of the batch in a slot.
     [[nodiscard]] float* received(std::size_t part, std::size_t slot) {
-        return reinterpret_cast<float*>(received_[device_of(part)].data() + received_at_[part] +
-                                        slot * received_of_slot_[part]);
+        const std::size_t before = slot == 0 ? 0 : received_first_[part] + (slot - 1) * received_of_slot_[part];
+        return reinterpret_cast<float*>(received_[device_of(part)].data() + received_at_[part] + before);
     }
     /// Where the last part has the columns of the batch in a slot.
     [[nodiscard]] BatchSpan batch_in_last(std::size_t slot) {
@@ -121,8 +126,9 @@ private:
     }
     /// Calls job(part) for each part, on the thread of its device.
     void run_parts(FunctionRef<void(std::size_t part)> job);
-    /// The bytes of the plans of a part, and of the copies of batches.
-    [[nodiscard]] std::size_t plan_bytes(std::size_t part) const;
+    /// Of a batch that enters a part as float; 0 if it is not copied.
+    [[nodiscard, gnu::cold]] std::size_t received_bytes(std::size_t part, std::int64_t batch) const;
+    /// The bytes of the copies of batches.
     [[nodiscard]] std::size_t kept_bytes() const {
         return group_.keeps_batches ? slot_counts_[0] * batch_bytes(group_.columns, group_.batch_size) : 0;
     }
@@ -148,12 +154,14 @@ private:
     FixedArray<std::unique_ptr<PartMemory<Device>>> memories_;
     /// Of each part.
     FixedArray<ElementRange> buffers_;
-    /// Of each part: the bytes that a slot receives, and where they begin.
-    FixedArray<std::size_t> received_of_slot_, received_at_;
+    /// Of each part: the bytes that a slot receives, those of the first slot, which an evaluation uses too, and where
+    /// they begin.
+    FixedArray<std::size_t> received_of_slot_, received_first_, received_at_;
     /// Of each device.
     FixedArray<typename Device::Arena> received_;
     /// Of each part.
     FixedArray<Plans<Device, T>> plans_;
+    PartEvaluation<Device, T> evaluation_;
     typename Device::Arena kept_;
 };
 
@@ -177,9 +185,11 @@ PartWorkers<Device, T>::PartWorkers(const CutInfo& cut, std::int64_t batches, Co
       memories_(cut.devices),
       buffers_(cut.parts()),
       received_of_slot_(cut.parts()),
+      received_first_(cut.parts()),
       received_at_(cut.parts()),
       received_(cut.devices),
-      plans_(cut.parts()) {
+      plans_(cut.parts()),
+      evaluation_(cut) {
     for (std::size_t k = 0; k < cut.parts(); ++k) {
         slot_counts_[k] = static_cast<std::size_t>(cut.slot_count(k, cut.parts(), batches));
         buffers_[k] = columns_of_part(cut.layers, cut.layers_of(k)).buffers;
@@ -243,23 +253,42 @@ void PartWorkers<Device, T>::add(MakePlan make, const PlanOptions& options) {
     run_parts([&](std::size_t part) {
         for (std::size_t slot = 0; slot < slot_counts_[part]; ++slot)
             plans_[part].add(make, options_of(part, options), slot);
-        // Any other type is received where the plan has its batch.
-        if constexpr (std::same_as<T, float>) {
-            if (part == 0 || !copies_behind(part - 1)) return;
-            const std::int64_t elements = options.batch * plans_[part].first().nodes().front().input.size();
-            received_of_slot_[part] =
-                std::max(received_of_slot_[part], aligned(static_cast<std::size_t>(elements) * sizeof(float)));
-        }
+        const std::size_t bytes = received_bytes(part, options.batch);
+        received_of_slot_[part] = std::max(received_of_slot_[part], bytes);
+        received_first_[part] = std::max(received_first_[part], bytes);
     });
 }
 
 template <class Device, class T>
-std::size_t PartWorkers<Device, T>::plan_bytes(std::size_t part) const {
-    const auto of_part = plans_[part].shared_bytes();
-    return of_part.packed + of_part.scratch +
-           checked_bytes(
-               text("the batches in flight of part ", part, " need"),
-               {static_cast<std::int64_t>(slot_counts_[part]), static_cast<std::int64_t>(of_part.of_workspace)});
+std::size_t PartWorkers<Device, T>::received_bytes(std::size_t part, std::int64_t batch) const {
+    // Any other type is received where the plan has its batch.
+    if (!std::same_as<T, float> || part == 0 || !copies_behind(part - 1)) return 0;
+    return aligned(static_cast<std::size_t>(batch * plans_[part].first().nodes().front().input.size()) * sizeof(float));
+}
+
+template <class Device, class T>
+void PartWorkers<Device, T>::add_evaluation(MakePlan make, std::int64_t batch) {
+    evaluation_.set_max_batch(batch);
+    run_parts([&](std::size_t part) {
+        plans_[part].add(make, options_of(part, {.batch = batch, .training = false}));
+        received_first_[part] = std::max(received_first_[part], received_bytes(part, batch));
+    });
+}
+
+template <class Device, class T>
+void PartWorkers<Device, T>::evaluate(MakePlan make, const BatchView& samples, const EvaluatedArrays& arrays,
+                                      const Plans<Device, T>& of_group) {
+    for (std::size_t k = 0; k < cut_->parts(); ++k) {
+        run_parts([&](std::size_t part) {
+            if (part != k) return;
+            const PlanOptions options = options_of(part, {.batch = samples.size, .training = false});
+            plans_[part].add(make, options);
+            plans_[part].change_with(of_group);
+            float* const to = received_first_[part] == 0 ? nullptr : received(part, 0);
+            evaluation_.forward(part, context(part), plans_[part].take(options, arrays.parameters), samples, arrays,
+                                to);
+        });
+    }
 }
 
 template <class Device, class T>
@@ -268,7 +297,7 @@ std::size_t PartWorkers<Device, T>::place_received(std::size_t device, FixedArra
     for (std::size_t k = 0; k < cut_->parts(); ++k) {
         if (device_of(k) != device) continue;
         at[k] = bytes;
-        bytes += slot_counts_[k] * received_of_slot_[k];
+        bytes += received_first_[k] + (slot_counts_[k] - 1) * received_of_slot_[k];
     }
     return bytes;
 }
@@ -309,8 +338,8 @@ std::vector<std::size_t> PartWorkers<Device, T>::divided(std::size_t bytes, RowO
 template <class Device, class T>
 std::vector<std::size_t> PartWorkers<Device, T>::bytes_of_devices() const {
     std::vector<std::size_t> bytes(cut_->devices);
-    for (std::size_t k = 0; k < cut_->parts(); ++k) bytes[device_of(k)] += plan_bytes(k);
-    bytes[first_device()] += kept_bytes();
+    for (std::size_t k = 0; k < cut_->parts(); ++k) bytes[device_of(k)] += plans_[k].shared_bytes().total();
+    bytes[first_device()] += kept_bytes() + evaluation_.bytes();
     if constexpr (Copies::needed) {
         for (std::size_t device = 0; device < bytes.size(); ++device) {
             FixedArray<std::size_t> at(cut_->parts());
@@ -332,7 +361,8 @@ template <class Device, class T>
 void PartWorkers<Device, T>::allocate() {
     if (group_.keeps_batches)
         kept_ = typename Device::Arena(kept_bytes(), text("the batches in flight of device ", context(0).ordinal()));
-    run_parts([&](std::size_t part) { plans_[part].allocate_sharing(static_cast<int>(slot_counts_[part])); });
+    evaluation_.allocate(context(0).ordinal());
+    run_parts([&](std::size_t part) { plans_[part].allocate_sharing(); });
     if constexpr (Copies::needed) {
         run([&](std::size_t device) {
             const auto team = contexts_[device]->team();

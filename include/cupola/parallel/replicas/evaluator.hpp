@@ -18,6 +18,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/evaluation_feed.hpp>
+#include <cupola/parallel/pipeline/device_parts.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -61,8 +62,18 @@ private:
     /// Whether the inputs of a batch are finite, and their ids in range.
     void require_valid(Context& context, const BatchView& batch, std::int64_t number) const;
 
-    /// Runs the network, and returns the plan, whose outputs are valid until its next pass.
-    Plan<Kernels, T>& forward(int device, const BatchView& samples, Weights weights);
+    /// Where the outputs of a pass are, in memory of the device, until its next pass: in the plan of the network, or of
+    /// its last part.
+    struct Outputs {
+        Plan<Kernels, T>* plan = nullptr;
+        DeviceParts<Kernels, T>* parts = nullptr;
+
+        [[nodiscard]] const float* operator[](std::size_t k) const {
+            return parts != nullptr ? parts->output(k) : plan->output(k);
+        }
+    };
+    /// Runs the network.
+    Outputs forward(int device, const BatchView& samples, Weights weights);
 
     Replicas<D, T>& replicas_;
     FixedArray<RequiredColumn> inputs_;
@@ -97,18 +108,18 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
         for (std::int64_t i = device; i < count; i += replicas_.placement().device_count()) {
             const BatchView batch = batches(i, device, context);
             require_batch(batch, replicas_.settings().required);
-            Plan<Kernels, T>* plan = nullptr;
+            Outputs outputs;
             if (batch.size > 0) {
                 require_valid(context, batch, i);
-                plan = &forward(device, batch, weights);
+                outputs = forward(device, batch, weights);
                 for (std::size_t k = 0; k < losses; ++k) {
                     results[static_cast<std::size_t>(i) * losses + k] =
-                        functions.loss_of(context, k, plan->output(functions.losses[k].output), batch);
+                        functions.loss_of(context, k, outputs[functions.losses[k].output], batch);
                 }
                 sizes[static_cast<std::size_t>(i)] = batch.size;
             }
             if (feed == nullptr) continue;
-            const auto output = [&](std::size_t k) { return plan->output(k); };
+            const auto output = [&](std::size_t k) { return outputs[k]; };
             const auto copy = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
                 Kernels::copy_to_host(context, to, from, bytes);
             };
@@ -169,7 +180,7 @@ std::vector<float> Evaluator<D, T>::predict(const BatchView& samples, const Netw
                                     static_cast<const std::byte*>(samples.data_of(column.name, column.type)), bytes);
             view.push_back({column, memory[i].data()});
         }
-        const float* const from = forward(0, view, weights).output(number);
+        const float* const from = forward(0, view, weights)[number];
         Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
                               reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
     });
@@ -200,17 +211,23 @@ void Evaluator<D, T>::require_valid(Context& context, const BatchView& batch, st
 }
 
 template <class D, class T>
-Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchView& samples, Weights weights) {
+auto Evaluator<D, T>::forward(int device, const BatchView& samples, Weights weights) -> Outputs {
     State& state = replicas_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
     require_size(samples.size);
+    const float* const parameters = weights == Weights::trained ? state.worker.model() : state.worker.averages();
+    if (state.parts != nullptr) {
+        const EvaluatedArrays arrays{
+            .parameters = parameters, .frozen = state.worker.model(), .running = state.worker.buffers()};
+        state.parts->evaluate(replicas_.network().make, samples, arrays, state.worker.plans());
+        return {.parts = state.parts.get()};
+    }
     const PlanOptions options{.batch = samples.size, .training = false};
     state.worker.plans().add(replicas_.network().make, options);
-    const float* const parameters = weights == Weights::trained ? state.worker.model() : state.worker.averages();
     Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, state.worker.model());
     static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},
                                    {.running = state.worker.buffers(), .frozen = state.worker.model()}));
-    return plan;
+    return {.plan = &plan};
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -30,15 +30,16 @@ public:
     [[gnu::cold]] void add(MakePlan make, const PlanOptions& options, std::size_t workspace = 0);
     /// Allocates an arena of `bytes` bytes per workspace, for the plans that exist.
     [[gnu::cold]] void allocate(std::size_t bytes, int workspaces);
-    /// The bytes that allocate_sharing() allocates: per workspace, and once.
+    /// The bytes that allocate_sharing() allocates: for all workspaces together, and for what they share.
     struct SharedBytes {
-        std::size_t of_workspace = 0, packed = 0, scratch = 0;
+        std::size_t workspaces = 0, packed = 0, scratch = 0;
+        [[nodiscard]] std::size_t total() const { return workspaces + packed + scratch; }
     };
     [[nodiscard, gnu::cold]] SharedBytes shared_bytes() const;
-    /// The same with one place for the packed weights and for the scratch memory of all workspaces, in which each plan
-    /// packs its weights once. A plan may then have to pack them again between forward and backward, if one of another
-    /// size or of other parameters has run: take() says so.
-    [[gnu::cold]] void allocate_sharing(int workspaces);
+    /// Allocates for each workspace what its own plans need, and one place for the packed weights and for the scratch
+    /// memory of all workspaces, in which each plan packs its weights once. A plan may then have to pack them again
+    /// between forward and backward, if one of another size or of other parameters has run: take() says so.
+    [[gnu::cold]] void allocate_sharing();
 
     [[nodiscard]] const Plan<Device, T>& first() const { return first_->plan; }
     /// The memory of the plan that needs the most memory.
@@ -89,6 +90,10 @@ private:
         BatchPlan* last = nullptr;
     };
 
+    [[nodiscard, gnu::cold]] std::size_t workspace_count() const;
+    /// The bytes of a workspace without what all share.
+    [[nodiscard, gnu::cold]] std::size_t own_bytes(std::size_t workspace) const;
+    [[nodiscard]] bool shares() const { return shared_.size() > 0; }
     [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t workspace);
     /// Makes a plan again whose scratch memory is what does not fit the arena, of algorithms that need less.
     [[gnu::cold]] void fit_scratch(std::unique_ptr<BatchPlan>& made, MakePlan make, std::size_t available);
@@ -102,6 +107,7 @@ private:
     FixedArray<Workspace> workspaces_;
     /// After allocate_sharing(): the memory, and the plan that has packed its weights.
     typename Device::Arena shared_;
+    std::size_t shared_scratch_ = 0;
     BatchPlan* last_packed_ = nullptr;
     std::int64_t version_ = 0;
 };
@@ -116,16 +122,29 @@ void Plans<Device, T>::add(MakePlan make, const PlanOptions& options, std::size_
     std::unique_ptr<BatchPlan>* last = &first_;
     while (*last != nullptr) last = &(*last)->next;
     last->reset(new BatchPlan{make(*context_, options), options, workspace});
-    if (!workspaces_.empty()) fit_scratch(*last, make, workspaces_[workspace].arena.size());
+    const auto own = [&] {
+        const PlanBytes& bytes = (*last)->plan.bytes();
+        return bytes.activations + bytes.saved;
+    };
+    if (!workspaces_.empty()) {
+        const std::size_t arena = workspaces_[workspace].arena.size();
+        fit_scratch(*last, make, shares() ? own() + (*last)->plan.bytes().packed + shared_scratch_ : arena);
+    }
     Plan<Device, T>& plan = (*last)->plan;
     const PlanBytes& bytes = plan.bytes();
     if (bytes.total() > largest_.total()) largest_ = bytes;
     if (workspaces_.empty()) return;
     typename Device::Arena& arena = workspaces_[workspace].arena;
-    require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch,
+    const bool fits = shares() ? own() <= arena.size() && bytes.scratch <= shared_scratch_ &&
+                                     bytes.packed <= shared_.size() - shared_scratch_
+                               : bytes.total() <= arena.size();
+    require<OutOfMemory>(fits, "a forward pass of ", options.batch,
                          options.batch == 1 ? " sample needs " : " samples needs ", ByteCount{bytes.total()},
-                         ", and the arena has ", ByteCount{arena.size()});
-    plan.bind(arena.data());
+                         ", and the arena has ", ByteCount{arena.size() + shared_.size()});
+    if (shares())
+        plan.bind(arena.data(), shared_.data() + shared_scratch_, shared_.data());
+    else
+        plan.bind(arena.data());
 }
 
 template <class Device, class T>
@@ -164,9 +183,8 @@ template <class Device, class T>
 auto Plans<Device, T>::take(const PlanOptions& options, const float* parameters, std::size_t workspace) -> Taken {
     BatchPlan* const found = find(options, workspace);
     if (found == nullptr) return {};
-    const bool shares = shared_.size() > 0;
-    BatchPlan*& last = shares ? last_packed_ : workspaces_[workspace].last;
-    const bool is_packed = last == found || (shares && last != nullptr && last->options == options);
+    BatchPlan*& last = shares() ? last_packed_ : workspaces_[workspace].last;
+    const bool is_packed = last == found || (shares() && last != nullptr && last->options == options);
     // Each plan prepares its operations itself, which may keep something elsewhere than in the packed weights.
     const bool packs = !is_packed || found->prepared != version_ || found->packed_from != parameters ||
                        last->packed_from != parameters;
@@ -212,19 +230,43 @@ auto Plans<Device, T>::shared_bytes() const -> SharedBytes {
     SharedBytes bytes;
     for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
         const PlanBytes& each = plan->plan.bytes();
-        bytes.of_workspace = std::max(bytes.of_workspace, each.activations + each.saved);
         bytes.packed = std::max(bytes.packed, each.packed);
         bytes.scratch = std::max(bytes.scratch, aligned(each.scratch));
+    }
+    for (std::size_t w = 0; w < workspace_count(); ++w) bytes.workspaces += own_bytes(w);
+    // Never empty, which would say that nothing is shared.
+    if (bytes.packed + bytes.scratch == 0) bytes.packed = 1;
+    return bytes;
+}
+
+template <class Device, class T>
+std::size_t Plans<Device, T>::workspace_count() const {
+    std::size_t count = 0;
+    for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
+        count = std::max(count, plan->workspace + 1);
+    return count;
+}
+
+template <class Device, class T>
+std::size_t Plans<Device, T>::own_bytes(std::size_t workspace) const {
+    std::size_t bytes = 0;
+    for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
+        const PlanBytes& each = plan->plan.bytes();
+        if (plan->workspace == workspace) bytes = std::max(bytes, each.activations + each.saved);
     }
     return bytes;
 }
 
 template <class Device, class T>
-void Plans<Device, T>::allocate_sharing(int workspaces) {
+void Plans<Device, T>::allocate_sharing() {
     const SharedBytes bytes = shared_bytes();
-    allocate(bytes.of_workspace, workspaces);
-    // Never empty, which would say that nothing is shared. The scratch memory is first, where it is aligned.
-    shared_ = typename Device::Arena(std::max(bytes.scratch + bytes.packed, std::size_t{1}),
+    workspaces_ = FixedArray<Workspace>(workspace_count());
+    for (std::size_t w = 0; w < workspaces_.size(); ++w)
+        workspaces_[w].arena =
+            typename Device::Arena(own_bytes(w), text("the activations of device ", context_->ordinal()));
+    // The scratch memory is first, where it is aligned.
+    shared_scratch_ = bytes.scratch;
+    shared_ = typename Device::Arena(bytes.scratch + bytes.packed,
                                      text("the packed weights of device ", context_->ordinal()));
     for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
         plan->plan.bind(workspaces_[plan->workspace].arena.data(), shared_.data() + bytes.scratch, shared_.data());

@@ -313,10 +313,8 @@ void Replicas<D, T>::make_parts(int group, const typename D::Options& options) {
     state.parts->add(network_.make, settings_.plan_options(settings_.batch_size));
     for (const std::int64_t size : settings_.other_batch_sizes)
         state.parts->add(network_.make, settings_.plan_options(size));
-    // An evaluation runs the whole network on the first device.
-    const auto team = context(group).team();
     for (const std::int64_t size : {settings_.batch_size, settings_.evaluation_batch_size}) {
-        if (size > 0) state.worker.plans().add(network_.make, {.batch = size, .training = false});
+        if (size > 0) state.parts->add_evaluation(network_.make, size);
     }
 }
 
