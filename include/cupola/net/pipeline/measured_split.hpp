@@ -25,7 +25,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 struct MeasuredSplit {
     /// The names at which the parts begin, except the first part: the parameters of SplitAt.
     std::vector<std::string> names;
-    /// Of each part, in seconds.
+    /// The time of each part.
     std::vector<double> seconds;
 
     /// The time of the longest part over the mean of all; a pipeline of many batches needs that much more time.

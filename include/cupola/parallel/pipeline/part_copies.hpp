@@ -14,8 +14,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// The streams of a device: that of its context, and those of the copies.
 enum class PartLane : std::uint8_t { work, arriving, leaving };
 
-/// Of devices that read each other's memory and whose work is complete when it is queued: there is nothing to copy and
-/// nothing to wait for. A device with memory of its own has a specialization: parallel/cuda/part_copies.hpp.
+/// For devices that read each other's memory and whose work is complete when it is queued: there is nothing to copy
+/// and nothing to wait for. A device with memory of its own has a specialization: parallel/cuda/part_copies.hpp.
 template <class Device>
 class PartCopies {
 public:

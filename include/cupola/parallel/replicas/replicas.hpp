@@ -44,7 +44,7 @@ struct DeviceState {
 
     DeviceWorker<Kernels, T> worker;
     std::unique_ptr<typename D::Queue> queue;
-    /// Of a network that is cut, which a group of devices computes: see NetworkInfo.
+    /// The parts of a network that is cut, which a group of devices computes: see NetworkInfo.
     std::unique_ptr<DeviceParts<Kernels, T>> parts;
     /// The layout of the queue's status block and of its copies.
     StatusLayout layout;
@@ -184,7 +184,7 @@ struct DeviceStep {
     std::int64_t step;
     Replicas<D, T>& replicas;
     SampleCounts& samples;
-    /// That of the device, with its error.
+    /// The state of the device, with its error.
     DeviceState<D, T>& state;
     /// Whether the last backward pass of the device has marked the buckets of the gradient in its queue.
     bool marked = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TrainingState: the state on which the next step of a training depends. Its checks are in parallel/training_state.hpp,
-// and what state() and restore() of a training are made of is in parallel/state_transfer.hpp.
+// and state() and restore() of a training are implemented in parallel/state_transfer.hpp.
 #pragma once
 
 #include <cstdint>

@@ -117,7 +117,7 @@ public:
     [[nodiscard]] LossReport* report(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<LossReport*>(block + reports_) + batch;
     }
-    /// Those of all batches of the device.
+    /// The reports of all batches of the device.
     [[nodiscard]] std::span<const LossReport> reports(std::byte* block) const {
         return span_of<const LossReport>(report(block, 0), batches_);
     }

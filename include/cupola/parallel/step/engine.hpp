@@ -128,7 +128,7 @@ public:
     /// See DataParallel.
     [[nodiscard, gnu::cold]] std::string launches_description() const {
         if constexpr (requires(const typename D::Queue& queue) { queue.launches(); }) {
-            // Of a network in parts not all launches are counted.
+            // For a network in parts not all launches are counted.
             if (replicas_.network().cut == nullptr) return launches_text(replicas_);
         }
         return {};
@@ -192,7 +192,7 @@ private:
     StepReader<D, T> reader_;
     StepUpdate<D, T> update_;
     StepTrace trace_{};
-    /// Those of the step that is being queued.
+    /// The batches of the step that is being queued.
     BatchSource batches_{};
     Probe probe_{};
     std::exception_ptr error_of_probe_;
