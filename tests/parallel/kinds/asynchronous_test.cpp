@@ -23,6 +23,7 @@
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
+#include "../../instructions.hpp"
 #include "../../test.hpp"
 #include "kind_training.hpp"
 
@@ -681,6 +682,7 @@ std::vector<float> centre_of(const Averaging& averaging, int devices) {
 }  // namespace
 
 TEST_CASE("networks in bfloat16 train asynchronously: parameters, centre and exchanges are floats") {
+    if (!computes_bfloat16()) return;
     const auto check = [](const auto& averaging) {
         const std::vector<float> narrow = centre_of<Small16>(averaging, 1), wide = centre_of<Small>(averaging, 1);
         CHECK(centre_of<Small16>(averaging, 3) == narrow);
