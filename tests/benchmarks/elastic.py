@@ -6,7 +6,8 @@
 DATA is what cifar10_train takes as --data-dir; the binary files are opened fastest. Four replicas of 32 images, a constant rate. Each
 method and period has four rates; all of them see --images images, the two best of them twice as many, and the best of those four times as
 many, with three seeds. A rate is as good as the model or its moving average, whichever is better. OUT_DIR/elastic.json has every figure
-and is written after each half of --images; a further command with the same OUT_DIR continues there, --minutes ends one early. It also
+and is written after each half of --images; a further command with the same OUT_DIR continues there, --minutes ends one early. Where
+OUT_DIR has a copy of the file alone, without its checkpoints, runs that are complete are kept and the others begin again. It also
 has the page and its picture of what has been measured so far, which --save copies to docs/measurements/; --report only writes them.
 """
 
@@ -174,6 +175,10 @@ def extend(results, options, of):
     """Trains one more chunk of a run and evaluates it."""
     run, folder = results.all["runs"].setdefault(key_of(*of), {"points": []}), options.out_dir / "runs" / key_of(*of)
     done = len(run["points"]) * results.chunk
+    if done and not (folder / f"model-{done}.safetensors").exists():
+        # The figures are from another machine, or the folder of the checkpoints was removed.
+        print(f"{key_of(*of)}: there is no checkpoint of step {done}, so the run begins again", flush=True)
+        run["points"], done = [], 0
     # What a command that was ended has written after the last figures.
     for file in folder.glob("model-*.safetensors"):
         if int(re.search(r"model-(\d+)", file.name)[1]) > done:

@@ -5,6 +5,7 @@ same figures, a rate that diverges, and the page. Usage: elastic_test.py"""
 
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -108,6 +109,20 @@ class ElasticTest(unittest.TestCase):
         again = Training()
         run(self.out, again)
         self.assertEqual(again.commands, [])
+
+    def test_figures_without_checkpoints_are_continued_by_runs_from_the_beginning(self):
+        run(self.out, Training())
+        expected = self.figures()
+        self.out = self.out.with_name("copied")
+        with self.assertRaises(KeyboardInterrupt):
+            run(self.out, Training(ends_after=30))
+        kept = [key for key, each in self.figures()["runs"].items() if "diverged" in each]
+        shutil.rmtree(self.out / "runs")
+        again = Training()
+        run(self.out, again)
+        self.assertEqual(self.figures(), expected)
+        for key in kept:
+            self.assertFalse(any(key in word for words in again.commands for word in words), key)
 
     def test_minutes_end_it_and_other_images_are_refused(self):
         training = Training()
