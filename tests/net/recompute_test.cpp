@@ -33,6 +33,7 @@
 #endif
 
 #include "../devices.hpp"
+#include "../instructions.hpp"
 
 using namespace cupola;
 
@@ -168,7 +169,8 @@ TYPED_TEST_CASE("a network of which blocks are computed again has the bits of th
     check_recomputed_bits<RecomputeAll, RecomputeTestNet, D>();
     check_recomputed_bits<RecomputeSome, RecomputeTestNet, D>();
     check_recomputed_bits<Unfused<RecomputeEach>, Unfused<RecomputeTestNet>, D>();
-    check_recomputed_bits<RecomputeNarrow<RecomputeEach>, RecomputeNarrow<RecomputeTestNet>, D>();
+    if (!D::host_memory || computes_bfloat16())
+        check_recomputed_bits<RecomputeNarrow<RecomputeEach>, RecomputeNarrow<RecomputeTestNet>, D>();
 }
 
 TYPED_TEST_CASE("so has a network with frozen layers in the blocks", D, Devices) {
@@ -253,8 +255,10 @@ template <class Net>
 TEST_CASE("a training has the bits of the network without it, with replicas, accumulation, dropout and statistics") {
     const RecomputeRun plain = recompute_run<RecomputeDropped>(4, 2, 2, 4);
     CHECK(same_training(recompute_run<RecomputeDroppedAgain>(4, 2, 2, 4), plain));
-    CHECK(same_training(recompute_run<RecomputeNarrow<RecomputeDroppedAgain>>(4, 2, 2, 4),
-                        recompute_run<RecomputeNarrow<RecomputeDropped>>(4, 2, 2, 4)));
+    if (computes_bfloat16()) {
+        CHECK(same_training(recompute_run<RecomputeNarrow<RecomputeDroppedAgain>>(4, 2, 2, 4),
+                            recompute_run<RecomputeNarrow<RecomputeDropped>>(4, 2, 2, 4)));
+    }
     // A training continues that of the other network.
     const RecomputeRun first = recompute_run<RecomputeDroppedAgain>(4, 2, 2, 2);
     RecomputeRun rest = recompute_run<RecomputeDropped>(4, 2, 2, 2, &first.state);

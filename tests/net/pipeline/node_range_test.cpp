@@ -21,6 +21,7 @@
 #include <cupola/net/tied.hpp>
 
 #include "../../devices.hpp"
+#include "../../instructions.hpp"
 #include "../../throws_with.hpp"
 
 using namespace cupola;
@@ -167,7 +168,7 @@ void check_cuts(std::size_t count) {
 
 TYPED_TEST_CASE("parts of a network have the bits of the whole at every cut", D, Devices) {
     check_cuts<RangeNet, D>(9);
-    check_cuts<RangeNarrow, D>(9);
+    if (!D::host_memory || computes_bfloat16()) check_cuts<RangeNarrow, D>(9);
     check_cuts<RangeUnfused, D>(15);
     check_cuts<RangeRecompute, D>(9);
 }
