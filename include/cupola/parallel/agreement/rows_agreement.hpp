@@ -129,8 +129,7 @@ bool RowsAgreement<D, T>::average_slices(Step& step, std::span<const std::int64_
     step.state.attempt([&, begin = begin, end = end] {
         average(step, begin, end, weights);
         if (D::host_memory) {
-            const auto slice = replicas_.gradients().average_span(device).subspan(
-                static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+            const auto slice = replicas_.gradients().average_span(device, {begin, end});
             step.state.queue->queue([=] { queue_mean(slice, finite, begin); });
         }
         local_.wait_for_queue(step);

@@ -72,11 +72,7 @@ bool CentreRows<D, T>::average_rows(Step& step, std::span<const std::int64_t> we
     const auto require_all_finite = [&] {
         step.state.queue->queue([this, device, one, columns] {
             auto& state = replicas_.at(device);
-            const auto part = fragments_.empty() ? replicas_.gradients().average_span(device)
-                                                 : replicas_.gradients().average_span(device).subspan(
-                                                       static_cast<std::size_t>(columns.begin),
-                                                       static_cast<std::size_t>(columns.end - columns.begin));
-            require_finite(device, part, &state.status()->healthy, one);
+            require_finite(device, replicas_.gradients().average_span(device, columns), &state.status()->healthy, one);
         });
     };
     if (alone) {

@@ -54,6 +54,10 @@ public:
     [[nodiscard]] std::span<float> average_span(int device) const {
         return {average(device), static_cast<std::size_t>(elements_)};
     }
+    /// These columns of it.
+    [[nodiscard]] std::span<float> average_span(int device, ReplicaPlacement::ColumnRange columns) const {
+        return {average(device) + columns.begin, static_cast<std::size_t>(columns.end - columns.begin)};
+    }
     /// Whether the average of a single replica is its gradient, in place.
     [[nodiscard]] bool in_place() const { return average_bytes() == 0; }
     /// The columns of the average that a device computes.

@@ -205,8 +205,7 @@ void ProcessCompressedSumsAgreement<D, T, Element>::add_rows(Step& step, std::sp
     for (std::size_t i = 0; i < count; ++i) {
         weights[i] = static_cast<float>(static_cast<double>(rows.samples()[i]) / static_cast<double>(total));
     }
-    const std::span<float> sum = replicas_.gradients().average_span(device).subspan(
-        static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const std::span<float> sum = replicas_.gradients().average_span(device, {begin, end});
     ops::TrainingStep<Kernels>::weighted_sum(replicas_.context(device), rows.rows(), {weights.data(), count}, sum);
     const float* const from = sum.data();
     ops::Convert<Kernels>::run(replicas_.context(device), from, sums_.data() + begin, end - begin);

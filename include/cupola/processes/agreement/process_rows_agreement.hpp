@@ -220,11 +220,10 @@ void ProcessRowsAgreement<D, T, Element>::average(Step& step, Messages& messages
     if (messages.any()) messages.unpack_rows(replicas_, step.device, {begin, end});
     for (int r = 0; r < replicas_.placement().replicas(); ++r)
         rows.add(row_from(messages, r, begin), step.samples.of_replica(step.step, r, weights));
-    const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
     policy_->average(
         step.state.context(),
         {.rows = rows.rows(), .samples = rows.samples(), .total_samples = rows.total_samples(), .columns = end - begin},
-        replicas_.gradients().average_span(step.device).subspan(first, count));
+        replicas_.gradients().average_span(step.device, columns));
     if (messages.any()) messages.pack_average(replicas_, step.device, {begin, end});
 }
 

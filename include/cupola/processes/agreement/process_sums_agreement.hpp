@@ -85,9 +85,7 @@ private:
     }
     /// Their elements of the average.
     [[nodiscard]] std::span<float> sum_of(std::size_t bucket) const {
-        const auto [begin, end] = columns_of_bucket(bucket);
-        return replicas_.gradients().average_span(0).subspan(static_cast<std::size_t>(begin),
-                                                             static_cast<std::size_t>(end - begin));
+        return replicas_.gradients().average_span(0, columns_of_bucket(bucket));
     }
 
     /// The columns of a device: the devices of a process divide all columns that are summed.
@@ -271,9 +269,7 @@ void ProcessSumsAgreement<D, T>::finish_rows() {
     processes_.finish_sums();
     is_under_way_ = false;
     replicas_.threads().run([&](int device) {
-        const auto [begin, end] = columns_of(device);
-        const std::span<float> part = replicas_.gradients().average_span(device).subspan(
-            static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+        const std::span<float> part = replicas_.gradients().average_span(device, columns_of(device));
         std::int32_t finite = 1;
         ops::TrainingStep<typename D::Kernels>::mean(replicas_.context(device), part, &total_, part, &finite, {},
                                                      nullptr);

@@ -71,8 +71,6 @@ private:
     using Ends = unsigned long long;
 
     void exchange(std::string_view operation, std::int64_t step);
-    /// These columns of the device's average.
-    [[nodiscard]] std::span<float> part_of(Step& step, ReplicaPlacement::ColumnRange columns) const;
 
     Replicas<D, T>& replicas_;
     Processes& processes_;
@@ -84,20 +82,12 @@ private:
 };
 
 template <class D, class T>
-std::span<float> StepVote<D, T>::part_of(Step& step, ReplicaPlacement::ColumnRange columns) const {
-    const auto [begin, end] = columns;
-    return replicas_.gradients()
-        .average_span(step.device)
-        .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-}
-
-template <class D, class T>
 void StepVote<D, T>::divide_columns(Step& step, ReplicaPlacement::ColumnRange columns, float divisor,
                                     const float* scale) {
     const auto index = static_cast<std::size_t>(step.device);
     finite_[index] = 1;
     std::fill(ends_[index].begin(), ends_[index].end(), 0);
-    const std::span<float> part = part_of(step, columns);
+    const std::span<float> part = replicas_.gradients().average_span(step.device, columns);
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     ops::TrainingStep<Kernels>::mean(step.state.context(), part, &divisor, part, &finite_[index], {}, scale);
 }
@@ -111,7 +101,7 @@ void StepVote<D, T>::reduce_columns(Step& step, ReplicaPlacement::ColumnRange co
     const auto index = static_cast<std::size_t>(step.device);
     if (finite_[index] != 0) return;
     const std::int64_t begin = columns.begin;
-    const std::span<float> part = part_of(step, columns);
+    const std::span<float> part = replicas_.gradients().average_span(step.device, columns);
     const Stopwatch watch(step.state.worker.times(), StepPart::averaging);
     constexpr float one = 1;
     for (int r = 0; r < replicas_.placement().replicas(); ++r) {
