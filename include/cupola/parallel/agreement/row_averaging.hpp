@@ -5,6 +5,7 @@
 // one process.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -20,7 +21,7 @@ public:
     using ColumnRange = ReplicaPlacement::ColumnRange;
 
     /// Once, before the first step: the contiguous fragments of the columns, one of which average_rows() averages at a
-    /// time. Without it, that is all columns. False if it cannot.
+    /// time; they must outlive the object. Without it, that is all columns. False if it cannot.
     [[nodiscard]] virtual bool divide(std::span<const ColumnRange> /*fragments*/) { return false; }
     /// Whether exchange_health() reads from the device's status whether all is finite, and not from its argument, so
     /// that no device waits for that.
@@ -33,7 +34,7 @@ public:
     /// number of the fragment, whose columns of the rows and of the average alone are used. False if every device
     /// leaves the step.
     virtual bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) = 0;
-    /// The same, but the mean may be complete later: where is_under_way() returns true, finish_rows() completes it, in
+    /// The same, but the mean may be complete later: where may_be_under_way() returns true, finish_rows() completes it, in
     /// the same step or a later one, before which the rows may be written and the average is not. Whether the mean is
     /// finite is then not known.
     virtual bool begin_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) {
@@ -46,6 +47,14 @@ public:
 
 protected:
     explicit RowAveraging(Replicas<D, T>& replicas) : StepAgreement<D, T>(replicas) {}
+
+    [[nodiscard]] ColumnRange all_columns() const { return {0, this->replicas_.network().trained_elements}; }
+    /// The columns that average_rows() averages.
+    [[nodiscard]] ColumnRange columns_of_fragment(int fragment) const {
+        return fragments_.empty() ? all_columns() : fragments_[static_cast<std::size_t>(fragment)];
+    }
+    /// For divide().
+    std::span<const ColumnRange> fragments_{};
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

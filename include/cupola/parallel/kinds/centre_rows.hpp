@@ -36,7 +36,7 @@ public:
     void reduce(int device, std::int64_t step) override { rows_.reduce(device, step); }
     bool exchange_health(Step& step, std::int32_t finite_here) override;
     [[nodiscard]] bool divide(std::span<const ColumnRange> fragments) override {
-        fragments_ = fragments;
+        this->fragments_ = fragments;
         return true;
     }
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
@@ -47,7 +47,6 @@ private:
     }
 
     RowsAgreement<D, T> rows_;
-    std::span<const ColumnRange> fragments_{};
 };
 
 template <class D, class T>
@@ -62,8 +61,7 @@ bool CentreRows<D, T>::exchange_health(Step& step, std::int32_t finite_here) {
 template <class D, class T>
 bool CentreRows<D, T>::average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) {
     const int device = step.device;
-    const ColumnRange columns = fragments_.empty() ? ColumnRange{0, replicas_.network().trained_elements}
-                                                   : fragments_[static_cast<std::size_t>(fragment)];
+    const ColumnRange columns = this->columns_of_fragment(fragment);
     const bool alone = replicas_.placement().device_count() == 1;
     step.state.attempt([&] {
         if (rows_.policy_->prepares) rows_.local_.prepare_rows(*rows_.policy_, step, weights);

@@ -78,7 +78,6 @@ private:
         if (const float* const row = replicas_.gradients().row(replica)) return row + begin;
         return messages.row(replica, begin);
     }
-    [[nodiscard]] ColumnRange all_columns() const { return {0, replicas_.network().trained_elements}; }
     bool exchange(Step& step, std::string_view name, std::span<const ProcessMessage> outgoing,
                   std::span<const ProcessMessage> incoming);
 
@@ -91,7 +90,6 @@ private:
     Messages messages_;
     /// Those of each fragment of the columns.
     FixedArray<Messages> of_fragments_;
-    std::span<const ColumnRange> fragments_{};
     /// Per device.
     FixedArray<WeightedRows> rows_;
 };
@@ -120,14 +118,14 @@ ProcessRowsAgreement<D, T, Element>::ProcessRowsAgreement(std::unique_ptr<const 
     for (WeightedRows& each : rows_) each = WeightedRows(replicas.placement().replicas());
     const int next = (processes_.number() + 1) % processes_.count();
     const bool in_common = replicas.gradients().row(replicas.placement().first_replica_of_process(next)) != nullptr;
-    if (!in_common) messages_ = {replicas, all_columns(), processes_};
+    if (!in_common) messages_ = {replicas, this->all_columns(), processes_};
 }
 
 template <class D, class T, class Element>
 bool ProcessRowsAgreement<D, T, Element>::divide(std::span<const ColumnRange> fragments) {
     // The buffers of other messages are those of whole rows.
     if constexpr (!std::same_as<Element, float>) return false;
-    fragments_ = fragments;
+    this->fragments_ = fragments;
     of_fragments_ = FixedArray<Messages>(fragments.size());
     for (std::size_t f = 0; messages_.any() && f < fragments.size(); ++f)
         of_fragments_[f] = {replicas_, fragments[f], processes_};
@@ -158,10 +156,8 @@ bool ProcessRowsAgreement<D, T, Element>::agree(Step& step) {
 template <class D, class T, class Element>
 bool ProcessRowsAgreement<D, T, Element>::average_rows(Step& step, std::span<const std::int64_t> weights,
                                                        const float* /*one*/, int fragment) {
-    const auto f = static_cast<std::size_t>(fragment);
-    Messages& messages = fragments_.empty() ? messages_ : of_fragments_[f];
-    const ColumnRange columns =
-        replicas_.placement().columns_of(step.device, fragments_.empty() ? all_columns() : fragments_[f]);
+    Messages& messages = this->fragments_.empty() ? messages_ : of_fragments_[static_cast<std::size_t>(fragment)];
+    const ColumnRange columns = replicas_.placement().columns_of(step.device, this->columns_of_fragment(fragment));
     step.state.attempt([&] {
         if (policy_->prepares) local_.prepare_rows(*policy_, step, weights);
         local_.wait_for_queue(step);

@@ -60,7 +60,7 @@ public:
         return records_.exchange(step) && vote_.vote(step, "the vote on the step", finite_here);
     }
     [[nodiscard]] bool divide(std::span<const ColumnRange> fragments) override {
-        fragments_ = fragments;
+        this->fragments_ = fragments;
         return true;
     }
     bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) override;
@@ -77,7 +77,6 @@ private:
     /// Gives the buckets that the device's passes have not given.
     void give_rest(int device);
     void add_rows(int device, std::size_t bucket);
-    [[nodiscard]] ColumnRange all_columns() const { return {0, replicas_.network().trained_elements}; }
     /// The columns of a bucket that are summed.
     [[nodiscard]] ColumnRange columns_of_bucket(std::size_t bucket) const {
         const std::int64_t begin = std::max(buckets_[bucket].begin, columns_.begin);
@@ -118,7 +117,6 @@ private:
     std::int64_t step_ = 0;
     /// Unless they are empty, in place of the samples.
     std::span<const std::int64_t> weights_{};
-    std::span<const ColumnRange> fragments_{};
     /// The columns that are summed, and of a sum of rows the weight of all.
     ColumnRange columns_{0, 0};
     float total_ = 1;
@@ -174,7 +172,7 @@ void ProcessSumsAgreement<D, T>::begin(std::int64_t step, const SampleCounts& sa
     weights_ = {};
     // Those of a sum that is under way are kept: no gradients are summed before it has finished.
     was_under_way_ = is_under_way_;
-    if (!is_under_way_) columns_ = all_columns();
+    if (!is_under_way_) columns_ = this->all_columns();
     next_ = 0;
     std::fill(progress_.begin(), progress_.end(), Progress());
     std::fill(given_.begin(), given_.end(), std::size_t{0});
@@ -243,7 +241,7 @@ bool ProcessSumsAgreement<D, T>::begin_rows(Step& step, std::span<const std::int
     if (was_under_way_ && !average_in_all_processes(step, [&] { processes_.finish_sums(); })) return false;
     if (step.device == 0) {
         weights_ = weights;
-        columns_ = fragments_.empty() ? all_columns() : fragments_[static_cast<std::size_t>(fragment)];
+        columns_ = this->columns_of_fragment(fragment);
         total_ = static_cast<float>(std::accumulate(weights.begin(), weights.end(), std::int64_t{0}));
         is_under_way_ = true;
     }
