@@ -34,9 +34,9 @@ public:
     /// number of the fragment, whose columns of the rows and of the average alone are used. False if every device
     /// leaves the step.
     virtual bool average_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) = 0;
-    /// The same, but the mean may be complete later: where may_be_under_way() returns true, finish_rows() completes it, in
-    /// the same step or a later one, before which the rows may be written and the average is not. Whether the mean is
-    /// finite is then not known.
+    /// The same, but the mean may be complete later: where may_be_under_way() returns true, finish_rows() completes it,
+    /// in the same step or a later one, before which the rows may be written and the average is not. Whether the mean
+    /// is finite is then not known.
     virtual bool begin_rows(Step& step, std::span<const std::int64_t> weights, const float* one, int fragment) {
         return average_rows(step, weights, one, fragment);
     }

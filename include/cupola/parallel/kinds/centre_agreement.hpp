@@ -146,7 +146,7 @@ private:
         return static_cast<std::size_t>(rule_.fragments) * equal_weights_.size();
     }
     [[nodiscard]] int outer_states() const { return outer_ == nullptr ? 0 : outer_->state_arenas(); }
-    /// Where the centre moves later: the mean that moves it, behind the outer optimiser's state.
+    /// Where the centre moves later: the mean that moves it, after the outer optimiser's state.
     [[nodiscard]] float* mean_difference(int device) {
         return replicas_.at(device).worker.centre_state() +
                static_cast<std::size_t>(outer_states()) * replicas_.elements();

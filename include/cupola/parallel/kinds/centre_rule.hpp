@@ -9,10 +9,10 @@
 //
 // mean(d) is by the samples since the last agreement; in the update each replica counts the same.
 //
-// Behind the update the arena may be in F contiguous fragments, which agree one after another in a period: the mean of
-// fragment f is that of the differences f * every / F steps later than that of fragment 0. It moves the centre `delay`
-// steps later, with x = mix * x + (1 - mix) * c then, so that training goes on while the mean is computed, and its bits
-// do not depend on how long that takes (Streaming DiLoCo; Douillard et al. 2025).
+// The arena may be divided into F contiguous fragments, which agree after the update, one after another in a period:
+// the mean of fragment f is that of the differences f * every / F steps later than that of fragment 0. It moves the
+// centre `delay` steps later, with x = mix * x + (1 - mix) * c then, so that training goes on while the mean is
+// computed, and its bits do not depend on how long that takes (Streaming DiLoCo; Douillard et al. 2025).
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct CentreRule {
     }
     /// Steps from the first fragment's agreement to that of a fragment.
     [[nodiscard]] std::int64_t offset_of(std::int64_t fragment) const { return fragment * every / fragments; }
-    /// The fragment whose differences are those behind a step, and the one whose mean moves the centre there; -1 if
+    /// The fragment whose differences are those after a step, and the one whose mean moves the centre then; -1 if
     /// there is none. In a rule in the update the only one.
     [[nodiscard]] std::int64_t begins_in(std::int64_t step) const {
         if (fragments == 1) return agrees_in(step) ? 0 : -1;
@@ -55,7 +55,7 @@ struct CentreRule {
         return fragment < fragments && offset_of(fragment) == place ? fragment : -1;
     }
     [[nodiscard]] std::int64_t moves_in(std::int64_t step) const { return step < delay ? -1 : begins_in(step - delay); }
-    /// The number of the agreement, from 0 on, in which a fragment moves the centre behind a step.
+    /// The number of the agreement, from 0 on, in which a fragment moves the centre after a step.
     [[nodiscard]] std::int64_t agreement_of(std::int64_t step, std::int64_t fragment) const {
         if (in_update) return step / every;
         // Those before from_step are not counted.

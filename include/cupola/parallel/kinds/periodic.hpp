@@ -50,7 +50,7 @@ struct Periodic {
     std::int64_t every = 16;
     /// Before this step the gradients are averaged in each step, as by `Averaging` alone.
     std::int64_t from_step = 0;
-    /// Fragment f agrees f * every / fragments steps behind fragment 0: 1 to every, and at most the elements.
+    /// Fragment f agrees f * every / fragments steps after fragment 0: 1 to every, and at most the elements.
     std::int64_t fragments = 1;
     /// Steps from the differences of a fragment to its move of the centre, 0 or more and below every / fragments.
     std::int64_t delay = 0;

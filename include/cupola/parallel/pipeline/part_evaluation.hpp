@@ -52,7 +52,7 @@ public:
         }
     }
 
-    /// Computes a part for a batch, behind the part before it, on the thread of its device, and returns when it is
+    /// Computes a part for a batch, after the part before it, on the thread of its device, and returns when it is
     /// complete. `received` is where a float value that enters the part is copied to; null if it is read in place.
     void forward(std::size_t part, Context& context, const typename Plans<Device, T>::Taken& taken,
                  const BatchView& samples, const EvaluatedArrays& arrays, float* received);

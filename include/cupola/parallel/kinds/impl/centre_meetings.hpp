@@ -45,7 +45,7 @@ public:
     [[nodiscard]] bool meet_to_check(std::int64_t step) {
         return meet({"the check of the parameters", step}, {Purpose::check, step});
     }
-    /// Before all restore a state and after they have queued the steps before `step`, also behind a failure.
+    /// Before all restore a state and after they have queued the steps before `step`, also after a failure.
     /// `refuses`: whether this process refuses its state. The number of those that do is then refusals().
     [[nodiscard]] bool meet_to_restore(std::int64_t step, bool refuses = false) {
         return meet_again({"the state of the training", step}, {Purpose::restore, step, refuses});
@@ -132,7 +132,7 @@ protected:
     };
     /// Returns when all processes have called it.
     [[nodiscard]] bool meet(const ExchangeName& name, Purpose purpose);
-    /// The same, also behind a failure.
+    /// The same, also after a failure.
     [[nodiscard]] bool meet_again(const ExchangeName& name, Purpose purpose);
     /// Throws InvalidArgument if a process checks or restores a state before a step, so that it does not queue that.
     void require_queued(std::int64_t step) const {
