@@ -42,7 +42,7 @@ TEST_CASE_TEMPLATE_DEFINE("fragments agree at steps of their own and move the ce
         for (int replicas = 1; replicas <= 4; ++replicas) {
             // An emulated device takes its time.
             if (!D::host_memory && replicas != 1 + n.every % 4) continue;
-            const int steps = D::host_memory ? 100 : 3 * n.every;
+            const int steps = 3 * n.every + n.delay;
             CAPTURE(n.every);
             CAPTURE(n.fragments);
             CAPTURE(n.delay);
