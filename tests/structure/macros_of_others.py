@@ -5,8 +5,8 @@
     macros_of_others.py SOURCE_FOLDER COMPILER FLAGS...
 
 macros_of_others.txt has the names. Compiles one unit that defines all of them, after the headers of others that ours include, and then
-includes every header whose includes exist here. The rest (CUDA's kernels, what needs a library that is not installed, src.hpp and mpi_src.hpp, which are
-not for programs of headers alone) is only searched, as all headers are, for the names outside comments and texts."""
+includes every header whose includes exist here (own_headers.py). The rest is only searched, as all headers are, for the names outside
+comments and texts."""
 
 import re
 import subprocess
@@ -14,10 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from own_headers import OwnHeaders, without_comments
+
 source, compiler, flags = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
-include = source / "include"
-INCLUDE = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
-COMMENT_OR_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])'""", re.DOTALL)
 
 
 def names_of_others():
@@ -30,40 +29,24 @@ def names_of_others():
     return names
 
 
-def existing(headers):
-    """Those of the headers of others that the compiler finds."""
-    unit = "".join(f"#if __has_include(<{header}>)\nFOUND {header}\n#endif\n" for header in headers)
-    output = subprocess.run([compiler, *flags, "-E", "-P", "-x", "c++", "-"], input=unit, capture_output=True, text=True, check=True)
-    return set(re.findall(r"^FOUND (.+)$", output.stdout, re.MULTILINE))
-
-
 names = names_of_others()
-texts = {str(path.relative_to(include)): path.read_text() for path in sorted(include.rglob("*.[hci][pu][ph]"))}
+headers = OwnHeaders(source, compiler, flags)
 errors = []
 word = re.compile(r"\b(" + "|".join(names) + r")\b")
-for header, text in texts.items():
-    code = COMMENT_OR_TEXT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    for number, line in enumerate(code.splitlines(), 1):
+for header, text in headers.texts.items():
+    for number, line in enumerate(without_comments(text).splitlines(), 1):
         if not line.lstrip().startswith("#include"):
             errors += [f"{header}:{number}: {name} is a macro of {names[name]}" for name in word.findall(line)]
 
-includes = {header: INCLUDE.findall(text) for header, text in texts.items()}
-others = sorted({other for of in includes.values() for other in of if other not in texts})
-found = existing(others)
-left_out = {header for header, of in includes.items() if header.endswith((".cuh", "src.hpp")) or not found.issuperset(set(of) - texts.keys())}
-while more := {header for header, of in includes.items() if header not in left_out and left_out.intersection(of)}:
-    left_out |= more
-compiled = [header for header in texts if header not in left_out]
-
 with tempfile.TemporaryDirectory() as folder:
     unit = Path(folder) / "unit.cpp"
-    unit.write_text("".join(f"#include <{other}>\n" for other in others if other in found)
+    unit.write_text("".join(f"#include <{other}>\n" for other in headers.others if other in headers.found)
                     + "".join(f"#undef {name}\n#define {name} )a macro of others(\n" for name in names)
-                    + "".join(f"#include <{header}>\n" for header in compiled))
+                    + "".join(f"#include <{header}>\n" for header in headers.compiled))
     output = subprocess.run([compiler, *flags, "-fsyntax-only", str(unit)], capture_output=True, text=True)
     if output.returncode != 0:
         errors.append(output.stderr)
 
 print("\n".join(errors), end="\n" if errors else "")
-print(f"{len(texts)} headers searched for {len(names)} names, {len(compiled)} compiled after them, {len(errors)} errors")
-sys.exit(1 if errors or len(compiled) < 200 else 0)
+print(f"{len(headers.texts)} headers searched for {len(names)} names, {len(headers.compiled)} compiled after them, {len(errors)} errors")
+sys.exit(1 if errors or len(headers.compiled) < 200 else 0)

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -7,6 +7,7 @@
 // instantiated per layer. A network of 400 layers costs 400 function calls at compile time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
