@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: errors.sh CASE.cpp... -- COMPILER FLAGS... . Does the work of check.sh for all cases together, with g++: the errors are in one
-# unit, each in a namespace of its own, and each case is checked against the messages that name its file. Most of the time of a case is
-# that of the headers, so this takes a tenth of the time of the single cases. g++ prints equal messages once, so two cases must not
-# expect the same message: give them different names or numbers.
+# Usage: errors.sh CASE.cpp... -- COMPILER FLAGS... . Does the work of check.sh for all cases together: the errors are in one unit, each
+# in a namespace of its own, and each case is checked against the messages that name its file. Most of the time of a case is that of the
+# headers, so this takes a tenth of the time of the single cases. g++ prints equal messages once, so two cases must not expect the same
+# message: give them different names or numbers.
 set -euo pipefail
 export LC_ALL=C
 source "$(dirname "${BASH_SOURCE[0]}")/expectations.sh"
@@ -26,9 +26,11 @@ trap 'rm -rf "$folder"' EXIT
     done
 } >"$folder/unit.cpp"
 mkdir "$folder/output"
+compiler=$1
+is_clang "$compiler" && set -- "$@" -ferror-limit=0
 if "$@" -std=c++20 -fsyntax-only -DWITH_ERROR "$folder/unit.cpp" >"$folder/all" 2>&1; then echo "the errors compile"; exit 1; fi
 
-# A message begins with the lines about its place, which g++ prints before an error and before a note.
+# A message begins with the lines about its place, which are before an error and, by g++, before a note.
 printf '%s\n' "${cases[@]}" | awk -v folder="$folder" '
     function give() {
         for (i = 1; i <= count && message != ""; i++) {
@@ -54,7 +56,7 @@ for case_file in "${cases[@]}"; do
     name=${case_file##*/}
     if [ ! -f "$folder/output/$name" ]; then
         result="the case compiles with its error"
-    elif result=$(meets_expectations "$case_file" "$1" "$(<"$folder/output/$name")"); then
+    elif result=$(meets_expectations "$case_file" "$compiler" "$(<"$folder/output/$name")"); then
         echo "${name%.cpp}: $result"
         continue
     fi

@@ -5,12 +5,15 @@
 #   // expect-clang: the message     (of clang in the place of the lines above: it shortens long strings)
 #   // errors-at-most: 2             (nothing more after the message; counts the lines with "error:"; 1 without this line)
 
+is_clang() { [[ ${versions_of_compilers[$1]:=$("$1" --version)} == *clang* ]]; }
+declare -A versions_of_compilers
+
 # meets_expectations CASE.cpp COMPILER OUTPUT: whether the output of the compiler has what the case expects. Prints the reason, or a summary.
 meets_expectations() {
     local case_file=$1 compiler=$2 output=$3 expected flat message longer most errors
     lines_of() { sed -n "s|^// *$1: *||p" "$case_file"; }
     expected=$(lines_of expect)
-    if [[ $("$compiler" --version) == *clang* ]] && [ -n "$(lines_of expect-clang)" ]; then expected=$(lines_of expect-clang); fi
+    if is_clang "$compiler" && [ -n "$(lines_of expect-clang)" ]; then expected=$(lines_of expect-clang); fi
     [ -n "$expected" ] || { echo "$case_file has no line '// expect: ...'"; return 1; }
     grep -q '^#if.*WITH_ERROR' "$case_file" || { echo "$case_file has no '#ifdef WITH_ERROR'"; return 1; }
 
