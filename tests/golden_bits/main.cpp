@@ -3,7 +3,8 @@
 // golden_bits: whether trainings end with the bits that a table has of them.
 //
 //   golden_bits check TABLE THREADS   compares with the entries of this machine's key; exit status 77 if it has none
-//   golden_bits print THREADS         prints the entries, in the table's format
+//   golden_bits print THREADS [STEPS] prints the entries, in the table's format; its entries are of 50 steps
+//   golden_bits key THREADS           prints the key
 //
 // A table has sections. A section begins with a line `key ...` and has a line per case: its name, the hash of the
 // parameters and the hash of the whole state. The key names all that bits depend on: the instruction set that these
@@ -115,7 +116,7 @@ int check(const char* table, int threads) {
     }
     int failures = 0;
     for (const Case& c : cases_for(threads)) {
-        const std::string line = line_of(c.name, c.run(threads));
+        const std::string line = line_of(c.name, c.run(threads, steps_of_a_case));
         const std::string wanted = expected[c.name];
         expected.erase(c.name);
         if (line == wanted) continue;
@@ -130,10 +131,10 @@ int check(const char* table, int threads) {
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int print(int threads) {
+int print(int threads, std::int64_t steps) {
     std::printf("key %s\n", key_of_machine(threads).c_str());
     for (const Case& c : cases_for(threads)) {
-        std::printf("%s\n", line_of(c.name, c.run(threads)).c_str());
+        std::printf("%s\n", line_of(c.name, c.run(threads, steps)).c_str());
         std::fflush(stdout);
     }
     return EXIT_SUCCESS;
@@ -146,8 +147,16 @@ int print(int threads) {
 int main(int argc, char** argv) try {
     const std::string_view command = argc > 1 ? argv[1] : "";
     if (command == "check" && argc == 4) return golden_bits::check(argv[2], std::atoi(argv[3]));
-    if (command == "print" && argc == 3) return golden_bits::print(std::atoi(argv[2]));
-    std::fprintf(stderr, "usage: golden_bits check TABLE THREADS | golden_bits print THREADS\n");
+    if (command == "print" && (argc == 3 || argc == 4)) {
+        return golden_bits::print(std::atoi(argv[2]), argc == 4 ? std::atoll(argv[3]) : golden_bits::steps_of_a_case);
+    }
+    if (command == "key" && argc == 3) {
+        std::printf("%s\n", golden_bits::key_of_machine(std::atoi(argv[2])).c_str());
+        return EXIT_SUCCESS;
+    }
+    std::fprintf(
+        stderr,
+        "usage: golden_bits check TABLE THREADS | golden_bits print THREADS [STEPS] | golden_bits key THREADS\n");
     return 2;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "golden_bits: %s\n", error.what());

@@ -19,11 +19,12 @@ using Loss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
 template <class Statistics, class Network = Net>
 Case resnet_case(const std::string& name, const Setting& setting) {
     return {"resnet/" + name,
-            [=](int threads) {
+            [=](int threads, std::int64_t steps) {
                 const Sgd optimizer{.learning_rate = 0.05, .momentum = 0.9};
-                Setting with_threads = setting;
-                with_threads.threads = threads;
-                return run_training<Network, Loss, Sgd, Statistics>(optimizer, with_threads);
+                Setting of_this_run = setting;
+                of_this_run.threads = threads;
+                of_this_run.steps = steps;
+                return run_training<Network, Loss, Sgd, Statistics>(optimizer, of_this_run);
             },
             setting.by_teams};
 }

@@ -18,6 +18,15 @@ golden_build() {
     fi
 }
 
+# golden_text TREE COMPILER FLAGS...: prints what the compiler reads of TREE for golden_bits and for the library that it may link to, without
+# comments, and where its flags come from. The headers of TREE are before those that FLAGS name.
+golden_text() (
+    cd "$1" || exit
+    cat CMakeLists.txt cmake/*.cmake tests/golden_bits/program.cmake &&
+        cat tests/golden_bits/*.cpp | "$2" -I include -I tests/golden_bits "${@:3}" -E -P -x c++ - &&
+        "$2" -I include "${@:3}" -DCUPOLA_SEPARATE_COMPILATION -E -P -x c++ - <<<'#include <cupola/src.hpp>'
+)
+
 # golden_base ROOT: prints the commit to compare the checkout in ROOT with, or fails and prints why there is none.
 golden_base() {
     local root=$1 head branch base

@@ -56,3 +56,23 @@ wants $'< b 3 4\n> b 3 5' golden_difference "$folder/before" "$folder/now"
 printf 'key isa\nc 5 6\n' >"$folder/now"
 wants "no case is in both" golden_difference "$folder/before" "$folder/now"
 ! golden_difference "$folder/before" "$folder/now" >"$folder/out" || exit 1
+
+# What the compiler reads of two trees: the same with other comments, though the flags name the headers of the first one.
+for each in old new; do
+    mkdir -p "$folder/$each"/{cmake,include/cupola,tests/golden_bits}
+    touch "$folder/$each"/{CMakeLists.txt,cmake/flags.cmake,tests/golden_bits/program.cmake}
+    printf '// %s\n#include <cupola/src.hpp>\n' $each >"$folder/$each/tests/golden_bits/main.cpp"
+    printf '// %s\nint value = 1;\n' $each $each >"$folder/$each/include/cupola/src.hpp"
+done
+text_of() { golden_text "$folder/$1" g++ "-I$folder/old/include" >"$folder/text_of_$1"; }
+differ() { text_of new && ! cmp -s "$folder/text_of_old" "$folder/text_of_new" || { echo "no difference by $1"; exit 1; }; }
+text_of old
+text_of new
+cmp "$folder/text_of_old" "$folder/text_of_new"
+sed -i 's/value = 1/value = 2/' "$folder/new/include/cupola/src.hpp"
+differ "a header"
+cp "$folder/old/include/cupola/src.hpp" "$folder/new/include/cupola/src.hpp"
+echo 'add_compile_options(-O1)' >"$folder/new/cmake/flags.cmake"
+differ "flags"
+rm "$folder/new/tests/golden_bits/program.cmake"
+! text_of new 2>/dev/null || { echo "a tree without this program has a text"; exit 1; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One training of 50 steps on data made by a counter, and the hash of its result.
+// One training on data made by a counter, and the hash of its result.
 #pragma once
 
 #include <bit>
@@ -19,13 +19,15 @@ namespace golden_bits {
 
 using namespace cupola;
 
-inline constexpr std::int64_t steps = 50;
+/// Those of the table.
+inline constexpr std::int64_t steps_of_a_case = 50;
 
 /// Everything that a case sets beside the types of its training.
 struct Setting {
     int replicas = 1;
     int devices = 1;
     int threads = 1;
+    std::int64_t steps = steps_of_a_case;
     std::int64_t batch_size = 2;
     int gradient_accumulation_steps = 1;
     /// Each replica's last batch of a step has one sample less than the one before: 2, 1, 0, 2, ...
@@ -46,7 +48,7 @@ struct Hashes {
 
 struct Case {
     std::string name;
-    std::function<Hashes(int threads)> run;
+    std::function<Hashes(int threads, std::int64_t steps)> run;
     /// Run with teams of several threads too: what is not is element-wise, or the same code as another case.
     bool by_teams = false;
 };
@@ -153,12 +155,12 @@ template <class Net, class Loss, class Optimizer, class Statistics = FirstReplic
         Training training(options);
         return train(training, count);
     };
-    if (!setting.restored) return hashes_of(train_new(steps));
-    const TrainingState half = train_new(steps / 2);
+    if (!setting.restored) return hashes_of(train_new(setting.steps));
+    const TrainingState half = train_new(setting.steps / 2);
     options.devices = 1;
     Training other(options);
     other.restore(half);
-    return hashes_of(train(other, steps - steps / 2));
+    return hashes_of(train(other, setting.steps - setting.steps / 2));
 }
 
 /// 0 for a node that runs its layer's operation, 1 and 2 for one of a pooling and a normalisation or the other way round:
@@ -188,7 +190,9 @@ template <class Net>
 /// The plans of training and of evaluation, in place of a training's two hashes.
 template <class Net>
 [[nodiscard]] Case plan_case(const std::string& name) {
-    return {"plan/" + name, [](int) { return Hashes{hash_of_plan<Net>(true), hash_of_plan<Net>(false)}; }};
+    return {"plan/" + name, [](int, std::int64_t) {
+                return Hashes{hash_of_plan<Net>(true), hash_of_plan<Net>(false)};
+            }};
 }
 
 /// The cases of each network, in a file of its own.

@@ -15,10 +15,11 @@ namespace {
 template <class Optimizer>
 Case tutorial_case(const std::string& name, const Optimizer& optimizer, const Setting& setting) {
     return {"tutorial/" + name,
-            [=](int threads) {
-                Setting with_threads = setting;
-                with_threads.threads = threads;
-                return run_training<Cifar10Net, Cifar10Loss>(optimizer, with_threads);
+            [=](int threads, std::int64_t steps) {
+                Setting of_this_run = setting;
+                of_this_run.threads = threads;
+                of_this_run.steps = steps;
+                return run_training<Cifar10Net, Cifar10Loss>(optimizer, of_this_run);
             },
             setting.by_teams};
 }
