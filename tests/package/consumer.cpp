@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small program for what a page of the documentation says of building: it needs the headers, oneDNN and
-// OpenMP. (The tests of the package build examples/1_data_in_memory.)
+// A small program for ways of building: it needs the headers, oneDNN and OpenMP. (Other tests of the package build
+// examples/1_data_in_memory.)
 #include <cstdio>
 #include <vector>
 
