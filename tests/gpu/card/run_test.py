@@ -20,6 +20,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import types
 import unittest
 import unittest.mock
 
@@ -133,13 +134,25 @@ class OnTheEmulator(InFolder):
             self.assertEqual((run.returncode, said), (2, None))
             self.assertIn(text, run.stderr)
 
-    def test_its_stages_are_those_of_a_card_with_the_same_or_more_time(self):
+    def test_its_stages_are_those_of_a_card_with_limits_that_no_slow_machine_reaches(self):
         for command in ("all", "first"):
             card, emulated = {stage.name: stage for stage in stages_of(command)}, stages_of(command, emulated=True)
             names = [stage.name for stage in emulated]
             self.assertEqual([name for name in card if name in names], names)
-            self.assertTrue(all(stage.limit >= card[stage.name].limit for stage in emulated))
-            self.assertLessEqual(sum(stage.least for stage in emulated), stages.TOTAL_SECONDS)
+            for stage in emulated:
+                self.assertGreaterEqual(stage.limit, 100 * card[stage.name].limit)
+        plan = self.run_with("all", "--emulated", "--plan")[0].stdout.splitlines()
+        self.assertRegex(plan[-1], f"^of {100 * stages.TOTAL_SECONDS} s, ")
+        # And none of those within a stage: a test has so long, and a program whose turn it is.
+        given, tests = [], [{"name": "gpu/training", "program": "p", "arguments": [], "alone": False}]
+        programs = types.SimpleNamespace(tests=lambda: tests, has=lambda _: True, build=self.folder)
+        with unittest.mock.patch.object(run, "one_test", lambda test, _, seconds: given.append(seconds) or ({"name": "t", "status": "passed"}, "")):
+            settings = argparse.Namespace(**{**vars(settings_for(self.folder)), "emulated": True})
+            made = run.stages_of("all", None, self.folder, settings, programs, measure.Measured(programs, self.folder, self.folder))
+            next(stage for stage in made if stage.name == "trainings against Host").body(1e6)
+        self.assertEqual(given, [100 * 120])
+        code = "import sys; sys.path.insert(0, sys.argv[1]); from bench import measure; before = measure.LONGEST_TURN; measure.emulate()\n"
+        self.assertEqual(ended(sys.executable, "-c", f"{code}print(measure.LONGEST_TURN / before)", HERE / "card").stdout, "100.0\n")
 
     def test_its_page_is_no_measurement_and_goes_nowhere(self):
         report = load("report")

@@ -16,6 +16,9 @@ import descendants
 
 # The time limit of all stages of a run together, in seconds.
 TOTAL_SECONDS = 530
+# All limits of a run on the emulator are so many times those of a GPU: processors compute its work, on a slow machine with others beside them,
+# and a limit may then end only what hangs.
+EMULATED_TIMES = 100
 # The format of report.json: tests/gpu/report reads no other.
 FORMAT = 2
 # No log grows beyond this.
@@ -74,10 +77,11 @@ def append(log, text):
 
 
 class Report:
-    """The results of the stages, in `folder` as report.json and report.txt, which are written after each stage."""
+    """The results of the stages, in `folder` as report.json and report.txt, which are written after each stage. All together have `total`
+    seconds."""
 
-    def __init__(self, folder, command, commit):
-        self.folder = folder
+    def __init__(self, folder, command, commit, total=TOTAL_SECONDS):
+        self.folder, self.total = folder, total
         self.start = time.monotonic()
         self.writing = threading.Lock()
         # Called after each stage, and at the end.
@@ -94,7 +98,7 @@ class Report:
         self.write()
 
     def left(self):
-        return TOTAL_SECONDS - (time.monotonic() - self.start)
+        return self.total - (time.monotonic() - self.start)
 
     def run(self, stages):
         """Runs all stages in order. After one that is needed and did not pass, the others are skipped."""
@@ -166,9 +170,10 @@ class Report:
     def failed(self):
         return any(entry["status"] == "failed" for entry in self.data["stages"])
 
-    def watch(self, seconds=TOTAL_SECONDS + 5):
-        """Ends this program with everything that it has started, after this time at the latest: a stage that waits for
-        something that no limit covers is reported as failed."""
+    def watch(self, seconds=None):
+        """Ends this program with everything that it has started, after this time at the latest, by default soon after that of all stages: a
+        stage that waits for something that no limit covers is reported as failed."""
+        seconds = self.total + 5 if seconds is None else seconds
 
         def end():
             time.sleep(max(0.0, seconds - (time.monotonic() - self.start)))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from stages import Failed, Skipped, json_of, last_lines, run
+from stages import EMULATED_TIMES, Failed, Skipped, json_of, last_lines, run
 
 from bench import roofline
 from bench.side_by_side import Program, Stopped, take_turns
@@ -35,7 +35,8 @@ PEERS = {
 }
 # The step with batches that the GPU makes of images, in this precision, against PyTorch's with the same augmentation.
 AUGMENTED = [("bfloat16", batch) for batch in BATCHES]
-ROUNDS, TURN_SECONDS = 5, 0.12
+# A program that does not answer in its turn for the last of these times is left out.
+ROUNDS, TURN_SECONDS, LONGEST_TURN = 5, 0.12, 60.0
 # The ways to queue a step, with the words of bench_step for them, and the batch sizes at which they are compared.
 WAYS, WAYS_AT = {"one chain": ["chain"], "branches": [], "one chain, launched early": ["chain", "early"], "branches, launched early": ["early"]}, (128, 2048)
 # For compiling in the background, while Cupola is tested.
@@ -56,8 +57,9 @@ EMULATED = False
 def emulate():
     """From now on one precision and size are measured, on an emulated GPU whose clock is the same in each turn. What it assumes of a card is
     the rates that the page of predictions has for an H200."""
-    global EMULATED, PRECISIONS, BATCHES, ROWS, LISTED, WAYS, WAYS_AT, TURN_SECONDS, ROUNDS
+    global EMULATED, PRECISIONS, BATCHES, ROWS, LISTED, WAYS, WAYS_AT, TURN_SECONDS, ROUNDS, LONGEST_TURN
     EMULATED, PRECISIONS, BATCHES, ROWS, LISTED, WAYS_AT, TURN_SECONDS, ROUNDS = True, STEP[:1], STEP[1:], [STEP], [STEP], STEP[1:], 0.0, 1
+    LONGEST_TURN = 60.0 * EMULATED_TIMES
     WAYS = {name: WAYS[name] for name in ("one chain", "branches, launched early")}
 
 
@@ -484,7 +486,7 @@ class Measured:
                         chosen[peer] = entries[peer][1].split()[-1]
                     except Stopped as reason:
                         missing[peer] = str(reason)
-                rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, row_end)
+                rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, row_end, LONGEST_TURN)
                 if (precision, batch, word) in own:
                     own[precision, batch, word].stop()
                 row = (augmented_row if word else row_of)(
@@ -549,7 +551,7 @@ class Measured:
                     entries[key] = (running[key], "")
                 except Stopped as reason:
                     missing[key] = str(reason).removeprefix(f"{key} ")
-            rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, end)
+            rounds, stopped = take_turns(entries, ROUNDS, TURN_SECONDS, end, LONGEST_TURN)
         finally:
             for one in running.values():
                 one.stop()

@@ -106,16 +106,16 @@ class Program:
         self.printed.close()
 
 
-def take_turns(entries, rounds, turn, end):
+def take_turns(entries, rounds, turn, end, longest=60.0):
     """In each round, each entry (key: (program, what)) has a turn of about `turn` seconds; each round begins with another entry.
     Returns the seconds per step in each round of each entry, and the reasons why entries are missing. Starts no round that would
-    end after `end`, by time.monotonic()."""
+    end after `end`, by time.monotonic(), and waits `longest` seconds for a program."""
     found, missing, counts = {}, {}, {}
 
     def one(key, count):
         program, what = entries[key]
         try:
-            return program.work(count, max(1.0, min(60.0, end - time.monotonic())), what)
+            return program.work(count, max(1.0, min(longest, end - time.monotonic())), what)
         except Stopped as reason:
             missing[key] = str(reason)
             found.pop(key, None)
