@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // bench_step_bfloat16 on an emulated H200, for tests/gpu/run --emulated: that the programs and the command work is tried without a GPU.
-// The libraries compute nothing, so that a step takes a fraction of a second. Times are those of the emulator's clock, by which the calls
-// of libraries take microseconds, as on a GPU and not as in the emulator's tests; they say nothing of a GPU.
-// No launch of the step at batch 128 takes less than its bound on the page of predictions.
+// The libraries compute nothing and a step has a few samples, so that it takes a fraction of a second. Times are those of the emulator's
+// clock, by which the calls of libraries take microseconds, as on a GPU and not as in the emulator's tests; they say nothing of a GPU.
+// No launch of the step takes less than its bound at batch 128 on the page of predictions.
 #define CUPOLA_BENCH_CUPTI
 #define CUPOLA_BENCH_EMULATED
 #define CUPOLA_BENCH_NAME "bench_step_bfloat16"

@@ -78,8 +78,11 @@ public:
     /// Runs so many steps before the first that counts; plans are made with the training.
     Steps(std::int64_t batch, const CudaOptions& device, int warm_up = std::min(20, gpu_bench::max_steps))
         : used_before_(used_bytes()),
-          batches_(batch),
-          training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
+          batches_(std::min(batch, gpu_bench::max_samples)),
+          training_({.device = device,
+                     .batch_size = std::min(batch, gpu_bench::max_samples),
+                     .seed = 1,
+                     .optimizer = {.learning_rate = 0.01}}) {
         run(warm_up);
     }
     /// Waits for all steps and returns the loss of the last.
@@ -264,10 +267,11 @@ int main(int argc, char** argv) try {
     } else if (what.empty()) {
         status = serve<Synthetic>(batch, device);
     } else {
-        const gpu_tests::SyntheticBatches batches(batch);
+        const std::int64_t samples = std::min(batch, gpu_bench::max_samples);
+        const gpu_tests::SyntheticBatches batches(samples);
         CudaContext context(0, device);
         constexpr int steps = std::min(30, gpu_bench::max_steps);
-        bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context), steps));
+        bench::print(bench::node_times<Net, Loss>(device, samples, batches(0, 0, context), steps));
     }
     return status;
 } catch (const std::exception& error) {
