@@ -45,15 +45,26 @@ void sleep(Place place);
 void wait_for_earlier_kernels();
 [[nodiscard]] std::uint64_t threads_that_waited();
 
-/// Queues a kernel: each thread calls `body` once. `kernel` is its address, from which its name is found. A `dependent` one
-/// must follow a kernel, and each of its threads must wait for that one: on a GPU it may run beside it until then. The device must
-/// hold all blocks of a `cooperative` one at a time.
-[[nodiscard]] cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
-                                 cudaStream_t stream, std::function<void()> body, bool dependent = false,
-                                 bool cooperative = false);
+/// What is known of the parameters of a kernel: how it is called with arguments that lie at these addresses, and their sizes.
+struct Signature {
+    void (*call)(const void* kernel, const void* const* arguments);
+    const std::size_t* sizes;
+    std::size_t count;
+};
 
-/// How the arguments of a kernel are read from the addresses that a call of CUDA has of them; the first call per kernel counts.
-void know_arguments(const void* kernel, std::function<std::function<void()>(void**)> copied_call);
+/// How a grid runs.
+struct Launch {
+    dim3 grid, block;
+    std::size_t shared_bytes = 0;
+    cudaStream_t stream = nullptr;
+    bool dependent = false, cooperative = false;
+};
+
+/// Queues a kernel, which each thread calls once, with copies of these arguments. `kernel` is its address, from which its name is found.
+/// A `dependent` one must follow a kernel, and each of its threads must wait for that one: on a GPU it may run beside it until then. The
+/// device must hold all blocks of a `cooperative` one at a time. The signature of a kernel is kept for calls that know only its address.
+[[nodiscard]] cudaError_t launch(const void* kernel, const Signature& signature, const void* const* arguments,
+                                 const Launch& how);
 
 /// Runs a kernel, or its last blocks if `last_blocks` is not 0 and it is not cooperative, before it returns. By chance, in one of
 /// `one_in` grids, blocks pause; in none if that is 0. Returns the message of a failure, empty if there is none. Must not be called by two

@@ -178,7 +178,7 @@ struct State {
     std::map<int, std::int64_t> heuristics;
     std::string gpu_name = "Emulated GPU";
     std::set<const void*> ran;  // kernels
-    std::map<const void*, std::function<std::function<void()>(void**)>> copied_call;
+    std::map<const void*, Signature> signatures;
     bool records = false;
     std::vector<RecordedWork> recorded;
     Runs runs = Runs::everything;
@@ -830,15 +830,34 @@ static std::function<bool()> kernel_run(const void* kernel, dim3 grid, dim3 bloc
     };
 }
 
-void know_arguments(const void* kernel, std::function<std::function<void()>(void**)> copied_call) {
-    const Guard guard;
-    state().copied_call.try_emplace(kernel, std::move(copied_call));
+/// The call of a kernel with copies of these arguments.
+static std::function<void()> call_of(const void* kernel, const Signature& signature, const void* const* arguments) {
+    struct alignas(64) Line {
+        std::byte bytes[64];
+    };
+    struct Copies {
+        std::vector<Line> lines;
+        std::vector<const void*> places;
+    };
+    const auto copies = std::make_shared<Copies>();
+    const auto lines_of = [](std::size_t bytes) { return (bytes + sizeof(Line) - 1) / sizeof(Line); };
+    std::size_t lines = 0;
+    for (std::size_t i = 0; i < signature.count; ++i) lines += lines_of(signature.sizes[i]);
+    copies->lines.resize(lines);
+    Line* to = copies->lines.data();
+    for (std::size_t i = 0; i < signature.count; ++i) {
+        std::memcpy(static_cast<void*>(to), arguments[i], signature.sizes[i]);
+        copies->places.push_back(to);
+        to += lines_of(signature.sizes[i]);
+    }
+    return [kernel, call = signature.call, copies] { call(kernel, copies->places.data()); };
 }
 
-cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-                   std::function<void()> body, bool dependent, bool cooperative) {
+cudaError_t launch(const void* kernel, const Signature& signature, const void* const* arguments, const Launch& how) {
+    const auto& [grid, block, shared_bytes, stream, dependent, cooperative] = how;
     constexpr unsigned max_threads = 1024, max_blocks = 65535, max_blocks_of_x = 0x7FFF'FFFF, max_threads_of_z = 64;
     const Guard guard;
+    state().signatures.try_emplace(kernel, signature);
     const std::shared_ptr<Stream> queue = find(stream);
     // A kernel must be launched on a stream of the calling thread's device.
     if (queue == nullptr || queue->device != current) return keep(cudaErrorInvalidResourceHandle);
@@ -860,7 +879,8 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
         return keep(failed(current));
     }
     return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel",
-                    kernel_run(kernel, grid, block, std::move(body), dependent, cooperative), kernel,
+                    kernel_run(kernel, grid, block, call_of(kernel, signature, arguments), dependent, cooperative),
+                    kernel,
                     {.name = {}, .blocks = static_cast<std::int64_t>(std::uint64_t{grid.x} * grid.y * grid.z)}));
 }
 
@@ -1562,17 +1582,18 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
     const Guard guard;
     if (exec == nullptr || node == nullptr || parameters == nullptr || parameters->kernelParams == nullptr)
         return keep(cudaErrorInvalidValue);
-    const auto known = state().copied_call.find(parameters->func);
+    const auto known = state().signatures.find(parameters->func);
     const auto place = std::ranges::find_if(*exec->origin, [&](const CUgraphNode_st& each) { return &each == node; });
-    if (place == exec->origin->end() || known == state().copied_call.end() || place->kernel == nullptr)
+    if (place == exec->origin->end() || known == state().signatures.end() || place->kernel == nullptr)
         return keep(cudaErrorInvalidValue);
     // Launches that are queued keep the nodes that they were queued with.
     auto nodes = std::make_shared<std::vector<CUgraphNode_st>>(*exec->nodes);
     CUgraphNode_st& replaced = (*nodes)[static_cast<std::size_t>(place - exec->origin->begin())];
     replaced.kernel = parameters->func;
-    replaced.run = recorded_run(kernel_run(parameters->func, parameters->gridDim, parameters->blockDim,
-                                           known->second(parameters->kernelParams), false, false),
-                                "a kernel", parameters->func, {});
+    replaced.run =
+        recorded_run(kernel_run(parameters->func, parameters->gridDim, parameters->blockDim,
+                                call_of(parameters->func, known->second, parameters->kernelParams), false, false),
+                     "a kernel", parameters->func, {});
     exec->nodes = std::move(nodes);
     return cudaSuccess;
 }

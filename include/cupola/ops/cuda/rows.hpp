@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(block_threads)
 /// then have the same bits for any grid. Of more rows each group of lanes adds its own, each block its groups' sums,
 /// and the block that arrives last those of the blocks, in their order.
 template <int lanes, class Formula>
-__global__ void __launch_bounds__(1024) row_reports_kernel(const __grid_constant__ Formula formula, std::int64_t rows,
+__global__ void __launch_bounds__(1024) row_reports_kernel(const Formula __grid_constant__ formula, std::int64_t rows,
                                                            std::int64_t positions, SumsMemory* sums, LossReport* to) {
     begin_kernel();
     __shared__ LossReport of_group[1024 / lanes];  // in shared memory because registers are scarce

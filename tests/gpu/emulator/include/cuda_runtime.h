@@ -10,7 +10,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -26,7 +25,8 @@
 #define __device__
 #define __host__
 #define __shared__ static thread_local
-#define __grid_constant__
+/* All threads read the one copy of such an argument. Therefore it is written after the type. */
+#define __grid_constant__ &
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
@@ -197,38 +197,43 @@ struct cudaLaunchConfig_t {
 
 namespace cupola::emulator {
 
-/* The call of a kernel with arguments of the types of its parameters, which are copied. */
-template <class... Parameters, std::size_t... k>
-std::function<void()> copied_call(void (*kernel)(Parameters...), void** from, std::index_sequence<k...>) {
-    return
-        [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(
-                     *static_cast<const std::remove_cvref_t<Parameters>*>(from[k])...)] { std::apply(kernel, values); };
+template <class... Parameters>
+struct Called {
+    template <std::size_t... k>
+    static void with(const void* kernel, const void* const* from, std::index_sequence<k...>) {
+        reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(kernel))(
+            *static_cast<const std::remove_cvref_t<Parameters>*>(from[k])...);
+    }
+    static void call(const void* kernel, const void* const* from) {
+        with(kernel, from, std::index_sequence_for<Parameters...>());
+    }
+    static constexpr std::size_t sizes[] = {sizeof(std::remove_cvref_t<Parameters>)..., 0};
+};
+
+[[nodiscard]] inline Launch launch_of(const cudaLaunchConfig_t& config) {
+    Launch result{config.gridDim, config.blockDim, config.dynamicSmemBytes, config.stream};
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        const cudaLaunchAttribute& attribute = config.attrs[i];
+        if (attribute.id == cudaLaunchAttributeCooperative) result.cooperative = attribute.val.cooperative != 0;
+        if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            result.dependent = attribute.val.programmaticStreamSerializationAllowed != 0;
+    }
+    return result;
 }
 
 }  // namespace cupola::emulator
 
-/* Every argument is converted to its parameter's type and copied; each thread has a copy of its own. */
-template <class... Parameters, class... Arguments>
+/* Every argument is converted to its parameter's type and copied; each thread has a copy of its own of those that it may change. */
+template <class... Parameters>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
-                               Arguments&&... arguments) {
-    bool cooperative = false, dependent = false;
-    for (unsigned i = 0; i < config->numAttrs; ++i) {
-        const cudaLaunchAttribute& attribute = config->attrs[i];
-        if (attribute.id == cudaLaunchAttributeCooperative) cooperative = attribute.val.cooperative != 0;
-        if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
-            dependent = attribute.val.programmaticStreamSerializationAllowed != 0;
-    }
-    cupola::emulator::know_arguments(
-        reinterpret_cast<const void*>(kernel), [kernel](void** from) -> std::function<void()> {
-            return cupola::emulator::copied_call(kernel, from, std::index_sequence_for<Parameters...>());
-        });
-    return cupola::emulator::launch(
-        reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes,
-        config->stream,
-        [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(std::forward<Arguments>(arguments)...)] {
-            std::apply(kernel, values);
-        },
-        dependent, cooperative);
+                               const std::type_identity_t<std::remove_cvref_t<Parameters>>&... arguments) {
+    static_assert((std::is_trivially_copy_constructible_v<std::remove_cvref_t<Parameters>> && ...),
+                  "the arguments of a kernel are copied as bytes");
+    using Kernel = cupola::emulator::Called<Parameters...>;
+    const void* const from[] = {__builtin_addressof(arguments)..., nullptr};
+    return cupola::emulator::launch(reinterpret_cast<const void*>(kernel),
+                                    {&Kernel::call, Kernel::sizes, sizeof...(Parameters)}, from,
+                                    cupola::emulator::launch_of(*config));
 }
 
 template <class T>

@@ -169,6 +169,17 @@ void read_next_block(int* to, unsigned* arrived, int ends = 0) {
     *mine = read + kept[blockDim.x - 1 - threadIdx.x];
 }
 
+struct Numbers {
+    alignas(32) int of[40];
+};
+/// Where each thread has the two arguments, and what it reads of them before it changes its own.
+void use_arguments(const Numbers __grid_constant__ all, Numbers own, double by, const void** places, double* sums) {
+    places[threadIdx.x] = &all;
+    __syncthreads();
+    sums[threadIdx.x] = by * (all.of[threadIdx.x] + own.of[threadIdx.x]);
+    own.of[threadIdx.x + 1] = 1000;
+}
+
 }  // namespace emulated_kernels
 
 using namespace emulated_kernels;
@@ -213,6 +224,26 @@ std::string failure_of(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arg
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
+
+TEST_CASE("arguments are converted and copied at the launch, and threads share those that are constant") {
+    constexpr unsigned threads = 39;
+    Numbers numbers{};
+    std::iota(std::begin(numbers.of), std::end(numbers.of), 0);
+    const void* places[threads] = {};
+    double sums[threads] = {};
+    emulator::set_eager(false);  // it runs after the caller's memory is another
+    const cudaLaunchConfig_t config{1, threads, 0, nullptr, nullptr, 0};
+    CHECK(cudaLaunchKernelEx(&config, &use_arguments, numbers, numbers, 2, &places[0], &sums[0]) == cudaSuccess);
+    numbers = {};
+    CHECK(sums[1] == 0);
+    CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
+    emulator::set_eager(true);
+    for (unsigned i = 0; i < threads; ++i) {
+        CHECK(places[i] == places[0]);
+        CHECK(sums[i] == 4.0 * i);
+    }
+    CHECK(places[0] != &numbers);
+}
 
 TEST_CASE("each thread of each block runs once, with its indices") {
     for (const auto& [grid, block] :

@@ -31,7 +31,7 @@ __device__ void run_phases(const Work& work, typename Work::Shared& shared) {
 
 /// The work stays where the launch puts it: a table in it is not copied by each thread.
 template <class Work>
-__global__ void __launch_bounds__(Work::threads) phases_kernel(const __grid_constant__ Work work) {
+__global__ void __launch_bounds__(Work::threads) phases_kernel(const Work __grid_constant__ work) {
     begin_kernel();
     using Shared = typename Work::Shared;
     static_assert(std::is_trivially_copyable_v<Shared> && std::is_trivially_destructible_v<Shared>);

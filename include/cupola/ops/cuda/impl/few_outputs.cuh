@@ -51,7 +51,7 @@ struct FewOutputsBackward {
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    few_outputs_backward_kernel(const __grid_constant__ FewOutputsBackward<T> args) {
+    few_outputs_backward_kernel(const FewOutputsBackward<T> __grid_constant__ args) {
     begin_kernel();
     constexpr int outputs = static_cast<int>(FewOutputs::max_outputs), columns = FewOutputs::columns,
                   lanes = FewOutputs::row_lanes, chunk = FewOutputs::chunk_rows, bias_lanes = block_threads / outputs;

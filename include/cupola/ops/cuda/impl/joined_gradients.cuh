@@ -127,7 +127,7 @@ __device__ __forceinline__ void run_gradient_block(const GradientParts& parts, u
 
 /// A template, because nvcc ignores `inline` for a kernel, and warns of it.
 template <int threads>
-__global__ void __launch_bounds__(threads) gradient_parts_kernel(const __grid_constant__ GradientParts parts) {
+__global__ void __launch_bounds__(threads) gradient_parts_kernel(const GradientParts __grid_constant__ parts) {
     begin_kernel();
     run_gradient_block(parts, blockIdx.x);
 }

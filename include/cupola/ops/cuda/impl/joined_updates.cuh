@@ -198,7 +198,7 @@ struct StepEnd {
 /// A cooperative grid of any number of blocks. A template, because nvcc ignores `inline` for a kernel, and warns of it.
 template <int threads, class Update>
 __global__ void __launch_bounds__(threads, 1024 / threads)
-    step_end_kernel(const __grid_constant__ StepEnd<Update> step) {
+    step_end_kernel(const StepEnd<Update> __grid_constant__ step) {
     begin_kernel();
     for (unsigned block = blockIdx.x; block < step.gradient_blocks; block += gridDim.x) {
         run_gradient_block(step.gradients.all, block);

@@ -47,25 +47,29 @@ __global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t cou
 /// For a functor that indexes an array of its own by a variable: nvcc copies any other parameter to the stack for that.
 template <class Functor>
 __global__ void __launch_bounds__(block_threads)
-    strided_constant_kernel(std::int64_t count, const __grid_constant__ Functor functor) {
+    strided_constant_kernel(std::int64_t count, const Functor __grid_constant__ functor) {
     begin_kernel();
     run_strided(count, functor);
+}
+
+template <class Functor>
+[[nodiscard]] auto strided_kernel_of() {
+    if constexpr (indexes_own_array<Functor>) {
+        return &strided_constant_kernel<Functor>;
+    } else {
+        return &strided_kernel<Functor>;
+    }
 }
 
 /// The kernel that calls a functor for each index, with the parameters `count` and the functor, and its blocks.
 template <class Functor>
 struct StridedLaunch {
-    void (*kernel)(std::int64_t, Functor);
+    decltype(strided_kernel_of<Functor>()) kernel;
     unsigned blocks;
 };
 template <class Functor>
 [[nodiscard]] StridedLaunch<Functor> strided_launch(const CudaContext& context, std::int64_t count) {
-    void (*kernel)(std::int64_t, Functor) = nullptr;
-    if constexpr (indexes_own_array<Functor>) {
-        kernel = strided_constant_kernel<Functor>;
-    } else {
-        kernel = strided_kernel<Functor>;
-    }
+    const auto kernel = strided_kernel_of<Functor>();
     // Depends on the kernel's registers. A GPU of another kind in the same process gets a grid of this size too.
     static const int resident = resident_blocks(kernel, block_threads);
     return {kernel, grid_of(context, count, resident)};

@@ -229,7 +229,7 @@ __device__ void run_chain_report(const ChainLoss<T, Targets>& loss) {
 /// Runs the phases [begin, end). With more than one, the grid must be cooperative.
 template <class T, bool tf32, class Loss>
 __global__ void __launch_bounds__(block_threads, 2)
-    linear_chain_kernel(const __grid_constant__ ChainParts<T> chain, const __grid_constant__ Loss loss, int begin,
+    linear_chain_kernel(const ChainParts<T> __grid_constant__ chain, const Loss __grid_constant__ loss, int begin,
                         int end, [[maybe_unused]] unsigned* arrived) {
     begin_kernel();
     alignas(32) __shared__ std::byte shared[chain_warps][warp_tile_bytes];

@@ -132,7 +132,7 @@ __device__ __forceinline__ void run_clipping(const ClippingTable& table) {
 
 /// A template, because nvcc ignores `inline` for a kernel, and warns of it.
 template <int threads>
-__global__ void __launch_bounds__(threads) step_sums_kernel(const __grid_constant__ StepSumsTable table) {
+__global__ void __launch_bounds__(threads) step_sums_kernel(const StepSumsTable __grid_constant__ table) {
     begin_kernel();
     if (blockIdx.x < table.mean_blocks) {
         run_mean(table, static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
