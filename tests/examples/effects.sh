@@ -121,7 +121,9 @@ metadata = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])["__metadat
 print(metadata["cupola.step"], "%.3f" % float(metadata["metric"]))
 END
 for step in 10 20 30 40 50; do
-    trains "${sample[@]}" --max-steps $step
+    [ $step = 10 ] && goes_on= || goes_on=--resume
+    # shellcheck disable=SC2086
+    trains "${sample[@]}" --max-steps $step --train-dir "$work/each-ten" $goes_on
     echo "$step $(sed -nE 's/^test accuracy.* = ([0-9.]+) .*/\1/p' "$work/output" | xargs)"
 done >"$work/accuracies"
 awk '$3 > best { best = $3; step = $1 } $2 > other { other = $2 } END { if (best == other) exit 1; print step, best }' "$work/accuracies" >"$work/best_of_all" ||
