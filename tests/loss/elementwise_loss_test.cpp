@@ -111,8 +111,9 @@ void agrees(const Loss& loss, const Oracle& oracle, double spread = 2.0) {
             const reference::Doubles terms(x.size(), 1.0 / static_cast<double>(x.size()));
             for (const int threads : thread_counts<D>()) {
                 const auto outcome = loss_run::run<D>(loss, output, x, t, threads);
+                // A formula that cancels terms of about 1 rounds three of them, by 6e-8 each.
                 CHECK(std::abs(outcome.result.sum - sum) <=
-                      reference::tolerance * std::abs(sum) + 1e-7 * static_cast<double>(batch));
+                      reference::tolerance * std::abs(sum) + 2e-7 * static_cast<double>(batch));
                 CHECK(outcome.result.weight == static_cast<double>(batch));
                 CHECK(outcome.result.correct == 0);
                 CHECK(outcome.result.predictions == 0);
