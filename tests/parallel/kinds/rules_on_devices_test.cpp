@@ -42,7 +42,7 @@ TEST_CASE_TEMPLATE_DEFINE("fragments agree at steps of their own and move the ce
         for (int replicas = 1; replicas <= 4; ++replicas) {
             // An emulated device takes its time.
             if (!D::host_memory && replicas != 1 + n.every % 4) continue;
-            const int steps = 3 * n.every + n.delay;
+            const int steps = 3 * n.every;
             CAPTURE(n.every);
             CAPTURE(n.fragments);
             CAPTURE(n.delay);
