@@ -58,11 +58,13 @@ def build_commit(commit):
 
 
 def compare(options, network, copies, quiet):
-    """The ratios of the steps of a network in each round, and the peaks of memory."""
+    """The ratios of the steps of a network in each round, and the peaks of memory. None if this processor cannot train it."""
     words = [str(word) for word in (*NETWORKS[network][:3], options.threads, *NETWORKS[network][3:])]
     programs = {"before": copies[0], "before again": copies[1], "now": turns.BUILD / "training_step"}
     described, rounds = turns.take(options, {key: [program, *words] for key, program in programs.items()}, quiet)
     if "missing" in described:
+        if not rounds:
+            return None
         raise SystemExit("; ".join(f"{key}: {why}" for key, why in described["missing"].items()))
     step = {key: turns.step_seconds(answers) for key, answers in rounds.items()}
     return {
@@ -101,6 +103,9 @@ def main():
     for network in options.networks.split(","):
         print(f"-- {network}", flush=True)
         result = compare(options, network, copies, quiet)
+        if result is None:
+            rows.append([network, "cannot be trained here", "", "", "", ""])
+            continue
         problems = problems_of(result, options.bound)
         failures += [f"{network}: {problem}" for problem in problems]
         peaks = result["megabytes"]

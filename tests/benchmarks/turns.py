@@ -188,7 +188,8 @@ def take(options, commands, quiet):
     amounts = {p.key: amount_for(p.work(3), options.turn) for p in running}
     rounds, awake = {p.key: [] for p in running}, {}
     for number in range(options.rounds):
-        for program in running[number % len(running) :] + running[: number % len(running)]:
+        first = number % max(1, len(running))
+        for program in running[first:] + running[:first]:
             for attempt in range(options.patience + 1):
                 result, others, stolen, idle = one_turn(options, program, running, amounts[program.key])
                 if others <= options.disturbed or attempt == options.patience:
