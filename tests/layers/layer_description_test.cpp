@@ -19,6 +19,13 @@ static_assert(description_of<MaxPool2d<3, 2>>() == "MaxPool2d 3 x 3, stride 2");
 static_assert(description_of<AvgPool2d<2, 2, Padding::valid>>() == "AvgPool2d 2 x 2, valid");
 static_assert(description_of<MaxPool2d<3, 2, pad(1)>>() == "MaxPool2d 3 x 3, stride 2, pad 1" &&
               description_of<AvgPool2d<2, 2, pad(0)>>() == "AvgPool2d 2 x 2, pad 0");
+static_assert(description_of<MaxPool2d<window(3, 2), stride(2, 1), pad(1, 0), ceil_mode>>() ==
+                  "MaxPool2d 3 x 2, stride 2 x 1, pad 1 x 0, ceil mode" &&
+              description_of<MaxPool2d<window(3, 2)>>() == "MaxPool2d 3 x 2" &&
+              description_of<MaxPool2d<3, stride(1, 3)>>() == "MaxPool2d 3 x 3, stride 1 x 3" &&
+              description_of<AvgPool2d<3, stride(2), pad(1), ignore_padding>>() ==
+                  "AvgPool2d 3 x 3, stride 2, pad 1, padding ignored" &&
+              description_of<AvgPool2d<3, 2, pad(1), count_padding>>() == "AvgPool2d 3 x 3, stride 2, pad 1");
 static_assert(description_of<LocalResponseNorm<4>>() == "LocalResponseNorm, radius 4");
 static_assert(description_of<LocalResponseNorm<1, 1e-4, 0.5, 2>>() ==
               "LocalResponseNorm, radius 1, alpha 0.0001, beta 0.5, bias 2");

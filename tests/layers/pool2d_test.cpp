@@ -54,10 +54,56 @@ static_assert(std::string_view(MaxPool2d<3, 2, pad(std::int64_t{1} << 62)>::outp
 static_assert(std::string_view(AvgPool2d<3, 2, pad(-1)>::output(Shape{24, 24, 64}).error) == "has a negative padding");
 static_assert(std::string_view(AvgPool2d<(std::int64_t{1} << 30), 2, pad(1 << 29)>::output(Shape{24, 24, 64}).error) ==
               "has an input, a window or a stride of more than 2^29 rows or columns");
-static_assert(std::string_view(MaxPool2d<3, 2, 1>::output(Shape{24, 24, 64}).error) ==
-                  "accepts only one of same, valid and pad(n) after its stride" &&
-              std::string_view(MaxPool2d<3, 2, no_bias>::output(Shape{24, 24, 64}).error) ==
-                  "accepts only one of same, valid and pad(n) after its stride");
+
+// PyTorch's windows. Its extents are from torch.nn.functional.max_pool2d.
+static_assert(MaxPool2d<3, 2, pad(1), ceil_mode>::output(Shape{112, 6, 64}).shape == Shape{57, 4, 64});
+static_assert(MaxPool2d<3, 2, ceil_mode, valid>::output(Shape{24, 7, 64}).shape == Shape{12, 3, 64}, "in any order");
+static_assert(MaxPool2d<2, 3, pad(1), ceil_mode>::output(Shape{4, 5, 8}).shape == Shape{2, 2, 8},
+              "a third window would begin in the padding on the right");
+static_assert(MaxPool2d<3, 3, valid, ceil_mode>::output(Shape{2, 1, 8}).shape == Shape{1, 1, 8});
+static_assert(MaxPool2d<window(3, 2), stride(2, 1)>::output(Shape{7, 9, 5}).shape == Shape{4, 9, 5});
+static_assert(MaxPool2d<window(3, 2)>::output(Shape{7, 9, 5}).shape == Shape{3, 5, 5}, "the window is the stride");
+static_assert(MaxPool2d<window(3, 2), 2, pad(1, 0)>::output(Shape{7, 9, 5}).shape == Shape{4, 4, 5});
+static_assert(AvgPool2d<3, stride(2), pad(0, 1)>::output(Shape{7, 9, 5}).shape == Shape{3, 5, 5});
+static_assert(AvgPool2d<window(1, 5), stride(1, 2), valid>::output(Shape{7, 9, 5}).shape == Shape{7, 3, 5});
+static_assert(std::is_same_v<MaxPool2d<3>, MaxPool2d<3, 3, same>>, "one type, however it is spelled");
+static_assert([] {
+    const auto counts = [](const PoolingShape& shape) { return shape.counts_padding; };
+    const Shape input{8, 8, 4};
+    return counts(AvgPool2d<3, 2, pad(1)>::shape(input)) &&
+           counts(AvgPool2d<3, 2, pad(1), count_padding>::shape(input)) &&
+           !counts(AvgPool2d<3, 2, pad(1), ignore_padding>::shape(input)) && !counts(AvgPool2d<3, 2>::shape(input)) &&
+           !counts(AvgPool2d<3, 2, valid>::shape(input)) && !counts(MaxPool2d<3, 2, pad(1)>::shape(input));
+}());
+
+template <class L>
+constexpr std::string_view error_of = L::output(Shape{24, 24, 64}).error;
+
+static_assert(error_of<MaxPool2d<3, 2, 1>> == "accepts only same, valid or pad(n), and ceil_mode after its stride" &&
+              error_of<MaxPool2d<3, 2, no_bias>> == error_of<MaxPool2d<3, 2, 1>> &&
+              error_of<MaxPool2d<3, 2, pad(1), count_padding>> == error_of<MaxPool2d<3, 2, 1>>);
+static_assert(error_of<AvgPool2d<3, 2, no_bias>> ==
+              "accepts only same, valid or pad(n), ceil_mode, and count_padding or ignore_padding after its stride");
+static_assert(error_of<MaxPool2d<3, pad(1)>> ==
+                  "expects its window, n or window(height, width), and then its stride, n or stride(height, width)" &&
+              error_of<MaxPool2d<stride(2)>> != "" && error_of<MaxPool2d<pad(1), 2>> == error_of<MaxPool2d<3, pad(1)>>);
+static_assert(error_of<MaxPool2d<3, 2, pad(1), valid>> == "accepts only one of same, valid and pad(n)" &&
+              error_of<MaxPool2d<3, 2, pad(1), pad(1, 1)>> == "accepts only one of same, valid and pad(n)");
+static_assert(error_of<MaxPool2d<3, 2, pad(1), ceil_mode, ceil_mode>> == "is given an option twice" &&
+              error_of<AvgPool2d<3, 2, pad(1), count_padding, ignore_padding>> == "is given an option twice");
+static_assert(error_of<MaxPool2d<3, 2, ceil_mode>> ==
+                  "accepts ceil_mode only with valid or pad(n): same rounds up already" &&
+              error_of<MaxPool2d<3, 2, same, ceil_mode>> == error_of<MaxPool2d<3, 2, ceil_mode>>);
+static_assert(error_of<AvgPool2d<3, 2, valid, count_padding>> ==
+              "accepts count_padding and ignore_padding only with pad(n)");
+static_assert(error_of<MaxPool2d<window(3, 0)>> == "has a size of zero" &&
+              error_of<MaxPool2d<3, stride(1, 0)>> == "has a size of zero");
+static_assert(error_of<MaxPool2d<window(4, 3), 1, pad(2, 2)>> == "has a padding of more than half of its window" &&
+              error_of<MaxPool2d<3, 1, pad(0, -1)>> == "has a negative padding");
+static_assert(error_of<MaxPool2d<window(3, 25)>> == "has a window larger than its input" &&
+              error_of<MaxPool2d<27, 3, valid, ceil_mode>> == "has a window larger than its input");
+static_assert(error_of<MaxPool2d<3, stride(1, INT64_MAX), valid, ceil_mode>> ==
+              "has an input, a window or a stride of more than 2^29 rows or columns");
 
 template <class L, class D>
 void agrees(const Shape& input, const reference::Pooling& r) {
@@ -85,4 +131,10 @@ TYPED_TEST_CASE("MaxPool2d and AvgPool2d compute the operations of their templat
         {8, 7, 5}, {3, reference::padded(8, 3, 2, 1), reference::padded(7, 3, 2, 1), 5, false, true});
     agrees<AvgPool2d<2, 2, pad(1)>, D>(
         {7, 8, 16}, {2, reference::padded(7, 2, 2, 1), reference::padded(8, 2, 2, 1), 16, false, true});
+    agrees<MaxPool2d<window(3, 2), stride(2, 1), pad(1, 0)>, D>(
+        {8, 7, 5}, {3, reference::padded(8, 3, 2, 1), reference::valid(7, 2, 1), 5, true});
+    agrees<AvgPool2d<3, 2, pad(1), ceil_mode>, D>(
+        {8, 7, 5}, {3, reference::padded(8, 3, 2, 1, true), reference::padded(7, 3, 2, 1, true), 5, false, true});
+    agrees<AvgPool2d<3, 2, pad(1), ignore_padding>, D>(
+        {8, 7, 5}, {3, reference::padded(8, 3, 2, 1), reference::padded(7, 3, 2, 1), 5, false});
 }

@@ -25,12 +25,14 @@ struct Case {
     float bias = 1.0F, alpha = 0.3F, beta = 0.75F;
     Padding padding = Padding::same;
     std::int64_t pad = -1;  // on each side, instead of `padding`
+    /// A window along the width of 2, with stride 1 and no padding, and ceil_mode in both directions.
+    bool uneven = false;
 };
 
 std::string describe(const Case& c) {
     return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", window ", c.window,
                 ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", ", pad ", c.pad, ", radius ",
-                c.radius, ", beta ", c.beta);
+                c.radius, ", beta ", c.beta, c.uneven ? ", uneven" : "");
 }
 
 std::string describe(Order order) { return order == Order::pool_first ? "pool first, " : "norm first, "; }
@@ -48,6 +50,10 @@ struct Oracle {
             if (c.pad >= 0) return reference::padded(size, c.window, c.stride, c.pad);
             return (c.padding == Padding::same ? reference::same : reference::valid)(size, c.window, c.stride);
         };
+        if (c.uneven) {
+            return {c.batch, reference::padded(c.height, c.window, c.stride, c.pad, true),
+                    reference::padded(c.width, 2, 1, 0, true), c.channels, true};
+        }
         return {c.batch, axis(c.height), axis(c.width), c.channels, true};
     }
     [[nodiscard]] reference::LocalResponseNorm norm() const {
@@ -89,7 +95,9 @@ Outcome run(const Case& c, Order order, const Problem& problem) {
         return c.pad >= 0 ? window_axis(size, c.window, c.stride, c.pad)
                           : window_axis(size, c.window, c.stride, c.padding);
     };
-    const PoolingShape pool{axis(c.height), axis(c.width), c.channels, PoolingKind::max};
+    const PoolingShape pool{c.uneven ? window_axis(c.height, c.window, c.stride, c.pad, true) : axis(c.height),
+                            c.uneven ? window_axis(c.width, 2, 1, 0, true) : axis(c.width), c.channels,
+                            PoolingKind::max};
     const LocalResponseNormShape norm{c.channels, c.radius, c.bias, c.alpha, c.beta};
     if (order == Order::pool_first) {
         return operation_run::run<D>(
@@ -105,6 +113,7 @@ Floats normalised(const Case& c, const Problem& problem) {
     Case alone = c;
     alone.window = alone.stride = 1;
     alone.pad = -1;
+    alone.uneven = false;
     Problem same = problem;
     same.output = same.input;
     same.dy.assign(same.x.size(), 0.0F);
@@ -128,6 +137,8 @@ std::vector<Case> cases() {
         {2, 8, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.75F, Padding::same, 1},
         {2, 6, 7, 20, 5, 1, 2, 1.0F, 0.3F, 0.75F, Padding::same, 2},
         {2, 8, 8, 80, 2, 3, 4, 1.0F, 0.3F, 0.75F, Padding::same, 1},  // inputs in no window
+        {2, 8, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.75F, Padding::same, 1, true},
+        {2, 7, 6, 20, 5, 3, 2, 1.0F, 0.3F, 0.75F, Padding::same, 2, true},
         {1, 1, 1, 64, 1, 1, 4},
         {0, 6, 6, 64, 3, 2, 4},
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling against plain loops in double, with ties and padding.
+// Pooling against plain loops in double, with ties and padding, and PyTorch's figures.
 #include "../test.hpp"
 
 #include <cupola/ops/pooling.hpp>
@@ -17,27 +17,38 @@ using reference::distance;
 
 namespace {
 
+/// A window along the width that differs from that along the height.
+struct AcrossCase {
+    std::int64_t window, stride, pad;
+};
+
 struct Case {
     PoolingKind kind;
     std::int64_t batch, height, width, channels, window, stride;
     Padding padding = Padding::same;
     std::int64_t pad = -1;  // on each side, instead of `padding`
-    bool counts_padding = false;
+    bool counts_padding = false, ceil_mode = false;
+    std::optional<AcrossCase> across{};
 };
 
 std::string describe(const Case& c) {
-    return text(c.kind == PoolingKind::max ? "max" : "average", ", batch ", c.batch, ", ", c.height, " x ", c.width,
-                " x ", c.channels, ", window ", c.window, ", stride ", c.stride,
-                c.pad >= 0 ? text(", pad ", c.pad, c.counts_padding ? ", counted" : "")
-                           : text(c.padding == Padding::same ? ", same" : ", valid"));
+    return text(
+        c.kind == PoolingKind::max ? "max" : "average", ", batch ", c.batch, ", ", c.height, " x ", c.width, " x ",
+        c.channels, ", window ", c.window, ", stride ", c.stride,
+        c.pad >= 0 ? text(", pad ", c.pad, c.counts_padding ? ", counted" : "")
+                   : text(c.padding == Padding::same ? ", same" : ", valid"),
+        c.ceil_mode ? ", ceil mode" : "",
+        c.across ? text(", across ", c.across->window, ", stride ", c.across->stride, ", pad ", c.across->pad) : "");
 }
 
 reference::Pooling oracle(const Case& c) {
-    const auto axis = [&](std::int64_t size) {
-        if (c.pad >= 0) return reference::padded(size, c.window, c.stride, c.pad);
-        return (c.padding == Padding::same ? reference::same : reference::valid)(size, c.window, c.stride);
+    const auto axis = [&](std::int64_t size, const AcrossCase& w) {
+        if (w.pad >= 0) return reference::padded(size, w.window, w.stride, w.pad, c.ceil_mode);
+        return (c.padding == Padding::same ? reference::same : reference::valid)(size, w.window, w.stride);
     };
-    return {c.batch, axis(c.height), axis(c.width), c.channels, c.kind == PoolingKind::max, c.counts_padding};
+    const AcrossCase down{c.window, c.stride, c.pad};
+    return {c.batch,    axis(c.height, down),       axis(c.width, c.across.value_or(down)),
+            c.channels, c.kind == PoolingKind::max, c.counts_padding};
 }
 
 template <class D>
@@ -56,11 +67,13 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads, bool ties = f
 
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    const auto axis = [&](std::int64_t size) {
-        return c.pad >= 0 ? window_axis(size, c.window, c.stride, c.pad)
-                          : window_axis(size, c.window, c.stride, c.padding);
+    const auto axis = [&](std::int64_t size, const AcrossCase& w) {
+        return w.pad >= 0 ? window_axis(size, w.window, w.stride, w.pad, c.ceil_mode)
+                          : window_axis(size, w.window, w.stride, c.padding);
     };
-    const PoolingShape shape{axis(c.height), axis(c.width), c.channels, c.kind, c.counts_padding};
+    const AcrossCase down{c.window, c.stride, c.pad};
+    const PoolingShape shape{axis(c.height, down), axis(c.width, c.across.value_or(down)), c.channels, c.kind,
+                             c.counts_padding};
     return operation_run::run<D>(
         problem, [&](const auto& build) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(build, shape); });
 }
@@ -129,6 +142,74 @@ TYPED_TEST_CASE("pooling, forward and backward, agrees with plain loops", D, Dev
             CHECK(gradient_distance<D>(c, problem, outcome) < tolerance<D>);
         }
     }
+}
+
+TYPED_TEST_CASE("pooling with all of PyTorch's options agrees with plain loops", D, DevicesAndElements) {
+    constexpr std::int64_t sizes[] = {5, 7, 4, 9, 2, 6}, channels[] = {5, 16, 1, 64};
+    std::vector<AcrossCase> windows;
+    for (const std::int64_t window : {2, 3})
+        for (const std::int64_t stride : {1, 2, 3})
+            for (const std::int64_t pad : {0, 1}) windows.push_back({window, stride, pad});
+    std::size_t i = 0;
+    for (const bool ceil_mode : {false, true}) {
+        for (const auto& [window, stride, pad] : windows) {
+            for (const auto& [kind, counted] :
+                 {std::pair(PoolingKind::max, false), std::pair(PoolingKind::average, false),
+                  std::pair(PoolingKind::average, true)}) {
+                ++i;
+                const Case c{.kind = kind,
+                             .batch = static_cast<std::int64_t>(i % 3 + 1),
+                             .height = sizes[i % 6] + window - 1,
+                             .width = sizes[i % 5] + 1,
+                             .channels = channels[i % 4],
+                             .window = window,
+                             .stride = stride,
+                             .pad = pad,
+                             .counts_padding = counted,
+                             .ceil_mode = ceil_mode,
+                             .across = windows[(5 * i + 1) % windows.size()]};
+                const std::uint64_t seed = reference::fresh_seed();
+                INFO(describe(c), ", seed ", seed);
+                const reference::Pooling r = oracle(c);
+                const Problem problem = problem_of<D>(c, seed, 2, kind == PoolingKind::max);
+                const Outcome outcome = run<D>(c, problem);
+                CHECK(distance(outcome.output, r.forward(problem.x)) < tolerance<D>);
+                CHECK(gradient_distance<D>(c, problem, outcome) < tolerance<D>);
+            }
+        }
+    }
+}
+
+TYPED_TEST_CASE("pooling with all of PyTorch's options gives PyTorch's values", D, DevicesAndElements) {
+    // Of torch.arange(1., 17).reshape(1, 1, 4, 4) with kernel (3, 2), stride (2, 3) and padding (1, 1). Rounded up there
+    // is one row more; a third column would begin in the padding on the right.
+    const auto output = [](PoolingKind kind, bool counted, bool ceil_mode) {
+        const Case c{.kind = kind,
+                     .batch = 1,
+                     .height = 4,
+                     .width = 4,
+                     .channels = 1,
+                     .window = 3,
+                     .stride = 2,
+                     .pad = 1,
+                     .counts_padding = counted,
+                     .ceil_mode = ceil_mode,
+                     .across = AcrossCase{2, 3, 1}};
+        Problem problem = problem_of<D>(c, 1, 1);
+        for (std::size_t i = 0; i < problem.x.size(); ++i) problem.x[i] = static_cast<float>(i + 1);
+        return run<D>(c, problem).output;
+    };
+    const auto is = [](const Floats& values, const Floats& expected) {
+        CHECK(values.size() == expected.size());
+        CHECK(distance(values, reference::Doubles(expected.begin(), expected.end())) < tolerance<D>);
+    };
+    constexpr PoolingKind max = PoolingKind::max, average = PoolingKind::average;
+    is(output(max, false, false), {5, 8, 13, 16});
+    is(output(max, false, true), {5, 8, 13, 16, 13, 16});
+    is(output(average, false, false), {3, 5.5F, 9, 11.5F});
+    is(output(average, false, true), {3, 5.5F, 9, 11.5F, 13, 15.5F});
+    is(output(average, true, false), {1, 3.6666667F, 4.5F, 11.5F});
+    is(output(average, true, true), {1, 3.6666667F, 4.5F, 11.5F, 3.25F, 7.75F});
 }
 
 TYPED_TEST_CASE("the gradient of a maximum goes to the first of equal ones in row order", D, DevicesAndElements) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of windows: TensorFlow's SAME and VALID.
+// The arithmetic of windows: TensorFlow's SAME and VALID, PyTorch's padding and ceil_mode.
 #include <cupola/ops/window.hpp>
 
 #include "../test.hpp"
@@ -43,6 +43,14 @@ static_assert(is(window_axis(32, 3, 2, 1), 16, 1, 1) && window_axis(32, 3, 2, 1)
 static_assert(is(window_axis(7, 3, 1, 2), 9, 2, 2));
 static_assert(is(window_axis(24, 5, 1, 0), 20, 0, 0), "as VALID");
 static_assert(window_offsets_inside(window_axis(32, 3, 2, 1)) == 16 * 3 - 1);
+
+// Rounded up: a last window over what is left, unless it would begin behind the input.
+static_assert(is(window_axis(6, 3, 2, 0, false), 2, 0, 0) && is(window_axis(6, 3, 2, 0, true), 3, 0, 1));
+static_assert(is(window_axis(7, 3, 2, 0, true), 3, 0, 0), "nothing is left");
+static_assert(is(window_axis(6, 3, 2, 1, false), 3, 1, 1) && is(window_axis(6, 3, 2, 1, true), 4, 1, 2));
+static_assert(is(window_axis(5, 2, 3, 1, true), 2, 1, 1), "a third would begin in the padding at the end");
+static_assert(is(window_axis(4, 1, 3, 0, true), 2, 0, 0) && is(window_axis(5, 1, 3, 0, true), 2, 0, 0));
+static_assert(is(window_axis(2, 3, 2, 0, true), 1, 0, 1) && is(window_axis(1, 3, 2, 0, true), 0, 0, 0));
 
 // 24 outputs of 5 taps, less 2 + 1 at each end.
 static_assert(window_offsets_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
@@ -94,6 +102,30 @@ TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
                 if (window > input) continue;
                 const reference::Axis unpadded = reference::valid(input, window, stride);
                 CHECK(is(window_axis(input, window, stride, Padding::valid), unpadded.output, 0, 0));
+            }
+        }
+    }
+}
+
+TEST_CASE("windows agree with PyTorch's definition for every small size, and each contains an input") {
+    for (std::int64_t input = 1; input <= 12; ++input) {
+        for (std::int64_t window = 1; window <= 7; ++window) {
+            for (std::int64_t stride = 1; stride <= 8; ++stride) {
+                for (std::int64_t pad = 0; pad <= window / 2; ++pad) {
+                    for (const bool ceil_mode : {false, true}) {
+                        CAPTURES(input, window, stride, pad, ceil_mode);
+                        const reference::Axis expected = reference::padded(input, window, stride, pad, ceil_mode);
+                        const WindowAxis axis = window_axis(input, window, stride, pad, ceil_mode);
+                        CHECK(axis.output == expected.output);
+                        if (axis.output < 1) continue;
+                        CHECK(is(axis, expected.output, pad, expected.pad_end));
+                        const std::int64_t last = axis.output - 1;
+                        CHECK(window_inside(axis, std::int64_t{0}) > 0);
+                        CHECK(window_inside(axis, last) > 0);
+                        CHECK(static_cast<std::int64_t>(counted_window(axis, last)) ==
+                              std::min(window, input + pad - window_start(axis, last)));
+                    }
+                }
             }
         }
     }

@@ -22,11 +22,17 @@ struct Axis {
     return {input, kernel, stride, (input - kernel + 1 + stride - 1) / stride, 0, 0};
 }
 
-/// `pad` on each side, by PyTorch's definition: a window for each start in the padded axis that leaves room for it.
-[[nodiscard]] constexpr Axis padded(std::int64_t input, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+/// `pad` on each side, by PyTorch's definition: a window for each start in the padded axis that leaves room for it; with
+/// `ceil_mode` also one that covers what the windows before it leave, if it starts in the input or left of it.
+[[nodiscard]] constexpr Axis padded(std::int64_t input, std::int64_t kernel, std::int64_t stride, std::int64_t pad,
+                                    bool ceil_mode = false) {
+    const std::int64_t end = input + 2 * pad;
+    const auto has_window = [&](std::int64_t start) {
+        return start + kernel <= end || (ceil_mode && start - stride + kernel < end && start < input + pad);
+    };
     std::int64_t output = 0;
-    while (output * stride + kernel <= input + 2 * pad) ++output;
-    return {input, kernel, stride, output, pad, pad};
+    while (has_window(output * stride)) ++output;
+    return {input, kernel, stride, output, pad, std::max(pad, (output - 1) * stride + kernel - pad - input)};
 }
 
 }  // namespace reference

@@ -22,6 +22,27 @@ struct PadOption {
     std::int64_t value = -1;
     bool operator==(const PadOption&) const = default;
 };
+/// Height and width of a window, and of the stride and padding of one, where they differ.
+struct WindowOption {
+    std::int64_t height = 0, width = 0;
+    bool operator==(const WindowOption&) const = default;
+};
+struct StridesOption {
+    std::int64_t height = 1, width = 1;
+    bool operator==(const StridesOption&) const = default;
+};
+struct PadsOption {
+    std::int64_t height = -1, width = -1;
+    bool operator==(const PadsOption&) const = default;
+};
+struct CeilModeOption {
+    bool value = false;
+    bool operator==(const CeilModeOption&) const = default;
+};
+struct CountPaddingOption {
+    bool value = true;
+    bool operator==(const CountPaddingOption&) const = default;
+};
 struct BiasOption {
     bool value = true;
     bool operator==(const BiasOption&) const = default;
@@ -71,10 +92,14 @@ struct DeviationsOption {
     bool operator==(const DeviationsOption&) const = default;
 };
 
+[[nodiscard]] constexpr WindowOption window(std::int64_t height, std::int64_t width) { return {height, width}; }
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
+[[nodiscard]] constexpr StridesOption stride(std::int64_t height, std::int64_t width) { return {height, width}; }
 /// This number of zeros on each side (for a maximum, of elements that are never the maximum), as PyTorch's padding;
 /// with an even input and a stride, `same` pads the end only.
 [[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
+/// Above and below the first number, left and right the second.
+[[nodiscard]] constexpr PadsOption pad(std::int64_t height, std::int64_t width) { return {height, width}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
 /// The id of Embedding whose positions are zeros.
@@ -89,6 +114,10 @@ template <std::convertible_to<double>... N>
     return {impl::numbers_option(numbers...)};
 }
 inline constexpr BiasOption no_bias{false};
+/// The extents of a pooling's output are rounded up, as by PyTorch's ceil_mode=True.
+inline constexpr CeilModeOption ceil_mode{true};
+/// Whether the elements of pad(n) are zeros of a mean, PyTorch's count_include_pad, or are left out.
+inline constexpr CountPaddingOption count_padding{true}, ignore_padding{false};
 inline constexpr Padding same = Padding::same;
 inline constexpr Padding valid = Padding::valid;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Window arithmetic over height and width: output extents and padding, as TensorFlow defines SAME and VALID.
+// Window arithmetic over height and width: output extents and padding, as TensorFlow defines SAME and VALID, and as
+// PyTorch defines `padding` and `ceil_mode`.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +46,19 @@ struct WindowAxis {
     return axis;
 }
 
-/// The same with `pad` on each side, whatever the stride: VALID over the padded input.
+/// The same with `pad` on each side, whatever the stride: VALID over the padded input. With `ceil_mode` the number of
+/// outputs is rounded up instead of down: the last window may end outside the padded input, and pad_end is then larger
+/// than `pad`, but it does not begin behind the input.
 [[nodiscard]] constexpr WindowAxis window_axis(std::int64_t input, std::int64_t window, std::int64_t stride,
-                                               std::int64_t pad) {
+                                               std::int64_t pad, bool ceil_mode = false) {
     WindowAxis axis = window_axis(input + 2 * pad, window, stride, Padding::valid);
     axis.input = input;
     axis.pad_begin = axis.pad_end = pad;
+    const std::int64_t last_start = axis.output * stride;  // of one more window, in the padded input
+    if (ceil_mode && input + 2 * pad > last_start - stride + window && last_start < input + pad) {
+        ++axis.output;
+        axis.pad_end = last_start + window - pad - input;
+    }
     return axis;
 }
 
@@ -100,6 +108,13 @@ template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_inside(const Axis& axis, Index output) {
     const Index begin = window_start(axis, output), end = begin + axis.window;
     return (end < axis.input ? end : axis.input) - (begin > 0 ? begin : Index{0});
+}
+/// The elements of an output's window in the input and in a padding of pad_begin on each side: without what ceil_mode
+/// adds.
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr float counted_window(const Axis& axis, Index output) {
+    const Index room = axis.input + axis.pad_begin - window_start(axis, output);
+    return static_cast<float>(room < axis.window ? room : axis.window);
 }
 
 /// n / stride for n >= 0.

@@ -142,6 +142,21 @@ struct Softplus {};
 /* wrong */ struct Net : Sequential<Input<1 << 20>, Linear<1 << 20, no_bias>, Linear<(1 << 20) - 1>> {};
 /* right */ struct Net : Sequential<Input<1 << 20>, Linear<1 << 20, no_bias>> {};
 
+// case: pooling_option_as_stride
+// expect: layer 1 (MaxPool2d<3>) expects its window, n or window(height, width), and then its stride, n or stride(height, width); its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, pad(1)>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, 3, pad(1)>> {};
+
+// case: pooling_padding_larger_than_half
+// expect: layer 1 (MaxPool2d<3, 2>) has a padding of more than half of its window; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, 2, pad(2)>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, 2, pad(1)>> {};
+
+// case: pooling_rounds_up_with_same
+// expect: layer 1 (AvgPool2d<3, 2>) accepts ceil_mode only with valid or pad(n): same rounds up already; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, AvgPool2d<3, 2, ceil_mode>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, AvgPool2d<3, 2, valid, ceil_mode>> {};
+
 // case: pooling_window_too_large
 // expect: layer 2 (MaxPool2d<3, 2>) has a window larger than its input; its input is 2 x 2 x 3 from layer 1 (MaxPool2d<3, 2>)
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<3, 2>> {};

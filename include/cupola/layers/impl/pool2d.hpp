@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common base of MaxPool2d and AvgPool2d, which differ in the kind of pooling only. `padding` is same, valid or
-// pad(n).
+// The common base of MaxPool2d and AvgPool2d, which differ in the kind of pooling only. `window` is a number or
+// window(height, width); `stride` a number, stride(n) or stride(height, width). The options are same, valid or pad,
+// ceil_mode, and for a mean count_padding or ignore_padding.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -14,46 +16,105 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-template <PoolingKind pooling, std::int64_t window, std::int64_t stride, auto padding>
+/// A size of a window in both directions, given as one number or as two.
+struct WindowSides {
+    std::int64_t height = 0, width = 0;
+    bool known = true;
+
+    [[nodiscard]] constexpr bool square() const { return height == width; }
+    [[nodiscard]] constexpr bool at_least(std::int64_t least) const { return height >= least && width >= least; }
+    bool operator==(const WindowSides&) const = default;
+};
+/// A number, or an option of one of the types `Known`.
+template <class... Known, class Given>
+[[nodiscard]] constexpr WindowSides window_sides(const Given& given) {
+    if constexpr (std::integral<Given>) {
+        return {static_cast<std::int64_t>(given), static_cast<std::int64_t>(given)};
+    } else if constexpr (!one_of<Given, Known...>) {
+        return {.known = false};
+    } else if constexpr (requires { given.value; }) {
+        return {given.value, given.value};
+    } else {
+        return {given.height, given.width};
+    }
+}
+
+template <PoolingKind pooling, auto window, auto stride, auto... options>
 struct Pool2d {
-    using PaddingType = std::remove_cvref_t<decltype(padding)>;
-    static constexpr bool has_pad = one_of<PaddingType, PadOption>;
-    static constexpr bool padding_known = has_pad || one_of<PaddingType, Padding>;
-    static constexpr std::int64_t pad_each = option_or(PadOption{}, padding).value;
-    static constexpr Padding named_padding = option_or(Padding::same, padding);
+    static constexpr bool is_mean = pooling == PoolingKind::average;
+    static constexpr bool options_known =
+        ((one_of<std::remove_cvref_t<decltype(options)>, Padding, PadOption, PadsOption, CeilModeOption> ||
+          (is_mean && one_of<std::remove_cvref_t<decltype(options)>, CountPaddingOption>)) &&
+         ...);
+    static constexpr int paddings =
+        (0 + ... + (one_of<std::remove_cvref_t<decltype(options)>, Padding, PadOption, PadsOption> ? 1 : 0));
+    static constexpr bool has_pads = (one_of<std::remove_cvref_t<decltype(options)>, PadsOption> || ...);
+    static constexpr bool has_pad = (one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption> || ...);
+    static constexpr bool says_what_counts =
+        (one_of<std::remove_cvref_t<decltype(options)>, CountPaddingOption> || ...);
+    static constexpr Padding padding = option_or(Padding::same, options...);
+    static constexpr bool rounds_up = option_or(CeilModeOption{}, options...).value;
+    static constexpr bool counts_padding = is_mean && has_pad && option_or(CountPaddingOption{}, options...).value;
+    static constexpr WindowSides windows = window_sides<WindowOption>(window),
+                                 strides = window_sides<StrideOption, StridesOption, WindowOption>(stride);
+    static constexpr WindowSides pads = has_pads  ? window_sides<PadsOption>(option_or(PadsOption{}, options...))
+                                        : has_pad ? window_sides<PadOption>(option_or(PadOption{}, options...))
+                                                  : WindowSides{};
 
     static constexpr LayerKind kind = LayerKind::pooling;
-    static constexpr LayerTraits traits{.backward_reads_input = false,
-                                        .backward_reads_output = false,
-                                        .can_apply_relu_mask = pooling == PoolingKind::max};
+    static constexpr LayerTraits traits{
+        .backward_reads_input = false, .backward_reads_output = false, .can_apply_relu_mask = !is_mean};
     static constexpr LayerDescription description =
-        LayerDescription(pooling == PoolingKind::max ? "MaxPool2d " : "AvgPool2d ", window, " x ", window)
-            .add_if(stride != window, ", stride ", stride)
-            .add_if(!has_pad && named_padding == Padding::valid, ", valid")
-            .add_if(has_pad, ", pad ", pad_each);
+        LayerDescription(is_mean ? "AvgPool2d " : "MaxPool2d ", windows.height, " x ", windows.width)
+            .add_if(strides != windows, ", stride ", strides.height)
+            .add_if(strides != windows && !strides.square(), " x ", strides.width)
+            .add_if(!has_pad && padding == Padding::valid, ", valid")
+            .add_if(has_pad, ", pad ", pads.height)
+            .add_if(!pads.square(), " x ", pads.width)
+            .add_if(rounds_up, ", ceil mode")
+            .add_if(is_mean && has_pad && !counts_padding, ", padding ignored");
 
     static constexpr PoolingShape shape(const Shape& input) {
-        const auto axis = [](std::int64_t size) {
-            return has_pad ? window_axis(size, window, stride, pad_each)
-                           : window_axis(size, window, stride, named_padding);
+        const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each) {
+            return !has_pad && padding == Padding::same ? window_axis(size, along, step, Padding::same)
+                                                        : window_axis(size, along, step, pad_each, rounds_up);
         };
-        return {axis(input.height()), axis(input.width()), input.channels(), pooling,
-                has_pad && pooling == PoolingKind::average};
+        return {axis(input.height(), windows.height, strides.height, pads.height),
+                axis(input.width(), windows.width, strides.width, pads.width), input.channels(), pooling,
+                counts_padding};
     }
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (!padding_known) return ShapeError{"accepts only one of same, valid and pad(n) after its stride"};
-        if (window < 1 || stride < 1) return ShapeError{"has a size of zero"};
-        if (has_pad && pad_each < 0) return ShapeError{"has a negative padding"};
-        if (pad_each > window / 2) return ShapeError{"has a padding of more than half of its window"};
+        if (!windows.known || !strides.known) {
+            return ShapeError{
+                "expects its window, n or window(height, width), and then its stride, n or stride(height, width)"};
+        }
+        if (!options_known) {
+            return ShapeError{is_mean ? "accepts only same, valid or pad(n), ceil_mode, and count_padding or "
+                                        "ignore_padding after its stride"
+                                      : "accepts only same, valid or pad(n), and ceil_mode after its stride"};
+        }
+        if (paddings > 1) return ShapeError{"accepts only one of same, valid and pad(n)"};
+        if (!given_once(options...)) return ShapeError{"is given an option twice"};
+        if (rounds_up && !has_pad && padding == Padding::same)
+            return ShapeError{"accepts ceil_mode only with valid or pad(n): same rounds up already"};
+        if (says_what_counts && !has_pad)
+            return ShapeError{"accepts count_padding and ignore_padding only with pad(n)"};
+        if (!windows.at_least(1) || !strides.at_least(1)) return ShapeError{"has a size of zero"};
+        if (!pads.at_least(0)) return ShapeError{"has a negative padding"};
+        if (pads.height > windows.height / 2 || pads.width > windows.width / 2)
+            return ShapeError{"has a padding of more than half of its window"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
-        const auto holds_window = [](std::int64_t size, std::int64_t pads) { return size >= window - 2 * pads; };
-        const std::int64_t pads = has_pad ? pad_each : 0;
-        if (!holds_window(input.height(), pads) || !holds_window(input.width(), pads))
+        const auto holds_window = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each) {
+            return size >= along - 2 * pad_each - (rounds_up ? step - 1 : 0);
+        };
+        if (!holds_window(input.height(), windows.height, strides.height, pads.height) ||
+            !holds_window(input.width(), windows.width, strides.width, pads.width))
             return ShapeError{"has a window larger than its input"};
-        if (!are_window_extents({input.height(), input.width(), window, stride}))
+        if (!are_window_extents(
+                {input.height(), input.width(), windows.height, windows.width, strides.height, strides.width}))
             return ShapeError{"has an input, a window or a stride of more than 2^29 rows or columns"};
-        if (pooling == PoolingKind::max && window * window > std::numeric_limits<std::int32_t>::max())
+        if (!is_mean && windows.height * windows.width > std::numeric_limits<std::int32_t>::max())
             return ShapeError{"has a window of more elements than int32 has numbers"};
         const PoolingShape s = shape(input);
         return Shape{s.height.output, s.width.output, input.channels()};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pooling on `Host`: maxima by Cupola's own kernels, which keep the window offset in a byte and never lose a NaN;
-// means, and windows with an extent of more than 15, by oneDNN.
+// means, and windows with an extent of more than 15, by oneDNN, but for means that divide by a number that oneDNN does
+// not know.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <cupola/device/host.hpp>
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/host/elementwise.hpp>
+#include <cupola/ops/host/impl/mean_rows.hpp>
 #include <cupola/ops/host/impl/pool_rows.hpp>
 #include <cupola/ops/host/onednn_primitive.hpp>
 #include <cupola/ops/pooling.hpp>
@@ -63,9 +65,13 @@ template <impl::HostElement T>
 class Pooling<Host, T> {
 public:
     [[gnu::cold]] Pooling(const BuildContext<Host, T>& build, const PoolingShape& shape)
-        : mask_(build.applies_relu_mask_of_previous), outputs_(build.batch * build.output.size()) {
+        : mask_(build.applies_relu_mask_of_previous), batch_(build.batch), outputs_(build.batch * build.output.size()) {
         if (place_is_a_byte(shape)) {
             maximum_.emplace(build, shape);
+            return;
+        }
+        if (shape.kind == PoolingKind::average && counts_part_of_window(shape)) {
+            mean_.emplace(shape);
             return;
         }
         impl::require_instructions<T>("bfloat16 pooling needs");
@@ -108,11 +114,13 @@ public:
 
     [[nodiscard]] MemoryNeeds needs() const {
         if (maximum_) return maximum_->needs();
+        if (mean_) return {};
         return {.saved = saved_bytes_, .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
     }
 
     void forward(const ForwardArgs<Host, T>& args) {
         if (maximum_) return maximum_->forward(args);
+        if (mean_) return means(args);
         run(forward_, args, args.input, args.output);
     }
 
@@ -122,10 +130,25 @@ public:
         if (mask_) {
             impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
         }
+        if (mean_) return means_backward(args);
         run(backward_, args, args.output_gradient, args.input_gradient);
     }
 
 private:
+    void means(const ForwardArgs<Host, T>& args) const {
+        parallel_for(args.context, batch_ * mean_->outputs(), [this, &args](std::int64_t at) {
+            mean_->forward(at % mean_->outputs(),
+                           args.input + at / mean_->outputs() * mean_->inputs() * mean_->input_row(),
+                           args.output + at * mean_->output_row());
+        });
+    }
+    void means_backward(const BackwardArgs<Host, T>& args) const {
+        parallel_for(args.context, batch_ * mean_->inputs(), [this, &args](std::int64_t at) {
+            mean_->backward(at % mean_->inputs(),
+                            args.output_gradient + at / mean_->inputs() * mean_->outputs() * mean_->output_row(),
+                            args.input_gradient + at * mean_->input_row());
+        });
+    }
     void run(impl::DnnlCall& call, const ForwardArgs<Host, T>& args, const T* from, T* to) const {
         if (saved_bytes_ != 0) {
             call.run(args.scratch, {from, to, args.saved});
@@ -135,8 +158,9 @@ private:
     }
 
     std::optional<HostMaxPooling<T>> maximum_;
+    std::optional<impl::MeanRows> mean_;
     bool mask_;
-    std::int64_t outputs_;
+    std::int64_t batch_, outputs_;
     std::size_t saved_bytes_ = 0;
     impl::DnnlCall forward_, backward_;
 };

@@ -215,14 +215,14 @@ struct MaxPoolBackward {
 
 /// The number by which a mean divides the sum of the elements inside the image.
 struct MeanDivisor {
-    explicit MeanDivisor(const PoolingShape& shape)
-        : all(shape.counts_padding ? static_cast<float>(shape.height.window * shape.width.window) : 0.0F) {}
+    explicit MeanDivisor(const PoolingShape& shape) : counts_padding(shape.counts_padding) {}
 
     [[nodiscard]] CUPOLA_HOST_DEVICE float operator()(const PoolExtents& e, int row, int column) const {
-        return all > 0.0F ? all : static_cast<float>(window_inside(e.height, row) * window_inside(e.width, column));
+        if (counts_padding) return counted_window(e.height, row) * counted_window(e.width, column);
+        return static_cast<float>(window_inside(e.height, row) * window_inside(e.width, column));
     }
 
-    float all;  // 0 where padding is not counted
+    bool counts_padding;
 };
 
 /// The mean over a window.
