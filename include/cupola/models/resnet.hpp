@@ -17,13 +17,13 @@
 #include <type_traits>
 #include <utility>
 
-#include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/models/impl/resnet_block_name.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -33,20 +33,6 @@ namespace impl {
 using ResNetNorm = BatchNorm2d<1e-5, 0.997>;
 template <std::int64_t channels, std::int64_t stride_of = 1>
 using ResNetConv = Conv2d<channels, 3, stride(stride_of), pad(1), no_bias, weights(glorot_uniform())>;
-
-/// "layer<stage>.<block>".
-template <std::size_t stage, std::size_t block>
-inline constexpr auto resnet_block_name = [] {
-    constexpr std::size_t digits = block < 10 ? 1 : block < 100 ? 2 : block < 1000 ? 3 : 4;
-    FixedString<7 + digits + 1> name;
-    const char prefix[] = {'l', 'a', 'y', 'e', 'r', static_cast<char>('0' + stage), '.'};
-    std::size_t size = 0;
-    for (const char c : prefix) name.characters[size++] = c;
-    for (std::size_t i = digits, rest = block; i > 0; --i, rest /= 10) {
-        name.characters[size + i - 1] = static_cast<char>('0' + rest % 10);
-    }
-    return name;
-}();
 
 template <class Shortcut, std::int64_t channels, std::int64_t stride_of>
 using ResNetBlock = Residual<Shortcut, Named<"conv1", ResNetConv<channels, stride_of>>, Named<"bn1", ResNetNorm>, ReLU,
