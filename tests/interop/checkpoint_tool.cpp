@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cupola's side of checkpoint.py, which holds two networks against PyTorch's:
+// Cupola's side of checkpoint.py, which holds networks against PyTorch's:
 //
 //   checkpoint_tool write NETWORK CHECKPOINT IMAGES LOGITS   writes a checkpoint of random values
 //   checkpoint_tool read NETWORK CHECKPOINT IMAGES LOGITS    reads one
@@ -14,6 +14,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/net/plan.hpp>
 
 #include "../standard.hpp"
@@ -106,6 +107,10 @@ int main(int argc, char** argv) try {
     require(command == "write" || command == "read", "checkpoint_tool has no command ", command);
     if (network == "tutorial") {
         run<Cifar10Net>(command, argv[3], argv[4], argv[5]);
+    } else if (network == "resnet18") {
+        run<ResNet18<10, 64>>(command, argv[3], argv[4], argv[5]);
+    } else if (network == "resnet50") {
+        run<ResNet50<10, 64>>(command, argv[3], argv[4], argv[5]);
     } else {
         require(network == "residual", "checkpoint_tool has no network ", network);
         run<ResidualNet>(command, argv[3], argv[4], argv[5]);

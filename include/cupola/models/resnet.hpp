@@ -10,6 +10,7 @@
 // Convolutions have no bias and one zero of padding on each side, whatever their stride (TensorFlow's SAME pads only
 // the end where the stride is 2). The default of 11 classes is the ten classes and a spare one, which the original has
 // for labels that begin at 1. The parameters have the names that PyTorch implementations of this network give them.
+// ResNet<50> is a network for CIFAR too; the ResNet-50 for ImageNet is ResNet50 in models/torchvision_resnet.hpp.
 #pragma once
 
 #include <cstddef>
