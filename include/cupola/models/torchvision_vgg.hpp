@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// VGG16<classes = 1000>: configuration D of Simonyan and Zisserman (2014), without batch normalisation, as torchvision
+// has it. Files of its weights load with their names, which count ReLUs, maxima and dropouts: "features.0.weight" to
+// "features.28.bias", "classifier.0.weight", "classifier.3.weight", "classifier.6.weight".
+//
+//   input       224 x 224 x 3: torchvision averages what other extents give to 7 x 7 before the classifier, which is
+//               not done here
+//   features    five groups of 3x3 convolutions, each with a ReLU, and a maximum 2x2: 2 of 64 channels, 2 of 128, 3 of
+//               256, 3 of 512, 3 of 512
+//   classifier  linear 4096 - ReLU - dropout 0.5, twice, and linear
+//   output      classes, without an activation
+//
+// All layers have a bias of 0. Convolutions are He normal, linear layers normal with a deviation of 0.01.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/dropout.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/sequential.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+namespace impl {
+
+template <std::int64_t channels>
+using VggConv = Conv2d<channels, 3, pad(1)>;
+using VggPool = MaxPool2d<2, 2, valid>;
+template <std::int64_t features>
+using VggLinear = Linear<features, weights(normal(0.01))>;
+
+}  // namespace impl
+
+// A line per group, or two.
+// clang-format off
+/// See the head of this file.
+template <std::int64_t classes = 1000>
+struct VGG16 : Sequential<Input<224, 224, 3>,
+    Named<"features.0", impl::VggConv<64>>, ReLU, Named<"features.2", impl::VggConv<64>>, ReLU, impl::VggPool,
+    Named<"features.5", impl::VggConv<128>>, ReLU, Named<"features.7", impl::VggConv<128>>, ReLU, impl::VggPool,
+    Named<"features.10", impl::VggConv<256>>, ReLU, Named<"features.12", impl::VggConv<256>>, ReLU,
+    Named<"features.14", impl::VggConv<256>>, ReLU, impl::VggPool,
+    Named<"features.17", impl::VggConv<512>>, ReLU, Named<"features.19", impl::VggConv<512>>, ReLU,
+    Named<"features.21", impl::VggConv<512>>, ReLU, impl::VggPool,
+    Named<"features.24", impl::VggConv<512>>, ReLU, Named<"features.26", impl::VggConv<512>>, ReLU,
+    Named<"features.28", impl::VggConv<512>>, ReLU, impl::VggPool,
+    Flatten,
+    Named<"classifier.0", impl::VggLinear<4096>>, ReLU, Dropout<0.5>,
+    Named<"classifier.3", impl::VggLinear<4096>>, ReLU, Dropout<0.5>,
+    Named<"classifier.6", impl::VggLinear<classes>>> {};
+// clang-format on
+
+}}  // namespace cupola::CUPOLA_ABI

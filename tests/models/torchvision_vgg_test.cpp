@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// VGG16: its size, and the names and extents of torchvision's file.
+#include <cupola/models/torchvision_vgg.hpp>
+
+#include "../test.hpp"
+
+#include <cupola/io/impl/checkpoint_layout.hpp>
+
+// The number of parameters in torchvision's documentation.
+static_assert(VGG16<>::parameter_count == 138'357'544 && VGG16<>::output == Extents<1000>{} &&
+              VGG16<>::input == Extents<224, 224, 3>{} && VGG16<>::buffer_elements == 0);
+static_assert(VGG16<10>::parameter_count == 138'357'544 - 990 * 4097 && VGG16<10>::output == Extents<10>{});
+
+TEST_CASE("VGG16 has the names and extents of torchvision's file, and its dropouts") {
+    // torchvision's configuration D: a number is a convolution and a ReLU of a Sequential, 0 a maximum.
+    std::vector<std::string> expected;
+    const auto add = [&](std::string_view part, std::int64_t number, const Shape& weight) {
+        expected.push_back(text(part, number, ".weight: ", to_string(weight)));
+        expected.push_back(text(part, number, ".bias: ", weight[0]));
+    };
+    std::int64_t number = 0, in = 3;
+    for (const std::int64_t out : {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0}) {
+        if (out > 0) add("features.", number, {out, in, 3, 3});
+        number += out > 0 ? 2 : 1;
+        in = out > 0 ? out : in;
+    }
+    add("classifier.", 0, {4096, 512 * 7 * 7});
+    add("classifier.", 3, {4096, 4096});
+    add("classifier.", 6, {1000, 4096});
+
+    std::vector<std::string> names;
+    for (const impl::StoredTensor& tensor : impl::stored_tensors(VGG16<>::layers).parameters)
+        names.push_back(text(tensor.name, ": ", to_string(tensor.shape)));
+    CHECK(names == expected);
+    CHECK(names.size() == 32);
+
+    std::vector<std::string_view> classifier;
+    bool behind_flatten = false;
+    for (const LayerInfo& layer : VGG16<>::layers) {
+        if (behind_flatten) classifier.push_back(layer.description);
+        behind_flatten = behind_flatten || layer.output == Shape{512 * 7 * 7};
+    }
+    CHECK(classifier == std::vector<std::string_view>{"Linear 4096", "ReLU", "Dropout 0.5", "Linear 4096", "ReLU",
+                                                      "Dropout 0.5", "Linear 1000"});
+}
