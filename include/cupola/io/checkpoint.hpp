@@ -15,7 +15,8 @@
 //                                          cupola.network (what the network computes: net/network_description.hpp), the
 //                                          checksum and the run's own texts (io/checkpoint_info.hpp)
 //
-// A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
+// A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. So is a
+// file of torch.save (io/torch_file.hpp), which is told by its first bytes and not by its name. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
 // difference.
 #pragma once
@@ -32,9 +33,9 @@
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_metadata.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
-#include <cupola/io/impl/stored_floats.hpp>
-#include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
+#include <cupola/io/tensor_file.hpp>
+#include <cupola/io/torch_file.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
 
@@ -92,17 +93,18 @@ struct ReadOptions {
     /// prediction.
     NetworkInFile network = NetworkInFile::equal;
     /// The beginning of the names in the file, such as "module." where PyTorch's DataParallel saved it, or "_orig_mod."
-    /// of torch.compile.
+    /// of torch.compile. In a file of torch.save these two are found without it.
     std::string file_prefix{};
     /// Patterns (core/glob.hpp) of the names of tensors in the file that the network does not have and that are left
     /// out.
     std::vector<std::string> ignored{};
 };
 
-/// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a
-/// running variance is below 0. With FrozenInFile::any the arenas have the layout of the training that wrote them,
-/// whose frozen parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`.
-[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
+/// Reads a checkpoint of the network `Net::layers`; by its path also a file of torch.save. Throws DataError also where
+/// a number in it is not finite, or a running variance is below 0. With FrozenInFile::any the arenas have the layout of
+/// the training that wrote them, whose frozen parameters `state.tensors` marks; `parameters_in_layout` has the
+/// parameters in that of `layers`.
+[[nodiscard]] inline Checkpoint read_checkpoint(const TensorFile& file, std::span<const LayerInfo> layers,
                                                 const ReadOptions& options = {}) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
@@ -118,9 +120,9 @@ struct ReadOptions {
     }
     checkpoint.state.tensors = state_tensors(layers);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
-    const bool averages =
-        checkpoint.resumable && !tensors.trained.empty() &&
-        file.find(text(impl::averages_prefix, options.file_prefix, tensors.trained.front().name)) != nullptr;
+    const std::string prefix = impl::prefix_in(file, options.file_prefix, tensors.parameters);
+    const bool averages = checkpoint.resumable && !tensors.trained.empty() &&
+                          file.find(text(impl::averages_prefix, prefix, tensors.trained.front().name)) != nullptr;
     const bool has_centre = !checkpoint.state.replicas.empty();
     if (has_centre) {
         const std::size_t replicas = checkpoint.state.replicas.size(),
@@ -133,7 +135,7 @@ struct ReadOptions {
         checkpoint.state.optimizer.clear();
     }
     auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state);
-    for (impl::StoredArena& arena : arenas) arena.prefix += options.file_prefix;
+    for (impl::StoredArena& arena : arenas) arena.prefix += prefix;
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas, options.ignored, !checkpoint.resumable);
     // Checked after the tensors, because their names and extents tell more.
@@ -146,7 +148,7 @@ struct ReadOptions {
         for (const impl::StoredTensor& tensor : arena.tensors) {
             const SafeTensor& stored = *file.find(arena.prefix + tensor.name);
             piece.resize(tensor.size());
-            impl::read_stored_floats(stored.type, file.bytes(stored), piece.data());
+            file.read_floats(stored, piece.data());
             impl::from_file(tensor, piece.data(), values.data());
         }
     }
@@ -158,10 +160,10 @@ struct ReadOptions {
 
 [[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers,
                                                 const ReadOptions& options = {}) {
-    return read_checkpoint(SafetensorsFile(path), layers, options);
+    return read_checkpoint(*open_tensor_file(path), layers, options);
 }
 
-[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
+[[nodiscard]] inline Checkpoint read_checkpoint(const TensorFile& file, std::span<const LayerInfo> layers,
                                                 FrozenInFile frozen) {
     return read_checkpoint(file, layers, ReadOptions{.frozen = frozen});
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loads a part of a network's parameters and running statistics from a safetensors file, a checkpoint of Cupola or a
-// file that PyTorch saved, by patterns of their names (core/glob.hpp), and reports what was loaded and what was not:
+// file that PyTorch saved, also by torch.save (io/torch_file.hpp), by patterns of their names (core/glob.hpp), and
+// reports what was loaded and what was not:
 //
 //   const LoadReport report = load_parameters(training, "pretrained.safetensors", {.patterns = {"body.*"}});
 //   std::puts(to_string(report).c_str());
@@ -24,7 +25,8 @@
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
-#include <cupola/io/safetensors.hpp>
+#include <cupola/io/tensor_file.hpp>
+#include <cupola/io/torch_file.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -45,7 +47,7 @@ struct LoadOptions {
 
 /// Full names of parameters and running statistics, in the order of the network; `unused` in that of the file.
 struct LoadReport {
-    /// The beginning of the names in the file, as in the options.
+    /// The beginning of the names in the file: as in the options, or in a file of torch.save "module." or "_orig_mod.".
     std::string file_prefix{};
     std::vector<std::string> loaded{};
     /// The file has no tensor of this name.
@@ -85,10 +87,10 @@ struct LoadReport {
 namespace impl {
 
 /// The arenas of one replica into which a tensor is loaded.
-inline void load_tensor(const SafetensorsFile& file, const SafeTensor& stored, const StoredTensor& tensor,
+inline void load_tensor(const TensorFile& file, const SafeTensor& stored, const StoredTensor& tensor,
                         std::vector<float>& piece, std::span<std::vector<float>* const> arenas) {
     piece.resize(tensor.size());
-    read_stored_floats(stored.type, file.bytes(stored), piece.data());
+    file.read_floats(stored, piece.data());
     for (std::vector<float>* const arena : arenas) {
         // Moving averages lack the frozen parameters, which come after the others.
         if (tensor.offset < static_cast<std::int64_t>(arena->size())) from_file(tensor, piece.data(), arena->data());
@@ -128,11 +130,11 @@ inline void require_patterns(const LoadOptions& options, const StoredTensors& te
 /// nothing; DataError, before anything is changed, where nothing could be loaded, with `require_all` where something
 /// could not, for moving averages that the file lacks, for elements that are no floats, and for numbers that are not
 /// finite.
-inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const LayerInfo> layers, TrainingState& state,
+inline LoadReport load_parameters(const TensorFile& file, std::span<const LayerInfo> layers, TrainingState& state,
                                   const LoadOptions& options = {}) {
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     impl::require_patterns(options, tensors);
-    const std::string& prefix = options.file_prefix;
+    const std::string prefix = impl::prefix_in(file, options.file_prefix, tensors.parameters);
     const auto in_file = [&](const impl::StoredTensor& tensor, bool buffer) {
         const SafeTensor* average = nullptr;
         if (options.weights == Weights::averages && !buffer)
@@ -215,7 +217,7 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
 template <class Training>
 [[nodiscard]] LoadReport load_parameters(Training& training, const std::string& path, const LoadOptions& options = {}) {
     TrainingState state = training.state();
-    LoadReport report = load_parameters(SafetensorsFile(path), Training::NetworkType::layers, state, options);
+    LoadReport report = load_parameters(*open_tensor_file(path), Training::NetworkType::layers, state, options);
     training.restore(state);
     return report;
 }

@@ -25,7 +25,9 @@
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/json_text.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
+#include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/impl/whole_file.hpp>
+#include <cupola/io/tensor_file.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -90,14 +92,13 @@ inline constexpr std::size_t checksum_digits = 8;
 
 }  // namespace impl
 
-class SafetensorsFile {
+class SafetensorsFile : public TensorFile {
 public:
-    using Metadata = impl::SafetensorsHeader::Texts;
     static constexpr std::size_t max_tensors = impl::max_safetensors, max_metadata = impl::max_safetensors_texts;
 
     explicit SafetensorsFile(const std::string& path) : SafetensorsFile(path, impl::read_whole_file(path)) {}
     /// From bytes in memory; `path` is for messages.
-    SafetensorsFile(std::string path, impl::FileBytes file) : path_(std::move(path)), file_(std::move(file)) {
+    SafetensorsFile(std::string path, impl::FileBytes file) : TensorFile(std::move(path)), file_(std::move(file)) {
         std::uint64_t length = 0;
         if (file_.size >= sizeof length) std::memcpy(&length, file_.bytes.get(), sizeof length);
         // A header begins with a brace; the first eight bytes of another format are unlikely to be a valid length.
@@ -122,21 +123,12 @@ public:
         check_names();
     }
 
-    [[nodiscard]] const std::string& path() const { return path_; }
-    /// In the order of their names.
-    [[nodiscard]] std::span<const SafeTensor> tensors() const { return tensors_; }
-    /// Null if there is no tensor of that name.
-    [[nodiscard]] const SafeTensor* find(std::string_view name) const {
-        const auto place = std::ranges::lower_bound(tensors_, name, {}, &SafeTensor::name);
-        return place != tensors_.end() && place->name == name ? &*place : nullptr;
-    }
     [[nodiscard]] std::span<const std::byte> bytes(const SafeTensor& tensor) const {
         return {file_.bytes.get() + data_ + tensor.begin, tensor.end - tensor.begin};
     }
-    /// The texts of `__metadata__`, in the file's order.
-    [[nodiscard]] const Metadata& metadata() const { return metadata_; }
-    /// Whether the file had a checksum, which was then right.
-    [[nodiscard]] bool has_checksum() const { return has_checksum_; }
+    void read_floats(const SafeTensor& tensor, float* to) const override {
+        impl::read_stored_floats(tensor.type, bytes(tensor), to);
+    }
 
 private:
     [[nodiscard]] char* characters() { return reinterpret_cast<char*>(file_.bytes.get()); }
@@ -203,12 +195,8 @@ private:
             throw DataError(text(path_, " is damaged: it has two metadata entries named ", impl::shown(*key)));
     }
 
-    std::string path_;
     impl::FileBytes file_;
     std::size_t data_ = 0;
-    std::vector<SafeTensor> tensors_;
-    Metadata metadata_;
-    bool has_checksum_ = false;
 };
 
 }}  // namespace cupola::CUPOLA_ABI

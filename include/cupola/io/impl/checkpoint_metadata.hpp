@@ -21,6 +21,7 @@
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
+#include <cupola/io/tensor_file.hpp>
 #include <cupola/net/network_description.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -133,7 +134,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
 }
 
 /// A number of [min, max]; `what` names it.
-[[nodiscard]] inline std::int64_t parse_number(const SafetensorsFile& file, std::string_view digits, const char* what,
+[[nodiscard]] inline std::int64_t parse_number(const TensorFile& file, std::string_view digits, const char* what,
                                                std::int64_t min, std::int64_t max) {
     std::int64_t number = -1;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
@@ -143,7 +144,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
 }
 
 /// "32768 12 3": the scale, the steps since it changed, and those that were skipped.
-[[nodiscard]] inline LossScaleState parse_loss_scale(const SafetensorsFile& file, std::string_view value) {
+[[nodiscard]] inline LossScaleState parse_loss_scale(const TensorFile& file, std::string_view value) {
     const auto refuse = [&] {
         throw DataError(text(file.path(), " has the loss scale '", shown(value), "', which is not a valid loss scale"));
     };
@@ -168,7 +169,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
 }
 
 /// The optimiser's states in the file, with their names alone.
-[[nodiscard]] inline std::vector<OptimizerState> named_states(const SafetensorsFile& file, std::string_view names) {
+[[nodiscard]] inline std::vector<OptimizerState> named_states(const TensorFile& file, std::string_view names) {
     std::vector<OptimizerState> result;
     while (!names.empty()) {
         const std::size_t space = names.find(' ');
@@ -188,7 +189,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
 /// The parameters that the training that wrote the file froze.
 class FrozenInMetadata {
 public:
-    explicit FrozenInMetadata(const SafetensorsFile& file) {
+    explicit FrozenInMetadata(const TensorFile& file) {
         for (const auto& [key, value] : file.metadata()) {
             if (key == frozen_key) names_ = text(' ', value, ' ');
         }
@@ -200,7 +201,7 @@ private:
 };
 
 /// Throws DataError unless the inputs of the file's network have the types of those of `layers`.
-inline void check_inputs(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
+inline void check_inputs(const TensorFile& file, std::span<const LayerInfo> layers) {
     std::string_view there;
     for (const auto& [key, value] : file.metadata()) {
         if (key == inputs_key) there = value;
@@ -227,8 +228,7 @@ inline void require_network(std::string_view name, std::string_view described, s
 }
 
 /// `layers`, with those parameters frozen that the file's training froze.
-[[nodiscard]] inline std::vector<LayerInfo> frozen_as_in(const SafetensorsFile& file,
-                                                         std::span<const LayerInfo> layers) {
+[[nodiscard]] inline std::vector<LayerInfo> frozen_as_in(const TensorFile& file, std::span<const LayerInfo> layers) {
     const FrozenInMetadata there(file);
     std::vector<LayerInfo> result(layers.begin(), layers.end());
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -241,7 +241,7 @@ inline void require_network(std::string_view name, std::string_view described, s
 
 /// Throws DataError unless the training that wrote the file froze the parameters that `layers` has frozen: its
 /// optimiser's state and its averages are those of the others.
-inline void check_frozen(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
+inline void check_frozen(const TensorFile& file, std::span<const LayerInfo> layers) {
     const FrozenInMetadata there(file);
     for (std::size_t i = 0; i < layers.size(); ++i) {
         for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
@@ -257,7 +257,7 @@ inline void check_frozen(const SafetensorsFile& file, std::span<const LayerInfo>
 }
 
 /// The texts of the metadata; the step and the names of the states go where they belong.
-inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
+inline void read_metadata(const TensorFile& file, Checkpoint& checkpoint) {
     checkpoint.resumable = false;
     bool has_step = false;
     for (const auto& [key, value] : file.metadata()) {

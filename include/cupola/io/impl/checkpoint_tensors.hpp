@@ -17,7 +17,7 @@
 #include <cupola/core/glob.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
-#include <cupola/io/safetensors.hpp>
+#include <cupola/io/tensor_file.hpp>
 #include <cupola/parallel/training_state.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -102,7 +102,7 @@ template <class State>
 
 /// If the file has all of these tensors, but with a prefix before their names, as PyTorch's wrappers of networks save
 /// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
-[[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const SafetensorsFile& file,
+[[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const TensorFile& file,
                                                            std::span<const StoredTensor> tensors) {
     if (tensors.empty()) return {};
     const std::string& first = tensors.front().name;
@@ -120,8 +120,17 @@ template <class State>
     return {};
 }
 
+/// The beginning of the names in the file: `given` or, where that is empty, what a wrapper of PyTorch's has put before
+/// all of them, unless this network's names begin so too.
+[[nodiscard]] inline std::string prefix_in(const TensorFile& file, const std::string& given,
+                                           std::span<const StoredTensor> tensors) {
+    const bool own =
+        std::ranges::any_of(tensors, [&](const StoredTensor& tensor) { return file.find(tensor.name) != nullptr; });
+    return given.empty() && !own ? file.wrapper() : given;
+}
+
 /// Throws DataError unless the file has all tensors of the arena as the network has them.
-inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena) {
+inline void check_tensors(const TensorFile& file, const StoredArena& arena) {
     for (const StoredTensor& tensor : arena.tensors) {
         const std::string name = arena.prefix + tensor.name;
         const SafeTensor* stored = file.find(name);
@@ -142,7 +151,7 @@ inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena)
 /// Throws DataError for the first tensor of the file that no arena has and no pattern of `ignored` matches. PyTorch's
 /// counts of batches, which are stored with the running statistics, are allowed. With `may_ignore` the message says how
 /// to leave the tensor out.
-inline void check_no_more(const SafetensorsFile& file, std::span<const StoredArena> arenas,
+inline void check_no_more(const TensorFile& file, std::span<const StoredArena> arenas,
                           std::span<const std::string> ignored, bool may_ignore) {
     std::vector<std::string> known;
     for (const StoredArena& arena : arenas) {

@@ -40,29 +40,48 @@ private:
     int handle_;
 };
 
-[[nodiscard]] inline FileBytes read_whole_file(const std::string& path) {
-    const auto refuse = [&](int error) {
+/// A regular file that is open for reading.
+class RegularFile {
+public:
+    explicit RegularFile(const std::string& path) : handle_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+        if (handle_.get() < 0) refuse(path, errno);
+        struct stat status {};
+        if (fstat(handle_.get(), &status) != 0) refuse(path, errno);
+        require<DataError>(S_ISREG(status.st_mode), path, " is not a regular file");
+        size_ = static_cast<std::size_t>(status.st_size);
+    }
+    [[nodiscard]] std::size_t size() const { return size_; }
+    /// Reads the bytes from `offset` on; `path` is for messages. Throws DataError where the file has become shorter.
+    void read(const std::string& path, std::size_t offset, std::span<std::byte> to) const {
+        for (std::size_t done = 0; done < to.size();) {
+            const ssize_t count =
+                pread(handle_.get(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+            if (count < 0 && errno == EINTR) continue;
+            if (count < 0) refuse(path, errno);
+            require<DataError>(count > 0, path, " is truncated: ", size_ - offset - done, " of its ", size_,
+                               " bytes are missing");
+            done += static_cast<std::size_t>(count);
+        }
+    }
+
+private:
+    [[noreturn, gnu::cold]] static void refuse(const std::string& path, int error) {
         if (error == ENOENT || error == ENOTDIR) throw UnreadableFile(text(path, " does not exist"), error);
         throw UnreadableFile(text(path, " cannot be read: ", std::generic_category().message(error)), error);
-    };
-    const FileHandle file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.get() < 0) refuse(errno);
-    struct stat status {};
-    if (fstat(file.get(), &status) != 0) refuse(errno);
-    require<DataError>(S_ISREG(status.st_mode), path, " is not a regular file");
+    }
+
+    FileHandle handle_;
+    std::size_t size_ = 0;
+};
+
+[[nodiscard]] inline FileBytes read_whole_file(const std::string& path) {
+    const RegularFile file(path);
     FileBytes result;
-    result.size = static_cast<std::size_t>(status.st_size);
+    result.size = file.size();
     result.bytes.reset(new (std::nothrow) std::byte[result.size]);
     require<OutOfMemory>(result.bytes != nullptr, path, " has ", result.size,
                          " bytes, more than the memory that could be allocated");
-    for (std::size_t done = 0; done < result.size;) {
-        const ssize_t count = read(file.get(), result.bytes.get() + done, result.size - done);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) refuse(errno);
-        require<DataError>(count > 0, path, " is truncated: ", result.size - done, " of its ", result.size,
-                           " bytes are missing");
-        done += static_cast<std::size_t>(count);
-    }
+    file.read(path, 0, {result.bytes.get(), result.size});
     return result;
 }
 

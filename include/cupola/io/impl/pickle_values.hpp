@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The values that a pickle of PyTorch's tensors is made of, and the few functions and types of Python that it may name.
+// Nothing else is made of a pickle: no object of a class, no call.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/io/impl/file_pieces.hpp>
+#include <cupola/io/impl/strided_view.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+enum class PickleKind : std::uint8_t {
+    unset,
+    none,
+    boolean,
+    integer,
+    text,
+    /// A value that no reader of tensors looks at: a real number, a device, a long integer.
+    other,
+    list,
+    tuple,
+    dictionary,
+    global,
+    storage,
+    tensor
+};
+
+[[nodiscard]] inline std::string_view kind_name(PickleKind kind) {
+    static constexpr std::array<std::string_view, 12> names{"nothing",      "None",       "a bool",    "an integer",
+                                                            "a text",       "a number",   "a list",    "a tuple",
+                                                            "a dictionary", "a function", "a storage", "a tensor"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+enum class PickleGlobal : std::uint8_t {
+    ordered_dict,
+    rebuild_tensor,
+    rebuild_tensor_v2,
+    rebuild_tensor_v3,
+    rebuild_parameter,
+    size,
+    device,
+    storage,
+    dtype
+};
+
+/// 16 bytes, since a pickle may make one of each of its bytes.
+struct PickleValue {
+    PickleKind kind = PickleKind::unset;
+    PickleGlobal global{};
+    /// Of a storage's or an element's type, its number in `torch_types`.
+    std::uint8_t type = 0;
+    /// The length of a text.
+    std::uint32_t length = 0;
+    /// An integer or a bool; where a text begins in the pickle; the number of a list, tuple or dictionary, of a storage
+    /// or of a tensor in its table.
+    std::int64_t number = 0;
+
+    [[nodiscard]] std::size_t index() const { return static_cast<std::size_t>(number); }
+};
+
+/// The characters of a text of this pickle; valid until more of it is read.
+[[nodiscard]] inline std::string_view text_of(const FileFront& bytes, const PickleValue& text) {
+    return bytes.text(static_cast<std::uint64_t>(text.number), text.length);
+}
+
+/// What a name of Python's stands for; `unset` for one that is not known.
+[[nodiscard]] inline PickleValue pickle_global(std::string_view module, std::string_view name) {
+    struct Known {
+        std::string_view module, name;
+        PickleGlobal global;
+    };
+    static constexpr std::array<Known, 7> known{
+        {{"collections", "OrderedDict", PickleGlobal::ordered_dict},
+         {"torch._utils", "_rebuild_tensor", PickleGlobal::rebuild_tensor},
+         {"torch._utils", "_rebuild_tensor_v2", PickleGlobal::rebuild_tensor_v2},
+         {"torch._utils", "_rebuild_tensor_v3", PickleGlobal::rebuild_tensor_v3},
+         {"torch._utils", "_rebuild_parameter", PickleGlobal::rebuild_parameter},
+         {"torch", "Size", PickleGlobal::size},
+         {"torch", "device", PickleGlobal::device}}};
+    for (const Known& each : known) {
+        if (each.module == module && each.name == name) return {.kind = PickleKind::global, .global = each.global};
+    }
+    for (std::size_t i = 0; i < torch_types.size() && !name.empty(); ++i) {
+        const auto type = static_cast<std::uint8_t>(i);
+        if ((module == "torch" || module == "torch.storage") && torch_types[i].storage == name)
+            return {.kind = PickleKind::global, .global = PickleGlobal::storage, .type = type};
+        if (module == "torch" && torch_types[i].dtype == name)
+            return {.kind = PickleKind::global, .global = PickleGlobal::dtype, .type = type};
+    }
+    return {};
+}
+
+/// A storage as the pickle states it.
+struct PickleStorage {
+    /// A text.
+    PickleValue key;
+    std::uint8_t type = 0;
+    /// In elements: those stated, and for a storage that is a part of another one, where it begins there.
+    std::uint64_t count = 0, offset = 0;
+};
+
+/// A tensor as the pickle states it: its extents and strides are values of two lists or tuples.
+struct PickleTensor {
+    std::size_t storage = 0, extents = 0, strides = 0;
+    std::uint64_t offset = 0;
+    std::uint8_t type = 0;
+};
+
+/// Everything that pickles have made. Lists, tuples and dictionaries are lists of values, those of a dictionary in
+/// pairs.
+struct PickleTables {
+    std::vector<std::vector<PickleValue>> lists;
+    std::vector<PickleStorage> storages;
+    std::vector<PickleTensor> tensors;
+};
+
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of named tensors have in common: safetensors files (io/safetensors.hpp) and those of PyTorch's
+// `torch.save` (io/torch_file.hpp).
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/io/impl/safetensors_header.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+class TensorFile {
+public:
+    using Metadata = impl::SafetensorsHeader::Texts;
+
+    TensorFile(TensorFile&&) = default;
+    TensorFile& operator=(TensorFile&&) = default;
+    virtual ~TensorFile() = default;
+
+    /// Writes the elements of one of `tensors()`, which are floating-point numbers, in the order of C to `to`.
+    virtual void read_floats(const SafeTensor& tensor, float* to) const = 0;
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    /// In the order of their names.
+    [[nodiscard]] std::span<const SafeTensor> tensors() const { return tensors_; }
+    /// Null if there is no tensor of that name.
+    [[nodiscard]] const SafeTensor* find(std::string_view name) const {
+        const auto place = std::ranges::lower_bound(tensors_, name, {}, &SafeTensor::name);
+        return place != tensors_.end() && place->name == name ? &*place : nullptr;
+    }
+    /// The texts of `__metadata__`, in the file's order.
+    [[nodiscard]] const Metadata& metadata() const { return metadata_; }
+    /// Whether the file had a checksum, which was then right.
+    [[nodiscard]] bool has_checksum() const { return has_checksum_; }
+    /// What a wrapper of PyTorch's has put before every name and a reader leaves out: "module.", "_orig_mod.", both in
+    /// either order, or nothing.
+    [[nodiscard]] const std::string& wrapper() const { return wrapper_; }
+
+protected:
+    explicit TensorFile(std::string path) : path_(std::move(path)) {}
+
+    std::string path_, wrapper_;
+    std::vector<SafeTensor> tensors_;
+    Metadata metadata_;
+    bool has_checksum_ = false;
+};
+
+}}  // namespace cupola::CUPOLA_ABI

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the tensors of a file of PyTorch's `torch.save`: a state dict as it was saved, in the zip format or in the one
+// before torch 1.6, whatever its suffix is (.pth, .pt, .bin).
+//
+// The file holds a dictionary of names and tensors, or one with such a dictionary under `state_dict` or `model`. Values
+// that are no tensors are left out. Nothing of Python is run: a pickle that names any class or function beside those
+// that tensors are made of is refused. Views are read with their strides. The tensors' bytes stay in the file and are
+// read in pieces; what else is allocated is bounded by the size of the pickle. A file that is damaged, compressed,
+// encrypted, big-endian, a TorchScript program or a tar archive throws DataError.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/impl/file_pieces.hpp>
+#include <cupola/io/impl/json_string.hpp>
+#include <cupola/io/impl/pickle_values.hpp>
+#include <cupola/io/impl/safetensors_header.hpp>
+#include <cupola/io/impl/strided_view.hpp>
+#include <cupola/io/impl/torch_records.hpp>
+#include <cupola/io/impl/whole_file.hpp>
+#include <cupola/io/safetensors.hpp>
+#include <cupola/io/tensor_file.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+class TorchFile : public TensorFile {
+public:
+    static constexpr std::size_t max_tensors = impl::max_safetensors;
+
+    explicit TorchFile(const std::string& path) : TensorFile(path), file_(path) { read(); }
+    /// From bytes in memory; `path` is for messages.
+    TorchFile(std::string path, impl::FileBytes file) : TensorFile(path), file_(std::move(path), std::move(file)) {
+        read();
+    }
+    TorchFile(const TorchFile&) = delete;
+    TorchFile& operator=(const TorchFile&) = delete;
+
+    /// Whether a file that begins with these bytes, the first 512, is read here.
+    [[nodiscard]] static bool has_format(std::string_view bytes) {
+        using namespace std::string_view_literals;
+        return bytes.starts_with("PK\x03\x04"sv) || is_tar(bytes) ||
+               (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5);
+    }
+
+    void read_floats(const SafeTensor& tensor, float* to) const override {
+        const auto index = static_cast<std::size_t>(find(tensor.name) - tensors_.data());
+        impl::ViewReader(file_, views_[index], to);
+    }
+
+private:
+    /// A tensor of the dictionary, by its number in the pickle's table.
+    struct Named {
+        std::string_view name;
+        std::size_t tensor = 0;
+    };
+
+    [[nodiscard]] static bool is_tar(std::string_view bytes) {
+        return bytes.size() >= 262 && bytes.substr(257, 5) == "ustar";
+    }
+
+    void read() {
+        std::vector<std::byte> begin(std::min<std::uint64_t>(file_.size(), 512));
+        file_.read(0, begin);
+        const std::string_view first(reinterpret_cast<const char*>(begin.data()), begin.size());
+        require<DataError>(!is_tar(first), path_,
+                           " is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read; a newer "
+                           "PyTorch loads it and saves it anew");
+        require<DataError>(has_format(first), path_, " is not a file of torch.save");
+        const impl::TorchRecords& records = records_.emplace(file_, first[0] == 'P');
+        make_tensors(dictionary_in(records.root()));
+        find_wrapper();
+    }
+
+    /// The dictionary with the tensors: the file's, or that under `state_dict` or `model` in it, also in turn.
+    [[nodiscard]] impl::PickleValue dictionary_in(impl::PickleValue root) const {
+        using impl::PickleKind;
+        require<DataError>(root.kind == PickleKind::dictionary, path_, " holds ", impl::kind_name(root.kind),
+                           ", and a dictionary of names and tensors is read, such as a state dict");
+        constexpr int deepest = 3;
+        for (int depth = 0; depth < deepest; ++depth) {
+            const auto inner = [&](std::string_view key) {
+                const impl::PickleValue* const value = records_->value_of(root, key);
+                return value != nullptr && value->kind == PickleKind::dictionary && !records_->items(*value).empty()
+                           ? value
+                           : nullptr;
+            };
+            const impl::PickleValue *const state = inner("state_dict"), *const model = inner("model");
+            require<DataError>(state == nullptr || model == nullptr, path_,
+                               " has dictionaries under both state_dict and model, and which of them is meant is not "
+                               "known; in Python, torch.save(torch.load(path)[\"model\"], new_path) writes one alone");
+            if (state == nullptr && model == nullptr) break;
+            root = state != nullptr ? *state : *model;
+        }
+        return root;
+    }
+
+    void make_tensors(const impl::PickleValue& dictionary) {
+        using impl::PickleKind;
+        std::vector<Named> named;
+        std::string others;
+        const std::span<const impl::PickleValue> all = records_->items(dictionary);
+        for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
+            if (all[i].kind != PickleKind::text) continue;
+            if (all[i + 1].kind == PickleKind::tensor) {
+                require<DataError>(named.size() < max_tensors, path_, " has more than ", max_tensors, " tensors");
+                named.push_back({records_->text_of(all[i]), all[i + 1].index()});
+            } else if (others.size() < 200) {
+                others += text(others.empty() ? "" : ", ", impl::shown(records_->text_of(all[i])));
+            }
+        }
+        if (named.empty() && !all.empty())
+            throw DataError(text(path_, " has no tensors by name: its names are ", others.empty() ? "numbers" : others,
+                                 "; state_dict and model are looked into"));
+        std::ranges::sort(named, {}, &Named::name);
+        const auto twice = std::ranges::adjacent_find(named, {}, &Named::name);
+        if (twice != named.end())
+            throw DataError(text(path_, " is damaged: it has two tensors named ", impl::shown(twice->name)));
+        tensors_.reserve(named.size());
+        views_.reserve(named.size());
+        // The texts of the extents lie in one string, which must not move.
+        std::vector<std::size_t> ends;
+        for (const Named& each : named) {
+            const impl::PickleTensor& tensor = records_->tables().tensors[each.tensor];
+            views_.push_back(view_of(each.name, tensor));
+            const std::size_t begin = extents_.size();
+            for (const std::uint64_t extent : views_.back().extents)
+                extents_ += text(extents_.size() == begin ? "" : ",", extent);
+            ends.push_back(extents_.size());
+        }
+        for (std::size_t i = 0; i < named.size(); ++i) {
+            const std::size_t begin = i == 0 ? 0 : ends[i - 1];
+            const impl::StridedView& view = views_[i];
+            tensors_.push_back(
+                {named[i].name, impl::torch_types[view.type].name,
+                 std::string_view(extents_).substr(begin, ends[i] - begin), view.begin,
+                 view.begin + impl::view_span(impl::ordered_indices(view)) * impl::torch_types[view.type].bytes});
+        }
+    }
+
+    /// Checks the tensor against its storage, and that against the file.
+    [[nodiscard]] impl::StridedView view_of(std::string_view name, const impl::PickleTensor& tensor) const {
+        const impl::PickleStorage& storage = records_->tables().storages[tensor.storage];
+        const std::string what = text(path_, ": ", impl::shown(name));
+        const impl::StoragePlace& place = records_->place(tensor.storage);
+        const std::uint64_t stored = impl::torch_types[storage.type].bytes;
+        if (place.begin == impl::StoragePlace::absent)
+            throw DataError(text(what, " has the storage ", impl::shown(records_->text_of(storage.key)),
+                                 ", which the file does not have"));
+        require<DataError>(storage.count <= place.bytes / stored, what, " has a storage of ", storage.count,
+                           " elements of ", stored, " bytes, and the file has ", place.bytes, " bytes of it");
+        impl::StridedView view{.type = tensor.type};
+        const std::span<const impl::PickleValue> extents = records_->tables().lists[tensor.extents],
+                                                 strides = records_->tables().lists[tensor.strides];
+        require<DataError>(extents.size() == strides.size() && extents.size() <= impl::max_view_rank, what, " has ",
+                           extents.size(), " extents and ", strides.size(), " strides; the most are ",
+                           impl::max_view_rank);
+        for (const auto& [values, to] : {std::pair(extents, &view.extents), std::pair(strides, &view.strides)}) {
+            to->reserve(values.size());
+            for (const impl::PickleValue& value : values) {
+                require<DataError>(value.kind == impl::PickleKind::integer && value.number >= 0, what,
+                                   " has an extent or a stride that is not a natural number");
+                to->push_back(static_cast<std::uint64_t>(value.number));
+            }
+        }
+        const std::uint64_t bytes = impl::torch_types[view.type].bytes;
+        // Only an untyped storage has other elements than its tensors, and its elements are bytes.
+        const std::uint64_t available = (storage.count - storage.offset) * stored / bytes;
+        impl::check_view(what, view, tensor.offset, available);
+        if (std::ranges::find(view.extents, std::uint64_t{0}) == view.extents.end())
+            view.begin = place.begin + storage.offset * stored + tensor.offset * bytes;
+        return view;
+    }
+
+    void find_wrapper() {
+        for (bool found = !tensors_.empty(); found;) {
+            found = false;
+            for (const std::string_view each : {"module.", "_orig_mod."}) {
+                const std::string longer = text(wrapper_, each);
+                const bool all = std::ranges::all_of(
+                    tensors_, [&](const SafeTensor& tensor) { return tensor.name.starts_with(longer); });
+                if (!all) continue;
+                wrapper_ = longer;
+                found = true;
+            }
+        }
+    }
+
+    impl::FilePieces file_;
+    std::optional<impl::TorchRecords> records_;
+    std::string extents_;
+    std::vector<impl::StridedView> views_;
+};
+
+/// Opens a file of tensors by its first bytes: one of torch.save, or a safetensors file. Throws DataError, and an
+/// UnreadableFile.
+[[nodiscard]] inline std::unique_ptr<TensorFile> open_tensor_file(const std::string& path) {
+    std::array<std::byte, 512> bytes{};
+    std::size_t size = 0;
+    {
+        const impl::RegularFile file(path);
+        size = std::min(file.size(), bytes.size());
+        file.read(path, 0, std::span(bytes).first(size));
+    }
+    if (TorchFile::has_format({reinterpret_cast<const char*>(bytes.data()), size}))
+        return std::make_unique<TorchFile>(path);
+    return std::make_unique<SafetensorsFile>(path);
+}
+
+}}  // namespace cupola::CUPOLA_ABI
