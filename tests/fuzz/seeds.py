@@ -4,11 +4,14 @@
 import io
 import json
 import lzma
+import pickle
 import struct
 import sys
 import tarfile
+import types
 import zipfile
 import zlib
+from collections import OrderedDict
 from pathlib import Path
 
 
@@ -47,6 +50,76 @@ def write_safetensors(folder):
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
+
+
+class TorchPickler(pickle.Pickler):
+    """Writes what torch.save writes, without PyTorch: stand-ins have its names."""
+
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    class Storage:
+        def __init__(self, key, count, kind="FloatStorage"):
+            self.key, self.count, self.kind = key, count, kind
+
+    class Tensor:
+        def __init__(self, storage, offset, shape, strides, function="_rebuild_tensor_v2", more=()):
+            self.function = function
+            self.arguments = (storage, offset, shape, strides, False, OrderedDict(), *more)
+
+        def __reduce__(self):
+            return getattr(TorchPickler.utils, self.function), self.arguments
+
+    @classmethod
+    def prepare(cls):
+        sys.modules.update({"torch": cls.torch, "torch._utils": cls.utils})
+        for name in ("_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter"):
+            function = types.FunctionType((lambda *arguments: None).__code__, {}, name)
+            function.__module__, function.__qualname__ = "torch._utils", name
+            setattr(cls.utils, name, function)
+        for name in ("FloatStorage", "HalfStorage", "BFloat16Storage", "LongStorage"):
+            setattr(cls.torch, name, type(name, (), {"__module__": "torch"}))
+
+    def persistent_id(self, value):
+        if not isinstance(value, self.Storage):
+            return None
+        return "storage", getattr(self.torch, value.kind), value.key, "cpu", value.count
+
+
+def write_torch(folder):
+    TorchPickler.prepare()
+    tensor, storage = TorchPickler.Tensor, TorchPickler.Storage
+
+    def dumped(value, protocol=2):
+        buffer = io.BytesIO()
+        TorchPickler(buffer, protocol).dump(value)
+        return buffer.getvalue()
+
+    # The network of tests/io/checkpoint_support.hpp.
+    first, second = storage("0", 24), storage("1", 24)
+    state = OrderedDict(
+        {
+            "conv1.weight": tensor(first, 0, (3, 2, 1, 1), (2, 1, 1, 1)),
+            "conv1.bias": tensor(first, 3, (3,), (2,)),
+            "fc.weight": tensor(second, 0, (2, 12), (1, 2)),
+            "fc.bias": tensor(second, 20, (2,), (0,)),
+            "6.weight": tensor(first, 8, (2, 2), (2, 1)),
+        }
+    )
+    half = state | {"6.weight": tensor(storage("0", 48, "HalfStorage"), 8, (2, 2), (2, 1))}
+    nested = {"epoch": 3, "loss": 0.5, "model": OrderedDict(("module." + name, value) for name, value in state.items())}
+    for name, value in {"state": state, "half": half, "nested": nested, "empty": {}, "list": [1, None, True, 1 << 40, 1 << 90, b"x"]}.items():
+        for protocol in (2, 4):
+            data = dumped(value, protocol)
+            (folder / f"{name}{protocol}_zip").write_bytes(b"\x01" + data)
+            (folder / f"{name}{protocol}_legacy").write_bytes(b"\x02" + data)
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for name, data in {"data.pkl": dumped(state), "byteorder": b"little", "data/0": b"\x3f" * 96, "data/1": b"\x3f" * 96}.items():
+            archive.writestr("w/" + name, data)
+    (folder / "whole_zip").write_bytes(b"\x00" + whole.getvalue())
+    header = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, state, ["0", "1"]]
+    data = b"".join(dumped(value) for value in header) + 2 * (struct.pack("<Q", 24) + b"\x3f" * 96)
+    (folder / "whole_legacy").write_bytes(b"\x00" + data)
 
 
 def write_cifar10(folder):
@@ -205,9 +278,10 @@ def write_archives(folder, sample):
 
 def main():
     folder, sample = Path(sys.argv[1]), sys.argv[2]
-    for name in ("safetensors", "cifar10", "archive", "jpeg", "png", "csv", "idx"):
+    for name in ("safetensors", "cifar10", "archive", "jpeg", "png", "csv", "idx", "torch"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "safetensors")
+    write_torch(folder / "torch")
     write_cifar10(folder / "cifar10")
     write_jpegs(folder / "jpeg", write_archives(folder / "archive", sample))
     write_pngs(folder / "png")

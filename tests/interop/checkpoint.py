@@ -4,7 +4,8 @@
 For the tutorial's network and for one with batch normalisation, a residual block and a layer between Flatten and Linear:
 a checkpoint that Cupola wrote loads here by `load_state_dict(strict=True)` and gives the same logits to 1e-5, with the
 trained parameters and with their moving averages; the optimiser's state has the parameters' extents; and a file that
-`save_file(model.state_dict())` wrote here gives the same logits there. Files that do not fit are rejected with a message.
+`save_file(model.state_dict())` or `torch.save(model.state_dict())` wrote here gives the same logits there. Files that do not fit are
+rejected with a message.
 
 Files of torchvision's ResNet-18 and ResNet-50, with its names, give the same logits there to 1e-4.
 """
@@ -129,6 +130,12 @@ def difference(a, b):
     return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
 
 
+def transposed(tensor):
+    """The same values with other strides."""
+    order = tuple(range(tensor.dim())[::-1])
+    return tensor.permute(order).contiguous().permute(order)
+
+
 class Check:
     def __init__(self, tool, name, network, folder):
         self.tool, self.name, self.network, self.folder = tool, name, network, folder
@@ -200,6 +207,18 @@ class Check:
             save_file(saved, file)
             logits = self.logits_here({k: v.float() if v.is_floating_point() else v for k, v in saved.items()})
             self.same(f"PyTorch's file of {kind} in Cupola", self.logits_there("read", file)[0], logits)
+        for what, saved, options in (
+            ("torch.save", state, {}),
+            ("torch.save before 1.6", state, {"_use_new_zipfile_serialization": False}),
+            ("torch.save with protocol 4", state, {"pickle_protocol": 4}),
+            ("a checkpoint of torch.save", {"epoch": 3, "model": {f"module.{k}": v for k, v in state.items()}}, {}),
+            ("torch.save of transposed tensors", {k: transposed(v) for k, v in state.items()}, {}),
+        ):
+            torch.save(saved, self.folder / "torch.pth", **options)
+            self.same(f"PyTorch's file of {what} in Cupola", self.logits_there("read", self.folder / "torch.pth")[0], self.logits_here(state))
+        torch.save(model, self.folder / "torch.pth")
+        result = self.run("read", self.folder / "torch.pth")
+        assert result.returncode == 1 and f"torch.pth has a __main__.{self.network.__name__}, and only " in result.stderr, result.stderr
         whole = {k: v.int() if v.is_floating_point() else v for k, v in state.items()}
         self.refused("whole numbers", whole, "has elements of type I32; F32, F16, BF16 and F64 are supported")
         first = next(iter(state))

@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 class PickleMachine {
 protected:
     using Kind = PickleKind;
-    /// Those of some 100,000 tensors; they bound the memory, to less than 1 GiB.
+    /// Those of some 100,000 tensors; they bound the memory, whatever the size of the file is.
     static constexpr std::size_t max_values = std::size_t{1} << 22, max_lists = std::size_t{1} << 21,
                                  max_bytes = std::size_t{1} << 25;
 
