@@ -52,6 +52,14 @@ std::vector<float> statistics(const std::vector<float>& buffers) {
     return values;
 }
 
+/// The state of a training with other parameters.
+template <class Training>
+TrainingState state_of_training(Training& training, const std::vector<float>& parameters) {
+    TrainingState state = training.state();
+    state.parameters = parameters;
+    return state;
+}
+
 struct Fixture {
     io_tests::TemporaryFolder folder;
     std::string path = folder.path("pretrained.safetensors");
@@ -63,6 +71,47 @@ struct Fixture {
 };
 
 using Names = std::vector<std::string>;
+
+/// A file of a network's tensors that notes what is read of it.
+class NotedFile : public TensorFile {
+public:
+    explicit NotedFile(std::span<const LayerInfo> layers) : TensorFile("noted") {
+        // Reserved: the texts must not move.
+        names_.reserve(100);
+        for (const impl::StoredTensors all = impl::stored_tensors(layers);
+             const auto* const part : {&all.parameters, &all.buffers}) {
+            for (const impl::StoredTensor& each : *part) {
+                std::string extents;
+                for (std::size_t i = 0; i < each.shape.rank; ++i)
+                    extents += text(extents.empty() ? "" : ",", each.shape[i]);
+                names_.emplace_back(each.name, extents);
+                tensors_.push_back({.name = names_.back().first, .type = "F32", .extents = names_.back().second});
+            }
+        }
+        std::ranges::sort(tensors_, {}, &SafeTensor::name);
+    }
+    struct Read {
+        std::string name;
+        std::uint64_t first, count;
+    };
+    mutable std::vector<Read> reads;
+    /// Elements by tensor and number; others are 1.
+    std::map<std::pair<std::string, std::uint64_t>, float> values;
+    /// From this number of reads on the file cannot be read.
+    std::size_t broken = ~std::size_t{0};
+
+private:
+    void read_some(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const override {
+        if (reads.size() >= broken) throw DataError("noted is truncated");
+        const std::string name(tensor.name);
+        reads.push_back({name, first, to.size()});
+        for (std::size_t i = 0; i < to.size(); ++i) {
+            const auto found = values.find({name, first + i});
+            to[i] = found == values.end() ? 1 : found->second;
+        }
+    }
+    std::vector<std::pair<std::string, std::string>> names_;
+};
 
 }  // namespace
 
@@ -176,6 +225,115 @@ TEST_CASE(
           f.path + " cannot be used: its parameter body.fc.bias is nan at [0]");
     CHECK(f.state.parameters == before.parameters);
     CHECK(f.state.buffers == before.buffers);
+}
+
+TEST_CASE("all numbers are checked before the first is copied, in pieces of a bounded size") {
+    NotedFile file(Other::layers);
+    TrainingState state = state_of<Other>(1);
+    constexpr std::size_t most = 7;
+    const LoadReport report = impl::load_into(impl::TensorPieces(file, most), Other::layers, state, {});
+    CHECK(report.loaded.size() == 10);
+    const std::size_t half = file.reads.size() / 2;
+    REQUIRE(file.reads.size() == 2 * half);
+    std::uint64_t elements = 0;
+    for (std::size_t i = 0; i < half; ++i) {
+        const NotedFile::Read &checked = file.reads[i], &copied = file.reads[half + i];
+        CHECK(checked.count <= most);
+        CHECK(checked.name == copied.name);
+        CHECK(checked.first == copied.first);
+        CHECK(checked.count == copied.count);
+        elements += checked.count;
+    }
+    CHECK(elements == std::uint64_t{Other::parameter_count} + 6);
+    CHECK(std::ranges::all_of(part<Other>(state.parameters, 4, 0), [](float value) { return value == 1; }));
+    // Nothing is copied of a file whose last number is none.
+    const TrainingState before = state = state_of<Other>(1);
+    const auto refusal = [&](const std::string& name, std::uint64_t place, float value) {
+        file.reads.clear();
+        file.values = {{{name, place}, value}};
+        std::string message = message_of<DataError>(
+            [&] { (void)impl::load_into(impl::TensorPieces(file, most), Other::layers, state, {}); });
+        CHECK(state.parameters == before.parameters);
+        CHECK(state.averages == before.averages);
+        CHECK(state.buffers == before.buffers);
+        CHECK(file.reads.size() <= half);
+        return message;
+    };
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    CHECK(refusal("body.norm.running_var", 2, -1) ==
+          "noted cannot be used: its running statistic body.norm.running_var is -1 at [2]");
+    CHECK(refusal("body.norm.running_mean", 2, nan) ==
+          "noted cannot be used: its running statistic body.norm.running_mean is nan at [2]");
+    CHECK(refusal("head.bias", 2, nan) == "noted cannot be used: its parameter head.bias is nan at [2]");
+    // The last output, input channel 1, row 2, column 0 of the file is output, row, column, channel here.
+    CHECK(refusal("body.conv.weight", 2 * 18 + 9 + 6, nan) ==
+          "noted cannot be used: its parameter body.conv.weight is nan at [2, 2, 0, 1]");
+    // An error while it is copied changes nothing either of what the caller has.
+    file.values.clear();
+    file.reads.clear();
+    file.broken = file.tensors().size() + 1;
+    CHECK(message_of<DataError>([&] { (void)load_parameters(file, Other::layers, state); }) == "noted is truncated");
+    CHECK(state.parameters == before.parameters);
+}
+
+TEST_CASE("a tensor in pieces of any size lands where the whole does") {
+    Fixture f;
+    const TrainingState before = f.state;
+    const SafetensorsFile file(f.path);
+    f.load({.patterns = {"body.*"}});
+    for (const std::size_t most : {1U, 2U, 5U, 17U, 64U}) {
+        TrainingState state = before;
+        (void)impl::load_into(impl::TensorPieces(file, most), Other::layers, state, {.patterns = {"body.*"}});
+        CHECK(state.parameters == f.state.parameters);
+        CHECK(state.averages == f.state.averages);
+        CHECK(state.buffers == f.state.buffers);
+    }
+}
+
+TEST_CASE("a file whose last tensor is of another shape or not finite leaves a training as it was") {
+    const io_tests::TemporaryFolder folder;
+    const std::string path = folder.path("x");
+    using T = DataParallel<Pretrained, CrossEntropy<5>, Sgd, ConcatMean, Host>;
+    T training({.replicas = 2, .devices = 2, .batch_size = 4});
+    const std::vector<float> before = training.parameters();
+    // In the order of the file, too, the head is the last.
+    TrainingState of_other = state_of<Other>(1);
+    of_other.averages.clear();
+    write_checkpoint(path, Other::layers, {.state = of_other});
+    CHECK(message_of<DataError>([&] { (void)load_parameters(training, path, {.require_all = true}); }) ==
+          path +
+              " lacks a part of what was to be loaded: head.weight is 5 x 6 here and 3 x 6 in the file; head.bias is 5 "
+              "here and 3 in the file");
+    CHECK(training.parameters() == before);
+    std::string bytes;
+    {
+        TrainingState state = state_of<Pretrained>(1);
+        state.averages.clear();
+        write_checkpoint(path, Pretrained::layers, {.state = state});
+        const SafetensorsFile file(path);
+        std::string header;
+        std::string data;
+        for (const char* const name :
+             {"body.conv.weight", "body.conv.bias", "body.fc.weight", "body.fc.bias", "head.weight", "head.bias"}) {
+            const SafeTensor& tensor = *file.find(name);
+            const auto stored = file.bytes(tensor);
+            header += text(header.empty() ? "" : ",", '"', name, R"(":{"dtype":"F32","shape":[)", tensor.extents,
+                           R"(],"data_offsets":[)", data.size(), ",", data.size() + stored.size(), "]}");
+            data.append(reinterpret_cast<const char*>(stored.data()), stored.size());
+        }
+        bytes = io_tests::safetensors("{" + header + "}", data);
+    }
+    io_tests::write_bytes(path, bytes);
+    CHECK(load_parameters(training, path).loaded.size() == 6);
+    const std::vector<float> loaded = training.parameters();
+    CHECK(loaded != before);
+    training.restore(state_of_training(training, before));
+    bytes[bytes.size() - 1] = '\x7F';  // the last float
+    bytes[bytes.size() - 2] = '\x80';
+    io_tests::write_bytes(path, bytes);
+    CHECK(contains(message_of<DataError>([&] { (void)load_parameters(training, path); }),
+                   " cannot be used: its parameter head.bias is "));
+    CHECK(training.parameters() == before);
 }
 
 TEST_CASE("a training goes on from what is loaded, on every replica, with its own step and without a changed head") {

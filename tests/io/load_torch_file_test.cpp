@@ -143,6 +143,16 @@ TEST_CASE(
     infinite.first = std::numeric_limits<float>::infinity();
     CHECK(message_of<DataError>([&] { (void)f.load(infinite); }) ==
           f.path + " cannot be used: its parameter conv1.weight is inf at [0, 0, 0, 0]");
+    // The last storage of the file, and of it the last element in the network's order: transposed in the file.
+    Saved last;
+    last.at("6.weight").strides = {1, 2};
+    std::string bytes = last.bytes();
+    const std::size_t data = bytes.find(bytes_of(std::vector<float>{0, 1, 2, 3}), bytes.find("w/data/4"));
+    REQUIRE(data != bytes.npos);
+    bytes.replace(data + 4, 4, bytes_of(std::vector<float>{-std::numeric_limits<float>::infinity()}));
+    write_bytes(f.path, bytes);
+    CHECK(message_of<DataError>([&] { (void)load_parameters(*open_tensor_file(f.path), Net::layers, f.state); }) ==
+          f.path + " cannot be used: its parameter 6.weight is -inf at [1, 0]");
     CHECK(message_of<DataError>([&] { (void)f.load({}, {.weights = Weights::averages}); }) ==
           f.path + " has no moving averages");
     CHECK(f.state.parameters == before);

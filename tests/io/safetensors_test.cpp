@@ -6,6 +6,7 @@
 
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
+#include <cupola/io/torch_file.hpp>
 #include <throws_with.hpp>
 
 #include "file_support.hpp"
@@ -257,6 +258,47 @@ TEST_CASE("The reader allocates less than a mebibyte beside the file itself, for
     }
     CHECK(contains(refusal(safetensors(many_tensors)), "there are more than 14000 tensors"));
     CHECK(contains(refusal(safetensors(many_texts)), "__metadata__ has more than 1000 entries"));
+}
+
+TEST_CASE("The tensors of a file that is opened stay in it, and are read in parts") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("x");
+    const std::uint64_t count = std::uint64_t{1} << 28;
+    io_tests::write_bytes(path, safetensors(one("F32", std::to_string(count), "0," + std::to_string(4 * count))));
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) + 4 * count);
+    std::array<float, 3> values{1, 1, 1};
+    const std::size_t peak = io_tests::peak_bytes([&] {
+        const std::unique_ptr<TensorFile> file = open_tensor_file(path);
+        file->read_floats(*file->find("a"), count - 3, values);
+    });
+    CHECK(values == std::array<float, 3>{});
+    CHECK(peak < 1U << 20);
+
+    // A checksum over more than one piece, and elements that are converted.
+    std::vector<std::uint16_t> halves(100'000);
+    std::iota(halves.begin(), halves.end(), std::uint16_t{0});
+    SafetensorsWriter writer(path, std::vector<TensorHeader>{{"a", "U8", {3}}, {"b", "BF16", {100'000}}}, {});
+    writer.write(std::as_bytes(std::span("abc", 3)));
+    writer.write(std::as_bytes(std::span(halves)));
+    writer.commit();
+    const std::unique_ptr<TensorFile> file = open_tensor_file(path);
+    CHECK(file->has_checksum());
+    std::vector<float> all(halves.size() - 7);
+    file->read_floats(*file->find("b"), 5, all);
+    bool same = true;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const float wanted = std::bit_cast<float>(static_cast<std::uint32_t>(halves[i + 5]) << 16);
+        same = same && std::bit_cast<std::uint32_t>(all[i]) == std::bit_cast<std::uint32_t>(wanted);
+    }
+    CHECK(same);
+    CHECK(message_of<InvalidArgument>([&] { file->read_floats(*file->find("b"), 8, all); }) ==
+          path + ": b has 100000 elements, and not 99993 from the number 8 on");
+    std::string bytes = io_tests::read_bytes(path);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    io_tests::write_bytes(path, bytes);
+    CHECK(contains(message_of<DataError>([&] { (void)open_tensor_file(path); }), "its checksum should be "));
+    io_tests::write_bytes(path, "{\"weight\": 1}");
+    CHECK(contains(message_of<DataError>([&] { (void)open_tensor_file(path); }), "not in the safetensors format"));
 }
 
 // A sanitizer takes terabytes of addresses for itself, and ends the program where malloc fails.

@@ -349,4 +349,23 @@ TEST_CASE("large tensors are read in pieces, whatever their strides are") {
                                                                     {{{2, 3, 4}, {1, 0, 6}}}})
             CHECK(read(extents, strides, piece) == wanted(extents, strides));
     }
+    // Any part of a tensor.
+    const Floats view = wanted({2, 3, 4}, {1, 8, 2});
+    for (std::size_t first = 0; first <= view.size(); ++first) {
+        for (std::size_t end = first; end <= view.size(); ++end) {
+            Floats part(end - first, -1);
+            impl::read_view(file, {.type = 1, .begin = 4, .extents = {2, 3, 4}, .strides = {1, 8, 2}}, first, part);
+            CHECK(part == Floats(view.begin() + static_cast<std::ptrdiff_t>(first),
+                                 view.begin() + static_cast<std::ptrdiff_t>(end)));
+        }
+    }
+}
+
+TEST_CASE("a part of a tensor is read by the number of its first element, and none behind its last") {
+    const TorchFile file("f", in_memory(torch_zip(one_of({.extents = {3, 2}, .strides = {1, 3}}), {six})));
+    Floats part(3, -1);
+    file.read_floats(*file.find("a"), 2, part);
+    CHECK(part == Floats{1, 4, 2});
+    CHECK(message_of<InvalidArgument>([&] { file.read_floats(*file.find("a"), 4, part); }) ==
+          "f: a has 6 elements, and not 3 from the number 4 on");
 }

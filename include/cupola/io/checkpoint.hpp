@@ -141,15 +141,14 @@ struct ReadOptions {
     // Checked after the tensors, because their names and extents tell more.
     if (options.network == NetworkInFile::equal)
         impl::require_network(file.path(), checkpoint.network, own_layers, in_prediction);
-    std::vector<float> piece;
+    impl::TensorPieces pieces(file);
     for (const impl::StoredArena& arena : arenas) {
         std::vector<float>& values = impl::arena_of(checkpoint.state, arena);
         values.assign(static_cast<std::size_t>(arena.elements), 0.0F);
         for (const impl::StoredTensor& tensor : arena.tensors) {
-            const SafeTensor& stored = *file.find(arena.prefix + tensor.name);
-            piece.resize(tensor.size());
-            file.read_floats(stored, piece.data());
-            impl::from_file(tensor, piece.data(), values.data());
+            pieces.for_each(*file.find(arena.prefix + tensor.name), [&](std::int64_t first, auto piece) {
+                impl::from_file(tensor, first, piece, values.data());
+            });
         }
     }
     if (const std::string found = non_finite_part(layers, checkpoint.state); !found.empty())

@@ -2,10 +2,11 @@
 //
 // Reads a safetensors file: eight bytes, the length of a header; the header, JSON; the tensors' bytes without a hole.
 //
-// The file is read as a whole and then checked: lengths, types, extents against bytes, every byte of the data in
-// exactly one tensor, no name twice, and Cupola's checksum (`crc32c` in `__metadata__`: CRC-32C of the file with these
-// eight digits as zeros) where there is one. Anything else throws DataError. In addition to the file's own bytes, less
-// than 1 MiB is allocated, whatever the file contains. io/safetensors_writer.hpp writes.
+// The file is checked when it is opened: lengths, types, extents against bytes, every byte of the data in exactly one
+// tensor, no name twice, and Cupola's checksum (`crc32c` in `__metadata__`: CRC-32C of the file with these eight digits
+// as zeros) where there is one. Anything else throws DataError. A SafetensorsFile is read as a whole;
+// `open_tensor_file` reads the header alone, and the tensors stay in the file. In addition to these bytes, less than
+// 1 MiB is allocated, whatever the file contains. io/safetensors_writer.hpp writes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +24,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/io/crc32c.hpp>
+#include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/json_text.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
@@ -90,31 +93,25 @@ inline constexpr std::size_t checksum_digits = 8;
     return digits;
 }
 
-}  // namespace impl
-
-class SafetensorsFile : public TensorFile {
+/// A safetensors file whose tensors stay where they are, in the file or in memory.
+class SafetensorsReader : public TensorFile {
 public:
-    static constexpr std::size_t max_tensors = impl::max_safetensors, max_metadata = impl::max_safetensors_texts;
-
-    explicit SafetensorsFile(const std::string& path) : SafetensorsFile(path, impl::read_whole_file(path)) {}
-    /// From bytes in memory; `path` is for messages.
-    SafetensorsFile(std::string path, impl::FileBytes file) : TensorFile(std::move(path)), file_(std::move(file)) {
+    explicit SafetensorsReader(const std::string& path) : SafetensorsReader(FilePieces(path)) {}
+    explicit SafetensorsReader(FilePieces file) : TensorFile(file.path()), file_(std::move(file)) {
         std::uint64_t length = 0;
-        if (file_.size >= sizeof length) std::memcpy(&length, file_.bytes.get(), sizeof length);
+        if (file_.size() >= sizeof length) file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
         // A header begins with a brace; the first eight bytes of another format are unlikely to be a valid length.
-        if (length > file_.size - std::min(file_.size, sizeof length) ||
-            (length > 0 && characters()[sizeof length] != '{')) {
-            const std::string other = impl::other_format({characters(), file_.size});
-            if (!other.empty()) throw DataError(text(path_, " is ", other));
-        }
-        require<DataError>(file_.size >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
-                           file_.size, " bytes, and the length of the header takes 8");
-        require<DataError>(length <= file_.size - sizeof length, path_,
-                           " is truncated or is not a safetensors file: its header has ", length, " bytes, and ",
-                           file_.size - sizeof length, " follow");
+        std::byte first{'{'};
+        const bool fits = file_.size() >= sizeof length && length <= file_.size() - sizeof length;
+        if (fits && length > 0) file_.read(sizeof length, std::span(&first, 1));
+        if (!fits || first != std::byte{'{'}) require_known_format();
+        require<DataError>(file_.size() >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
+                           file_.size(), " bytes, and the length of the header takes 8");
+        require<DataError>(fits, path_, " is truncated or is not a safetensors file: its header has ", length,
+                           " bytes, and ", file_.size() - sizeof length, " follow");
         data_ = sizeof length + length;
-        const std::string_view header(characters() + sizeof length, length);
-        impl::SafetensorsHeader content(header, path_);
+        read_header(length);
+        SafetensorsHeader content({header_, length}, path_);
         tensors_ = std::move(content.tensors);
         metadata_ = std::move(content.metadata);
         check_places();
@@ -123,22 +120,51 @@ public:
         check_names();
     }
 
-    [[nodiscard]] std::span<const std::byte> bytes(const SafeTensor& tensor) const {
-        return {file_.bytes.get() + data_ + tensor.begin, tensor.end - tensor.begin};
-    }
-    void read_floats(const SafeTensor& tensor, float* to) const override {
-        impl::read_stored_floats(tensor.type, bytes(tensor), to);
+protected:
+    /// Of a tensor in memory.
+    [[nodiscard]] std::span<const std::byte> bytes_in_memory(const SafeTensor& tensor) const {
+        return {file_.in_memory() + data_ + tensor.begin, tensor.end - tensor.begin};
     }
 
 private:
-    [[nodiscard]] char* characters() { return reinterpret_cast<char*>(file_.bytes.get()); }
+    void read_some(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const override {
+        const std::uint64_t element = safetensors_element_bytes(tensor.type);
+        std::uint64_t at = data_ + tensor.begin + first * element;
+        if (tensor.type == "F32") return file_.read(at, std::as_writable_bytes(to));
+        std::array<std::byte, piece_bytes> bytes;
+        while (!to.empty()) {
+            const std::span<float> part = to.first(std::min(to.size(), piece_bytes / element));
+            const std::span<std::byte> stored = std::span(bytes).first(part.size() * element);
+            file_.read(at, stored);
+            read_stored_floats(tensor.type, stored, part.data());
+            at += stored.size();
+            to = to.subspan(part.size());
+        }
+    }
+
+    [[gnu::cold]] void require_known_format() const {
+        constexpr std::uint64_t enough = std::uint64_t{1} << 16;
+        const std::vector<std::byte> begin = file_.read(0, std::min(file_.size(), enough));
+        const std::string other = other_format({reinterpret_cast<const char*>(begin.data()), begin.size()});
+        if (!other.empty()) throw DataError(text(path_, " is ", other));
+    }
+
+    void read_header(std::uint64_t length) {
+        header_ = reinterpret_cast<char*>(file_.in_memory()) + sizeof length;
+        if (file_.in_memory() != nullptr) return;
+        own_header_.reset(new (std::nothrow) char[length]);
+        require<OutOfMemory>(own_header_ != nullptr, path_, " has a header of ", length,
+                             " bytes, more than the memory that could be allocated");
+        header_ = own_header_.get();
+        file_.read(sizeof length, std::as_writable_bytes(std::span(header_, length)));
+    }
 
     /// Every byte of the data belongs to exactly one tensor.
     void check_places() {
         std::ranges::sort(tensors_, [](const SafeTensor& a, const SafeTensor& b) {
             return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
         });
-        const std::uint64_t stored = file_.size - data_;
+        const std::uint64_t stored = file_.size() - data_;
         std::uint64_t at = 0;
         for (const SafeTensor& tensor : tensors_) {
             require<DataError>(tensor.begin == at, path_,
@@ -153,25 +179,36 @@ private:
 
     void check_checksum() {
         for (const auto& [key, value] : metadata_) {
-            if (key != impl::checksum_key) continue;
-            require<DataError>(!has_checksum_ && value.size() == impl::checksum_digits, path_,
+            if (key != checksum_key) continue;
+            require<DataError>(!has_checksum_ && value.size() == checksum_digits, path_,
                                " is damaged: its checksum is not a number of 8 hexadecimal digits");
             has_checksum_ = true;
-            const std::span<const std::byte> all(file_.bytes.get(), file_.size);
-            const auto place = static_cast<std::size_t>(value.data() - characters());
-            static constexpr std::array<char, impl::checksum_digits> zeros{'0', '0', '0', '0', '0', '0', '0', '0'};
-            std::uint32_t checksum = crc32c(all.first(place));
+            const std::uint64_t place = sizeof data_ + static_cast<std::uint64_t>(value.data() - header_);
+            static constexpr std::array<char, checksum_digits> zeros{'0', '0', '0', '0', '0', '0', '0', '0'};
+            std::uint32_t checksum = checksum_of(0, place, 0);
             checksum = crc32c(std::as_bytes(std::span(zeros)), checksum);
-            checksum = crc32c(all.subspan(place + zeros.size()), checksum);
-            require<DataError>(value == impl::checksum_text(checksum), path_, " is damaged: its checksum should be ",
-                               impl::shown(value), " and is ", impl::checksum_text(checksum));
+            checksum = checksum_of(place + zeros.size(), file_.size(), checksum);
+            require<DataError>(value == checksum_text(checksum), path_, " is damaged: its checksum should be ",
+                               shown(value), " and is ", checksum_text(checksum));
         }
+    }
+    /// That of the file's bytes from `begin` to `end`, after others with the checksum `before`.
+    [[nodiscard]] std::uint32_t checksum_of(std::uint64_t begin, std::uint64_t end, std::uint32_t before) const {
+        std::array<std::byte, piece_bytes> bytes;
+        while (begin < end) {
+            const std::span<std::byte> piece =
+                std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), end - begin));
+            file_.read(begin, piece);
+            before = crc32c(piece, before);
+            begin += piece.size();
+        }
+        return before;
     }
 
     /// Replaces the texts by what they represent, in place: after the checksum, which covers the file as it was.
     void unescape_all() {
         const auto in_place = [&](std::string_view& written) {
-            written = impl::unescape(characters() + (written.data() - characters()), written);
+            written = unescape(header_ + (written.data() - header_), written);
         };
         for (SafeTensor& tensor : tensors_) in_place(tensor.name);
         for (auto& [key, value] : metadata_) {
@@ -184,7 +221,7 @@ private:
         std::ranges::sort(tensors_, {}, &SafeTensor::name);
         const auto tensor = std::ranges::adjacent_find(tensors_, {}, &SafeTensor::name);
         if (tensor != tensors_.end()) {
-            throw DataError(text(path_, " is damaged: it has two tensors named ", impl::shown(tensor->name)));
+            throw DataError(text(path_, " is damaged: it has two tensors named ", shown(tensor->name)));
         }
         std::vector<std::string_view> keys;
         keys.reserve(metadata_.size());
@@ -192,11 +229,32 @@ private:
         std::ranges::sort(keys);
         const auto key = std::ranges::adjacent_find(keys);
         if (key != keys.end())
-            throw DataError(text(path_, " is damaged: it has two metadata entries named ", impl::shown(*key)));
+            throw DataError(text(path_, " is damaged: it has two metadata entries named ", shown(*key)));
     }
 
-    impl::FileBytes file_;
-    std::size_t data_ = 0;
+    /// The most bytes that are on the stack at a time.
+    static constexpr std::size_t piece_bytes = std::size_t{1} << 16;
+
+    FilePieces file_;
+    /// In the file in memory, or here.
+    char* header_ = nullptr;
+    std::unique_ptr<char[]> own_header_;
+    std::uint64_t data_ = 0;
+};
+
+}  // namespace impl
+
+/// A safetensors file in memory.
+class SafetensorsFile : public impl::SafetensorsReader {
+public:
+    static constexpr std::size_t max_tensors = impl::max_safetensors, max_metadata = impl::max_safetensors_texts;
+
+    explicit SafetensorsFile(const std::string& path) : SafetensorsFile(path, impl::read_whole_file(path)) {}
+    /// From bytes in memory; `path` is for messages.
+    SafetensorsFile(std::string path, impl::FileBytes file)
+        : SafetensorsReader(impl::FilePieces(std::move(path), std::move(file))) {}
+
+    [[nodiscard]] std::span<const std::byte> bytes(const SafeTensor& tensor) const { return bytes_in_memory(tensor); }
 };
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -5,13 +5,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -25,7 +28,17 @@ public:
     virtual ~TensorFile() = default;
 
     /// Writes the elements of one of `tensors()`, which are floating-point numbers, in the order of C to `to`.
-    virtual void read_floats(const SafeTensor& tensor, float* to) const = 0;
+    void read_floats(const SafeTensor& tensor, float* to) const {
+        read_floats(tensor, 0, {to, static_cast<std::size_t>(tensor.elements())});
+    }
+    /// Those of its elements from the number `first` on that `to` has a place for. Throws InvalidArgument where the
+    /// tensor has fewer.
+    void read_floats(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const {
+        const std::uint64_t elements = tensor.elements();
+        require(first <= elements && to.size() <= elements - first, path_, ": ", impl::shown(tensor.name), " has ",
+                elements, " elements, and not ", to.size(), " from the number ", first, " on");
+        if (!to.empty()) read_some(tensor, first, to);
+    }
 
     [[nodiscard]] const std::string& path() const { return path_; }
     /// In the order of their names.
@@ -50,6 +63,10 @@ protected:
     std::vector<SafeTensor> tensors_;
     Metadata metadata_;
     bool has_checksum_ = false;
+
+private:
+    /// At least one element; the tensor has them.
+    virtual void read_some(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const = 0;
 };
 
 }}  // namespace cupola::CUPOLA_ABI

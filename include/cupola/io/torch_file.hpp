@@ -54,12 +54,12 @@ public:
                (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5);
     }
 
-    void read_floats(const SafeTensor& tensor, float* to) const override {
+private:
+    void read_some(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const override {
         const auto index = static_cast<std::size_t>(find(tensor.name) - tensors_.data());
-        impl::ViewReader(file_, views_[index], to);
+        impl::read_view(file_, views_[index], first, to);
     }
 
-private:
     /// A tensor of the dictionary, by its number in the pickle's table.
     struct Named {
         std::string_view name;
@@ -215,7 +215,7 @@ private:
     }
     if (TorchFile::has_format({reinterpret_cast<const char*>(bytes.data()), size}))
         return std::make_unique<TorchFile>(path);
-    return std::make_unique<SafetensorsFile>(path);
+    return std::make_unique<impl::SafetensorsReader>(path);
 }
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -20,8 +20,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 struct StoredTensor {
     std::string name;
-    /// In the file.
-    Shape shape{};
+    /// In the file, and in the network.
+    Shape shape{}, own_shape{};
     /// In the arena, in elements.
     std::int64_t offset = 0;
     std::int64_t blocks = 1, places = 1, channels = 1;
@@ -32,7 +32,7 @@ struct StoredTensor {
 /// The layout of one parameter of a layer whose input is `input`, flattened from `unflattened` if that has extents.
 [[nodiscard]] inline StoredTensor stored_tensor(std::string name, const Shape& shape, std::int64_t offset,
                                                 const Shape& unflattened) {
-    StoredTensor tensor{std::move(name), shape, offset, shape.size(), 1, 1};
+    StoredTensor tensor{std::move(name), shape, shape, offset, shape.size(), 1, 1};
     if (shape.rank == 4) {
         tensor.shape = Shape{shape[0], shape[3], shape[1], shape[2]};
         tensor.blocks = shape[0];
@@ -101,16 +101,25 @@ inline void to_file(const StoredTensor& tensor, const float* arena, float* to) {
     }
 }
 
-/// The inverse of to_file().
-inline void from_file(const StoredTensor& tensor, const float* from, float* arena) {
-    float* to = arena + tensor.offset;
-    for (std::int64_t block = 0; block < tensor.blocks; ++block) {
-        for (std::int64_t channel = 0; channel < tensor.channels; ++channel) {
-            for (std::int64_t place = 0; place < tensor.places; ++place)
-                to[place * tensor.channels + channel] = *from++;
-        }
-        to += tensor.places * tensor.channels;
+/// The inverse of to_file() for a part of the tensor: its elements in the file from the number `first` on.
+inline void from_file(const StoredTensor& tensor, std::int64_t first, std::span<const float> from, float* arena) {
+    const std::int64_t block_size = tensor.places * tensor.channels;
+    std::int64_t channel = first % block_size / tensor.places, place = first % tensor.places;
+    float* to = arena + tensor.offset + first / block_size * block_size;
+    for (const float value : from) {
+        to[place * tensor.channels + channel] = value;
+        if (++place < tensor.places) continue;
+        place = 0;
+        if (++channel < tensor.channels) continue;
+        channel = 0;
+        to += block_size;
     }
+}
+
+/// Where an element of the tensor in the file is among the tensor's in the arena.
+[[nodiscard]] inline std::int64_t place_in_arena(const StoredTensor& tensor, std::int64_t in_file) {
+    const std::int64_t block_size = tensor.places * tensor.channels, in_block = in_file % block_size;
+    return in_file - in_block + in_block % tensor.places * tensor.channels + in_block / tensor.places;
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -96,6 +96,35 @@ template <class State>
     return arena.has_centre ? of(state.replicas[arena.replica]) : of(state);
 }
 
+/// Reads tensors of a file a piece at a time.
+class TensorPieces {
+public:
+    /// 64 MB.
+    static constexpr std::size_t most_elements = 16'000'000;
+
+    explicit TensorPieces(const TensorFile& file, std::size_t most = most_elements) : file_(file), most_(most) {}
+
+    [[nodiscard]] const TensorFile& file() const { return file_; }
+    /// Calls `f(first, values)` for each piece of a tensor: its elements from the number `first` on.
+    template <class F>
+    void for_each(const SafeTensor& tensor, const F& f) {
+        const std::uint64_t elements = tensor.elements();
+        for (std::uint64_t first = 0; first < elements; first += values_.size()) {
+            const std::size_t count = std::min<std::uint64_t>(most_, elements - first);
+            // Not resized where it would take both memories at a time.
+            if (values_.capacity() < count) values_ = std::vector<float>();
+            values_.resize(count);
+            file_.read_floats(tensor, first, values_);
+            f(static_cast<std::int64_t>(first), std::span<const float>(values_));
+        }
+    }
+
+private:
+    const TensorFile& file_;
+    std::size_t most_;
+    std::vector<float> values_;
+};
+
 [[noreturn]] inline void refuse_network(const std::string& path, const std::string& difference) {
     throw DataError(text(path, " is a checkpoint of another network: ", difference));
 }

@@ -42,6 +42,8 @@ public:
 
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] std::uint64_t size() const { return size_; }
+    /// The bytes of a file in memory, which may be changed; null for one that is read.
+    [[nodiscard]] std::byte* in_memory() const { return bytes_.bytes.get(); }
 
     /// Throws DataError where the file ends before.
     void read(std::uint64_t offset, std::span<std::byte> to) const {

@@ -39,6 +39,12 @@ struct SafeTensor {
         while (list.accept(','));
         return result;
     }
+    /// The number of its elements. The readers have checked that it can be counted.
+    [[nodiscard]] std::uint64_t elements() const {
+        std::uint64_t result = 1;
+        for (const std::int64_t extent : shape()) result *= static_cast<std::uint64_t>(extent);
+        return result;
+    }
 };
 
 namespace impl {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -173,5 +174,41 @@ private:
     std::vector<std::byte> bytes_;
     std::vector<float> floats_;
 };
+
+/// Reads the elements of a view that has been checked from the number `first` on, in the order of C. They are made of
+/// views: the rows of the first index of which all elements are read, and what is left of the rows before and behind.
+inline void read_view(const FilePieces& file, StridedView view, std::uint64_t first, std::span<float> to) {
+    std::uint64_t row = 1;
+    for (const std::uint64_t extent : view.extents) row *= extent;
+    if (to.empty()) return;
+    if (first == 0 && to.size() == row) {
+        ViewReader(file, view, to.data());
+        return;
+    }
+    row /= view.extents[0];
+    const std::uint64_t step = view.strides[0] * torch_types[view.type].bytes;
+    const auto inner = [&](std::uint64_t index, std::uint64_t begin, std::span<float> part) {
+        StridedView each = view;
+        each.begin += index * step;
+        each.extents.erase(each.extents.begin());
+        each.strides.erase(each.strides.begin());
+        read_view(file, std::move(each), begin, part);
+    };
+    if (const std::uint64_t begin = first % row; begin > 0) {
+        const std::span<float> part = to.first(std::min<std::uint64_t>(row - begin, to.size()));
+        inner(first / row, begin, part);
+        first += part.size();
+        to = to.subspan(part.size());
+    }
+    if (const std::uint64_t rows = to.size() / row; rows > 0) {
+        StridedView whole = view;
+        whole.begin += first / row * step;
+        whole.extents[0] = rows;
+        ViewReader(file, whole, to.data());
+        first += rows * row;
+        to = to.subspan(rows * row);
+    }
+    if (!to.empty()) inner(first / row, 0, to);
+}
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

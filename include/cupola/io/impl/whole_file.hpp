@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,8 +30,11 @@ struct FileBytes {
 class FileHandle {
 public:
     explicit FileHandle(int handle) : handle_(handle) {}
-    FileHandle(const FileHandle&) = delete;
-    FileHandle& operator=(const FileHandle&) = delete;
+    FileHandle(FileHandle&& other) noexcept : handle_(std::exchange(other.handle_, -1)) {}
+    FileHandle& operator=(FileHandle&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
     ~FileHandle() {
         if (handle_ >= 0) close(handle_);
     }
