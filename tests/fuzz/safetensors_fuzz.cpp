@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The safetensors reader, the checkpoint reader and load_parameters on any bytes: data or one error message, no more memory than the file and
-// 1 MiB. What the reader takes for a header is held against nlohmann-json.
+// 1 MiB. What the reader takes for a header is held against nlohmann-json. An input that begins as an index of several files does is read as one.
 #include <random>
 
 #include <nlohmann/json.hpp>
 
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/io/impl/shard_index.hpp>
 #include <cupola/io/load_parameters.hpp>
 
 #include "../io/checkpoint_support.hpp"
@@ -49,6 +50,26 @@ void check_against_nlohmann(const SafetensorsFile& file, std::string_view header
     if (!same || texts != file.metadata().size()) fuzz::fail("not as many tensors or texts", header);
 }
 
+/// So is an index that our reader accepts.
+void check_index(const std::string& content) {
+    std::unique_ptr<impl::ShardIndex> index;
+    fuzz::answers(32 * content.size() + (std::size_t{1} << 16),
+                  [&] { index = std::make_unique<impl::ShardIndex>(content, "f"); });
+    if (index == nullptr) return;
+    const auto json = nlohmann::json::parse(content, nullptr, false);
+    // It refuses numbers that no double has, as 1e999.
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    for (std::size_t i = 0; json.is_discarded() && i + 2 < content.size(); ++i) {
+        if (is_digit(content[i]) && is_digit(content[i + 1]) && is_digit(content[i + 2])) return;
+    }
+    if (!json.is_object() || json.at("weight_map").size() != index->entries().size())
+        fuzz::fail("nlohmann-json has not as many tensors", content);
+    for (const impl::ShardIndex::Entry& entry : index->entries()) {
+        if (json.at("weight_map").at(std::string(entry.tensor)) != entry.file) fuzz::fail("another file", entry.file);
+        if (entry.file.find('/') != entry.file.npos) fuzz::fail("another folder", entry.file);
+    }
+}
+
 /// Puts the right checksum where a file has one.
 void set_checksum(std::string& bytes) {
     constexpr std::string_view before = "\"crc32c\":\"";
@@ -62,6 +83,8 @@ void set_checksum(std::string& bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     constexpr std::size_t mebibyte = 1 << 20;
+    const std::string content(reinterpret_cast<const char*>(data), size);
+    if (impl::ShardIndex::has_format(content)) check_index(content);
     std::unique_ptr<SafetensorsFile> file;
     fuzz::answers(size + mebibyte, [&] { file = std::make_unique<SafetensorsFile>("f", copy_of(data, size)); });
     if (file == nullptr) return 0;

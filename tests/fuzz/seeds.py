@@ -46,6 +46,7 @@ def write_safetensors(folder):
         "unchecked": safetensors(everything, own),
         "texts": safetensors({"a\u00e9\n\"": ("U8", [1], b"x")}, {"k\\\t": "\U0001f600", "": ""}),
         "types": safetensors({k: (k, [2], b"x" * 2 * n) for k, n in {"BOOL": 1, "BF16": 2, "I64": 8, "F64": 8, "F8_E5M2": 1}.items()}),
+        "index": json.dumps({"metadata": {"total_size": 156.0, "of": [{}, -2e-3, None]}, "weight_map": {"a": "x", "\n": "y"}}, indent=2).encode(),
         "scalars": safetensors({"a": ("F32", [], b"1234"), "b": ("F32", [0, 3], b""), "c": ("U8", [1] * 8, b"x")}),
     }
     for name, data in files.items():

@@ -4,12 +4,13 @@
 For the tutorial's network and for one with batch normalisation, a residual block and a layer between Flatten and Linear:
 a checkpoint that Cupola wrote loads here by `load_state_dict(strict=True)` and gives the same logits to 1e-5, with the
 trained parameters and with their moving averages; the optimiser's state has the parameters' extents; and a file that
-`save_file(model.state_dict())` or `torch.save(model.state_dict())` wrote here gives the same logits there. Files that do not fit are
-rejected with a message.
+`save_file(model.state_dict())`, also as several files with an index, or `torch.save(model.state_dict())` wrote here gives the same logits
+there. Files that do not fit are rejected with a message.
 
 Files of torchvision's ResNet-18 and ResNet-50, with its names, give the same logits there to 1e-4.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -216,6 +217,15 @@ class Check:
         ):
             torch.save(saved, self.folder / "torch.pth", **options)
             self.same(f"PyTorch's file of {what} in Cupola", self.logits_there("read", self.folder / "torch.pth")[0], self.logits_here(state))
+        index = {}
+        for part in range(2):
+            name = f"model-{part + 1:05}-of-00002.safetensors"
+            shard = dict(list(state.items())[part::2])
+            save_file(shard, self.folder / name)
+            index |= {k: name for k in shard}
+        file = self.folder / "model.safetensors.index.json"
+        file.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": index}, indent=2))
+        self.same("PyTorch's files with an index in Cupola", self.logits_there("read", file)[0], self.logits_here(state))
         torch.save(model, self.folder / "torch.pth")
         result = self.run("read", self.folder / "torch.pth")
         assert result.returncode == 1 and f"torch.pth has a __main__.{self.network.__name__}, and only " in result.stderr, result.stderr

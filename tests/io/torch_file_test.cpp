@@ -78,19 +78,6 @@ TEST_CASE("both formats are read: tensors by their names, with types and extents
     }
 }
 
-TEST_CASE("the format is that of the first bytes, whatever the file is called") {
-    const TemporaryFolder folder;
-    write_bytes(folder.path("x.bin"), torch_zip(one(some), {six}));
-    write_bytes(folder.path("y.pth"), torch_legacy(one(some), {six}));
-    write_bytes(folder.path("z.pth"), safetensors(R"({"a":{"dtype":"F32","shape":[6],"data_offsets":[0,24]}})", six));
-    for (const char* const name : {"x.bin", "y.pth", "z.pth"})
-        CHECK(floats_of(*open_tensor_file(folder.path(name)), "a") == Floats{0, 1, 2, 3, 4, 5});
-    CHECK(message_of<UnreadableFile>([&] { (void)open_tensor_file(folder.path("none")); }) ==
-          folder.path("none") + " does not exist");
-    CHECK(message_of<DataError>([&] { (void)open_tensor_file(folder.path()); }) ==
-          folder.path() + " is not a regular file");
-}
-
 TEST_CASE("a view is read with its strides: transposed, a slice, and repeated elements") {
     const auto read = [](const pickle::Tensor& tensor) { return floats_in(torch_zip(one_of(tensor), {six})); };
     CHECK(read({.extents = {3, 2}, .strides = {1, 3}}) == Floats{0, 3, 1, 4, 2, 5});

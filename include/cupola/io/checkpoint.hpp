@@ -15,10 +15,10 @@
 //                                          cupola.network (what the network computes: net/network_description.hpp), the
 //                                          checksum and the run's own texts (io/checkpoint_info.hpp)
 //
-// A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. So is a
-// file of torch.save (io/torch_file.hpp), which is told by its first bytes and not by its name. A file
-// that is damaged, of another version or of another network is a DataError that names the file and the first
-// difference.
+// A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. So are a
+// file of torch.save and an index of several files (io/open_tensor_file.hpp), which are told by their first bytes and
+// not by their names. A file that is damaged, of another version or of another network is a DataError that names the
+// file and the first difference.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +33,9 @@
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_metadata.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
+#include <cupola/io/open_tensor_file.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/io/tensor_file.hpp>
-#include <cupola/io/torch_file.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
 
@@ -100,10 +100,10 @@ struct ReadOptions {
     std::vector<std::string> ignored{};
 };
 
-/// Reads a checkpoint of the network `Net::layers`; by its path also a file of torch.save. Throws DataError also where
-/// a number in it is not finite, or a running variance is below 0. With FrozenInFile::any the arenas have the layout of
-/// the training that wrote them, whose frozen parameters `state.tensors` marks; `parameters_in_layout` has the
-/// parameters in that of `layers`.
+/// Reads a checkpoint of the network `Net::layers`; by its path also a file of torch.save or an index. Throws DataError
+/// also where a number in it is not finite, or a running variance is below 0. With FrozenInFile::any the arenas have
+/// the layout of the training that wrote them, whose frozen parameters `state.tensors` marks; `parameters_in_layout`
+/// has the parameters in that of `layers`.
 [[nodiscard]] inline Checkpoint read_checkpoint(const TensorFile& file, std::span<const LayerInfo> layers,
                                                 const ReadOptions& options = {}) {
     Checkpoint checkpoint;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads a part of a network's parameters and running statistics from a safetensors file, a checkpoint of Cupola or a
-// file that PyTorch saved, also by torch.save (io/torch_file.hpp), by patterns of their names (core/glob.hpp), and
-// reports what was loaded and what was not:
+// Loads a part of a network's parameters and running statistics from a safetensors file, a checkpoint of Cupola, a file
+// of torch.save or an index of several such files (io/open_tensor_file.hpp), by patterns of their names
+// (core/glob.hpp), and reports what was loaded and what was not:
 //
 //   const LoadReport report = load_parameters(training, "pretrained.safetensors", {.patterns = {"body.*"}});
 //   std::puts(to_string(report).c_str());
@@ -35,8 +35,8 @@
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
+#include <cupola/io/open_tensor_file.hpp>
 #include <cupola/io/tensor_file.hpp>
-#include <cupola/io/torch_file.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/step_report.hpp>

@@ -76,14 +76,9 @@ inline constexpr std::size_t checksum_digits = 8;
     if (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5)
         return text("a pickle of Python, such as those ", of_pytorch);
     if (!bytes.starts_with('{')) return {};
-    const std::size_t map = bytes.find("\"weight_map\"");
-    if (map == bytes.npos) return "a JSON text, and not in the safetensors format";
-    // The first file that the index names.
-    const std::size_t colon = std::min(bytes.size(), bytes.find(':', std::min(bytes.size(), bytes.find('{', map))));
-    const std::size_t open = std::min(bytes.size(), bytes.find('"', colon));
-    const std::string_view first = bytes.substr(open, bytes.find('"', std::min(bytes.size(), open + 1)) - open);
-    return text("an index of several safetensors files, of which one can be read at a time",
-                first.size() > 1 ? text(", such as ", shown(first.substr(1))) : std::string());
+    return bytes.find("\"weight_map\"") == bytes.npos
+               ? "a JSON text, and not in the safetensors format"
+               : "an index of several files, which open_tensor_file reads as one";
 }
 
 /// The checksum as its digits.

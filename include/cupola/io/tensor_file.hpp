@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of named tensors have in common: safetensors files (io/safetensors.hpp) and those of PyTorch's
-// `torch.save` (io/torch_file.hpp).
+// What the files of named tensors have in common: safetensors files (io/safetensors.hpp), those of PyTorch's
+// `torch.save` (io/torch_file.hpp), and several of them with an index. io/open_tensor_file.hpp opens each.
 #pragma once
 
 #include <algorithm>

@@ -11,10 +11,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +28,6 @@
 #include <cupola/io/impl/strided_view.hpp>
 #include <cupola/io/impl/torch_records.hpp>
 #include <cupola/io/impl/whole_file.hpp>
-#include <cupola/io/safetensors.hpp>
 #include <cupola/io/tensor_file.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -202,20 +199,5 @@ private:
     std::string extents_;
     std::vector<impl::StridedView> views_;
 };
-
-/// Opens a file of tensors by its first bytes: one of torch.save, or a safetensors file. Throws DataError, and an
-/// UnreadableFile.
-[[nodiscard]] inline std::unique_ptr<TensorFile> open_tensor_file(const std::string& path) {
-    std::array<std::byte, 512> bytes{};
-    std::size_t size = 0;
-    {
-        const impl::RegularFile file(path);
-        size = std::min(file.size(), bytes.size());
-        file.read(path, 0, std::span(bytes).first(size));
-    }
-    if (TorchFile::has_format({reinterpret_cast<const char*>(bytes.data()), size}))
-        return std::make_unique<TorchFile>(path);
-    return std::make_unique<impl::SafetensorsReader>(path);
-}
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -76,6 +76,34 @@ TEST_CASE("A natural number is decimal, without a leading zero, and below 2^63")
     CHECK(contains(natural("1e3"), "text follows its end"));
 }
 
+TEST_CASE("A value of any kind is skipped, and what is none is rejected") {
+    const auto skipped = [](const std::string& json) {
+        const std::string file = "f";
+        JsonText cursor(json, file, {.format = "a list", .part = " of it"});
+        cursor.skip_value();
+        cursor.expect(';');
+        cursor.expect_end();
+    };
+    for (const char* const json :
+         {"0", "-0", "12", "-1.5e-10", "1E+5", "0.25", "true", "false", "null", R"("a\n")", "{}", "[]", "[[],{}]",
+          "[1, 2]", R"({"a":1})", R"( { "a" : { "b" : [ ] } , "c" : [ { } , null ] } )", R"([[[1],2],{"a":[]}])"}) {
+        CAPTURE(json);
+        CHECK_NOTHROW(skipped(text(json, " ;")));
+    }
+    for (const char* const json :
+         {"",   "-",   "01",        "1.",   ".5",      "1e",       "+1",         "tru",       "nul",
+          "{",  "[",   "[1",        "[1,]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{1:2}",     "[}",
+          "{]", "[1}", "{\"a\":1]", "]",    "[1 2]",   "NaN",      "\"a",        "{\"a\":[}]"}) {
+        CAPTURE(json);
+        CHECK(message_of<DataError>([&] {
+                  skipped(text(json, ";"));
+              }).starts_with("f is damaged or is not a list: at byte "));
+    }
+    CHECK_NOTHROW(skipped(std::string(64, '[') + std::string(64, ']') + ";"));
+    CHECK(message_of<DataError>([&] { skipped(std::string(66, '[') + std::string(66, ']') + ";"); }) ==
+          "f is damaged or is not a list: at byte 65 of it values are nested more than 64 deep");
+}
+
 TEST_CASE("A string that is written as JSON is read as it was") {
     std::string every;
     for (char c = 1; c < 127; ++c) every += c;

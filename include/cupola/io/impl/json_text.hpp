@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the JSON of a safetensors header in place: objects, arrays, strings and natural numbers, which is all that such
-// a header has.
+// Reads the JSON of a safetensors header or of an index in place: objects, arrays, strings and natural numbers, which
+// is all that such a header has; other values are skipped.
 //
-// It allocates nothing, whatever the header contains: a general parser copies each string and each number before its
-// length can be checked. The grammar is fixed, so there is no recursion either. Whatever it accepts is JSON in UTF-8;
-// the tests compare it with nlohmann-json.
+// It allocates nothing, whatever the text contains: a general parser copies each string and each number before its
+// length can be checked. There is no recursion either. Whatever it accepts is JSON in UTF-8; the tests compare it with
+// nlohmann-json.
 #pragma once
 
 #include <cstddef>
@@ -88,8 +88,15 @@ inline char* put_utf8(char* to, std::uint32_t point) {
 
 class JsonText {
 public:
+    /// What should have the text, and which part of it the text is; for messages.
+    struct Source {
+        std::string_view format = "a safetensors file", part = " of its header";
+    };
+
     /// `file` is for messages.
-    JsonText(std::string_view content, const std::string& file) : text_(content), file_(file) {}
+    JsonText(std::string_view content, const std::string& file) : JsonText(content, file, Source()) {}
+    JsonText(std::string_view content, const std::string& file, Source source)
+        : text_(content), file_(file), source_(source) {}
 
     /// Takes the next character, after white space, if it is `c`.
     [[nodiscard]] bool accept(char c) {
@@ -141,15 +148,68 @@ public:
         return value;
     }
 
+    /// Skips the next value, whatever it is. Objects and arrays may be nested 64 deep.
+    void skip_value() {
+        // A bit per object or array that is open, the last one lowest: whether it is an object.
+        std::uint64_t objects = 0;
+        int depth = 0;
+        do {
+            if (depth > 0 && (objects & 1) != 0) {
+                static_cast<void>(string());
+                expect(':');
+            }
+            const bool object = accept('{'), opens = object || accept('[');
+            if (opens && !accept(object ? '}' : ']')) {
+                if (++depth > 64) fail("values are nested more than 64 deep");
+                objects = objects << 1 | (object ? 1 : 0);
+                continue;
+            }
+            if (!opens) skip_scalar();
+            while (depth > 0 && !accept(',')) {
+                expect((objects & 1) != 0 ? '}' : ']');
+                objects >>= 1;
+                --depth;
+            }
+        } while (depth > 0);
+    }
+
     [[nodiscard]] std::size_t place() const { return at_; }
 
     template <class... Parts>
     [[noreturn]] void fail(const Parts&... parts) const {
         throw DataError(
-            text(file_, " is damaged or is not a safetensors file: at byte ", at_, " of its header ", parts...));
+            text(file_, " is damaged or is not ", source_.format, ": at byte ", at_, source_.part, " ", parts...));
     }
 
 private:
+    /// A string, a number, true, false or null.
+    void skip_scalar() {
+        skip_space();
+        if (text_.substr(at_).starts_with('"')) return static_cast<void>(string());
+        for (const std::string_view word : {"true", "false", "null"}) {
+            if (!text_.substr(at_).starts_with(word)) continue;
+            at_ += word.size();
+            return;
+        }
+        const auto take = [&](std::string_view any) {
+            const bool found = at_ < text_.size() && any.find(text_[at_]) != any.npos;
+            at_ += found ? 1 : 0;
+            return found;
+        };
+        const auto digits = [&] {
+            if (!take("0123456789")) fail("a value is missing");
+            while (take("0123456789")) {
+            }
+        };
+        static_cast<void>(take("-"));
+        if (!take("0")) digits();
+        if (take(".")) digits();
+        if (take("eE")) {
+            static_cast<void>(take("+-"));
+            digits();
+        }
+    }
+
     void skip_space() {
         const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
         while (at_ < text_.size() && is_space(text_[at_])) ++at_;
@@ -169,6 +229,7 @@ private:
 
     std::string_view text_;
     const std::string& file_;
+    Source source_;
     std::size_t at_ = 0;
 };
 
