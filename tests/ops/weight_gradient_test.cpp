@@ -275,6 +275,27 @@ TEST_CASE("weight gradients in float with few channels agree with plain loops, a
     CHECK_FALSE(is_ours_in_float({8, 16, 16, 1, 4, 3, 3, 1, 1, 1}));
 }
 
+TEST_CASE("weight gradients of a convolution with ReLU have the same bits where its mask is applied in their pass") {
+    std::vector<Case> all = image_cases();
+    all.push_back({3, 6, 7, 2, 21, 3, 3, 1, 1, 1});
+    all.push_back({2, 13, 11, 16, 4, 1, 1});
+    for (const Case& c : all) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        const reference::Convolution r = oracle(c);
+        Problem problem = operation_run::convolution_problem<InFloat>(r, c.bias, seed, 2);
+        problem.activation = Activation::relu;
+        const Outcome before = run_in_float(c, problem);
+        problem.input_gradient = problem.made_for_input_gradient = false;
+        const Outcome in_pass = run_in_float(c, problem);
+        for (std::size_t i = 0; i < before.parameter_gradients.size(); ++i)
+            CHECK(reference::same_bits(in_pass.parameter_gradients[i], before.parameter_gradients[i]));
+        Floats dy = problem.dy;
+        for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = before.output[i] > 0.0F ? dy[i] : 0.0F;
+        CHECK(distance(in_pass.parameter_gradients[0], r.weight_gradient(dy, problem.x)) < reference::tolerance);
+    }
+}
+
 namespace {
 
 /// The gradients by the kernel itself, for shapes that it is not chosen for too: weight, then bias. Checks that it writes
@@ -289,7 +310,8 @@ Floats narrow_gradients(const Case& c, const Floats& x, const Floats& dy, int th
     HostArena scratch(kernel.scratch_bytes() + guard * sizeof(float), "the test's scratch memory");
     const std::span all(reinterpret_cast<float*>(scratch.data()), kernel.scratch_bytes() / sizeof(float) + guard);
     std::ranges::fill(all, std::numeric_limits<float>::quiet_NaN());
-    kernel.run(context, x.data(), dy.data(), gradients.data(), gradients.data() + weights, false, scratch.data());
+    kernel.run(context, x.data(), dy.data(), nullptr, gradients.data(), gradients.data() + weights, false,
+               scratch.data());
     for (const float value : all.last(guard)) CHECK(std::isnan(value));
     return gradients;
 }

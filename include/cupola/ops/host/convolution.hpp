@@ -79,11 +79,14 @@ public:
         if constexpr (std::same_as<T, float>) {
             if (other_) return other_->backward(args);
         }
-        if (mask_) {
+        // A gradient that only the weights' is computed from is masked in that pass.
+        const bool mask_weights =
+            mask_ && args.input_gradient == nullptr && weight_gradient_ && weight_gradient_->masks();
+        if (mask_ && !mask_weights) {
             impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
         }
         if (weight_gradient_) {
-            weight_gradient_->run(args);
+            weight_gradient_->run(args, mask_weights);
         } else if (parameter_gradients_) {
             backward_weights(args);
         }

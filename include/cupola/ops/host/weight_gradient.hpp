@@ -30,8 +30,11 @@ public:
     virtual ~HostWeightGradient() = default;
 
     [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
-    /// Writes or adds to both parameters' gradients, from the pass's input and a masked gradient of the output.
-    virtual void run(const BackwardArgs<Host, T>& args) const = 0;
+    /// Whether run() applies the mask of the convolution's ReLU itself, where told so.
+    [[nodiscard]] virtual bool masks() const { return false; }
+    /// Writes or adds to both parameters' gradients, from the pass's input and a masked gradient of the output, or one
+    /// that is still to be masked by the pass's output, which then stays as it is.
+    virtual void run(const BackwardArgs<Host, T>& args, bool mask) const = 0;
 };
 
 namespace impl {
@@ -41,9 +44,11 @@ public:
     NarrowFloatWeightGradient(const BuildContext<Host>& build, const ConvolutionShape& shape)
         : bias_(shape.bias), gradient_(shape, build.batch) {}
     [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
-    void run(const BackwardArgs<Host>& args) const override {
-        gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
-                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
+    [[nodiscard]] bool masks() const override { return gradient_.masks(); }
+    void run(const BackwardArgs<Host>& args, bool mask) const override {
+        gradient_.run(args.context, args.input, args.output_gradient, mask ? args.output : nullptr,
+                      args.parameter_gradients[0], bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate,
+                      args.scratch);
     }
 
 private:
@@ -57,7 +62,7 @@ public:
     AmxBFloat16WeightGradient(const BuildContext<Host, BFloat16>& build, const ConvolutionShape& shape)
         : bias_(shape.bias), gradient_(shape, build.batch, build.context.threads()) {}
     [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
-    void run(const BackwardArgs<Host, BFloat16>& args) const override {
+    void run(const BackwardArgs<Host, BFloat16>& args, bool /*mask*/) const override {
         gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
                       bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
     }

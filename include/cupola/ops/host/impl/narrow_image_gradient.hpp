@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include <cupola/core/finite.hpp>
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/host/impl/lanes.hpp>
 #include <cupola/ops/window.hpp>
@@ -34,8 +35,9 @@ public:
     [[nodiscard]] std::int64_t elements() const { return s_.height.window * line_; }
 
     /// Adds the sums over rows [begin, end) of the outputs of all images: element e's are at sums + e * stride, those
-    /// of the bias follow the last element's. `stride` is a multiple of 16.
-    void add_rows(const float* x, const float* dy, std::int64_t begin, std::int64_t end, float* sums,
+    /// of the bias follow the last element's. `stride` is a multiple of 16. `y` is null, or has the outputs of a ReLU
+    /// that is a part of the convolution, whose mask dy still lacks.
+    void add_rows(const float* x, const float* dy, const float* y, std::int64_t begin, std::int64_t end, float* sums,
                   std::int64_t stride) const {
         alignas(64) float pixels[max_inputs];
         const std::int64_t height = s_.height.output, width = s_.width.output, out = s_.out_channels;
@@ -46,10 +48,14 @@ public:
             for (std::int64_t column = 0; column < width; column += columns_) {
                 const Block block{first, rows, column, std::min(columns_, width - column)};
                 copy_image(image, block, pixels);
-                const float* const gradients = dy + (row * width + column) * out;
+                const std::int64_t at = (row * width + column) * out;
                 for (std::int64_t o = 0; o < out; o += 2 * lane_count) {
-                    const Slice slice{gradients + o, gradients + (out + o) * block.rows * block.columns,
-                                      std::min(2 * lane_count, out - o), sums + o, stride};
+                    const Slice slice{.gradients = dy + at + o,
+                                      .outputs = y != nullptr ? y + at + o : nullptr,
+                                      .next = (out + o) * block.rows * block.columns - o,
+                                      .channels = std::min(2 * lane_count, out - o),
+                                      .sums = sums + o,
+                                      .stride = stride};
                     if (slice.channels > lane_count) {
                         add_slice<2>(image, pixels, block, slice);
                     } else {
@@ -72,10 +78,11 @@ private:
     struct Block {
         std::int64_t row, rows, column, columns;
     };
-    /// A block's gradients in some channels, those that will be read after them, and the channels' sums.
+    /// A block's gradients in some channels, the outputs there if they have a ReLU, the distance to those that will be
+    /// read after them, and the channels' sums.
     struct Slice {
-        const float *gradients, *next;
-        std::int64_t channels;
+        const float *gradients, *outputs;
+        std::int64_t next, channels;
         float* sums;
         std::int64_t stride;
     };
@@ -118,35 +125,47 @@ private:
         if (copy_gradients<Vectors>(block, slice, gradients)) {
             add_products<Vectors>(pixels, block, gradients, slice);
         } else {
-            add_inside(image, block, slice);
+            add_inside(image, block, gradients, static_cast<std::int64_t>(Vectors) * lane_count, slice);
         }
     }
 
-    /// Copies a slice of gradients, with zeros to fill the vectors, and adds their sum to the bias. False where one of
-    /// them is not finite.
+    /// Copies a slice of gradients, masked where there is a ReLU, with zeros to fill the vectors, and adds their sum to
+    /// the bias. False where one of them is not finite.
     template <std::size_t Vectors>
     bool copy_gradients(const Block& block, const Slice& slice, float* to) const {
         constexpr std::int64_t width = static_cast<std::int64_t>(Vectors) * lane_count;
         Lanes sum[Vectors] = {};
-        const auto copy = [&](auto whole) __attribute__((always_inline)) {
+        const auto copy = [&](auto whole, auto masked) __attribute__((always_inline)) {
+            const std::int64_t channels = whole ? width : slice.channels;
             for (std::int64_t row = 0; row < block.rows; ++row) {
-                const float* from = slice.gradients + row * s_.width.output * s_.out_channels;
-                for (std::int64_t column = 0; column < block.columns; ++column, to += width) {
-                    if (!whole) std::fill(std::copy_n(from, slice.channels, to), to + width, 0.0F);
+                std::int64_t at = row * s_.width.output * s_.out_channels;
+                for (std::int64_t column = 0; column < block.columns; ++column, at += s_.out_channels, to += width) {
+                    const float* from = slice.gradients + at;
+                    if constexpr (masked) {
+                        const float* const outputs = slice.outputs + at;
+#pragma omp simd
+                        for (std::int64_t o = 0; o < channels; ++o)
+                            to[o] = ReluFormula{}.gradient_from_output(outputs[o], from[o]);
+                        from = to;
+                    } else if constexpr (!whole) {
+                        from = std::copy_n(from, channels, to) - channels;
+                    }
+                    if constexpr (!whole) std::fill(to + channels, to + width, 0.0F);
                     for_each_index<Vectors>([&](auto v) __attribute__((always_inline)) {
                         const std::int64_t o = static_cast<std::int64_t>(v) * lane_count;
-                        const Lanes value = load_lanes((whole ? from : to) + o);
-                        store_lanes(to + o, value);
+                        const Lanes value = load_lanes(from + o);
+                        if constexpr (whole && !masked) store_lanes(to + o, value);
                         sum[v] += value;
                     });
-                    from += s_.out_channels;
                 }
             }
         };
-        if (slice.channels == width) {
-            copy(std::true_type{});
+        const std::true_type yes;
+        const std::false_type no;
+        if (slice.outputs != nullptr) {
+            slice.channels == width ? copy(yes, yes) : copy(no, yes);
         } else {
-            copy(std::false_type{});
+            slice.channels == width ? copy(yes, no) : copy(no, no);
         }
         float sums[width];
         for_each_index<Vectors>([&](auto v) __attribute__((always_inline)) {
@@ -180,8 +199,10 @@ private:
                 }
             }
             for (std::int64_t i = next_floats * group / groups; i < next_floats * (group + 1) / groups;
-                 i += line_floats)
-                __builtin_prefetch(slice.next + i);
+                 i += line_floats) {
+                __builtin_prefetch(slice.gradients + slice.next + i);
+                if (slice.outputs != nullptr) __builtin_prefetch(slice.outputs + slice.next + i);
+            }
             for_each_index<max_elements>([&](auto i) {
                 if (end - first == i + 1)
                     multiply<i + 1, Vectors>(x, block, gradients, slice.sums + first * slice.stride, slice.stride);
@@ -223,11 +244,11 @@ private:
     }
 
     /// The same without the padding, whose products with a gradient that is not finite would be NaN.
-    void add_inside(const float* image, const Block& block, const Slice& slice) const {
+    void add_inside(const float* image, const Block& block, const float* gradients, std::int64_t width,
+                    const Slice& slice) const {
         const std::int64_t in = s_.in_channels;
         for (std::int64_t i = block.row; i < block.row + block.rows; ++i) {
-            const float* gradients = slice.gradients + (i - block.row) * s_.width.output * s_.out_channels;
-            for (std::int64_t j = block.column; j < block.column + block.columns; ++j, gradients += s_.out_channels) {
+            for (std::int64_t j = block.column; j < block.column + block.columns; ++j, gradients += width) {
                 const std::int64_t left = window_start(s_.width, j) * in;
                 const std::int64_t begin = window_begin(s_.width, j) * in, end = window_end(s_.width, j) * in;
                 for (std::int64_t y = window_begin(s_.height, i); y < window_end(s_.height, i); ++y) {

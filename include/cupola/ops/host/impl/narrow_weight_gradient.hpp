@@ -46,16 +46,19 @@ public:
         return static_cast<std::size_t>(parts_ * sums()) * sizeof(float);
     }
 
-    /// `bias` may be null.
-    void run(const HostContext& context, const float* x, const float* dy, float* weight, float* bias, bool accumulate,
-             std::byte* scratch) const {
+    /// Whether run() takes the outputs `y` of a ReLU that is part of the convolution, whose mask it then applies to dy.
+    [[nodiscard]] bool masks() const { return by_image_; }
+
+    /// `y` and `bias` may be null.
+    void run(const HostContext& context, const float* x, const float* dy, const float* y, float* weight, float* bias,
+             bool accumulate, std::byte* scratch) const {
         auto* const all = reinterpret_cast<float*>(scratch);
         parallel_for(context, parts_, [&](std::int64_t part) {
             float* const sum = all + part * sums();
             std::fill(sum, sum + sums(), 0.0F);
             const std::int64_t begin = part * rows_per_part_, end = std::min(rows_, begin + rows_per_part_);
             if (by_image_) {
-                image_.add_rows(x, dy, begin, end, sum, stride_);
+                image_.add_rows(x, dy, y, begin, end, sum, stride_);
             } else {
                 add_points(x, dy, begin * s_.width.output, end * s_.width.output, sum);
             }
