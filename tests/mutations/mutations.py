@@ -4,8 +4,9 @@
 An entry names a definition and a text in it, so that it holds wherever the definition is and however its lines are broken: `where` is a
 function, a class or a constant (with a class before it, Class::function, where its name is not enough), and `before` is in it exactly once.
 The part of `before` between « and » is replaced by `after`; the rest only identifies the position, and is left out where nothing is marked.
-A statement (its text ends with ; or }) is replaced by statements, an expression by an expression. `caught_by` names the programs that must
-fail: parallel/every_device is tests/parallel/every_device_test.cpp, and the text after a colon is a pattern for the names of its cases.
+A statement (its text ends with ; or }) is replaced by statements, an expression by an expression: each with all its operands and brackets. A
+constant expression is not mutated, so that static_asserts hold: the test must call the function when it runs. `caught_by` names the programs
+that must fail: parallel/every_device is tests/parallel/every_device_test.cpp, and the text after a colon is a pattern for the names of its cases.
 A mutation that no test can catch is in the list with the reason, as `equivalent`; there are at most two.
 """
 import dataclasses
@@ -58,7 +59,7 @@ MUTATIONS = [
         "PipelinePasses::wait_for_slot", "copies.wait_for(Copies::Lane::arriving, *freed);", "",
         ["emulated/pipeline: *bits of the whole network on one"]),
     Mutation("step_of_another_batch_in_part", "a part draws the random numbers of backward with the step of the batch that was taken last",
-        "PartCopies::queue", "const NoStepScalars no_scalars(context_);", "",
+        "NoStepScalars", "context.set_step_scalars({});", "",
         ["emulated/pipeline: *bits of the whole network on one"]),
     Mutation("plans_of_parts_not_prepared", "a plan that shares packed weights is not prepared if another one has packed them",
         "Plans::take", "«found->prepared = version_;»",
@@ -122,7 +123,7 @@ MUTATIONS = [
         "update_average", "«before + 2»", "step + 1",
         ["parallel/kinds/centre_agreement: the centre's moving average moves*"]),
     Mutation("samples_since_the_last_step", "the weight of a replica in an agreement is that of its last step alone",
-        "CentreAgreement::count_samples", "to[i] = «before[i] + » step.samples.of_replica(", "",
+        "CentreAgreement::count_samples", "to[i] = «before[i]» + step.samples.of_replica(", "std::int64_t{0}",
         ["parallel/kinds/centre_agreement: the mean is by the samples*"]),
     Mutation("order_log_of_another_rule", "a run is replayed by the order log of another rule",
         "require_log_of", "«log.rule == own.rule»", "true",
@@ -150,7 +151,7 @@ MUTATIONS = [
         "step.samples.of_step(step.step)",
         ["processes/centre_in_processes: the sum of two*"]),
     Mutation("centre_moved_at_once", "the centre moves in the step that begins a fragment's mean, whatever the delay",
-        "moves_in", "begins_in(step «- delay»)", "",
+        "moves_in", "begins_in(«step - delay»)", "step",
         ["parallel/kinds/rules_on_devices"]),
     Mutation("state_of_a_sum_under_way", "a state is copied while a sum of the replicas' differences is under way",
         "CentreAgreement::complete_state", "«under_way_[0] < 0»", "true",

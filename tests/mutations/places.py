@@ -71,6 +71,47 @@ class Headers:
         return f", but the text is in {some(places)}" if places else ""
 
 
+def is_statement(text: str) -> bool:
+    return text.endswith((";", "}"))
+
+
+def require_complete(header: Header, begin: int, end: int, new: str):
+    """Both the text [begin, end) of a header and the `new` one are complete expressions, or the first is a statement and the second
+    statements or nothing, so that a choice between the two compiles. Raises Wrong. Neither types nor the precedence of operators are read."""
+    old, before = header.code[begin:end], header.code[:begin].rstrip()
+    what = f"{header.line(begin)}: {' '.join(old.split())}"
+    for text, which in ((old, "old"), (new, "new")):
+        if not balanced(text):
+            raise Wrong(f"a bracket of the {which} text is not closed in it ({what}): {text}")
+    if is_statement(old):
+        if before and not re.search(r"[;{})]$|\belse$", before):
+            raise Wrong(f"the old text ends as a statement, but does not begin as one ({what})")
+        if re.match(r"(?:const|constexpr|auto|static)\b", old):
+            raise Wrong(f"what the old text declares would not be known behind it ({what})")
+        if new.strip() and not is_statement(new):
+            raise Wrong(f"a statement is replaced by statements or nothing ({what}), but not by: {new}")
+        return
+    for text, which in ((old, "old"), (new, "new")):
+        if not text.strip() or text.endswith(";"):
+            raise Wrong(f"an expression is replaced by an expression ({what}), but not by: {text or 'nothing'}")
+        if re.match(r"\s*(?:[/%|^<>=?:,.]|&&|!=|->)", text) or re.search(r"(?<!\+)\+$|(?<!-)-$|[*/%&|^<>=!~?:,.]$", text.rstrip()):
+            raise Wrong(f"the {which} text begins or ends with an operator whose operand is not in it ({what}): {text}")
+    if re.search(r"(?:\.|->|::)$", before):
+        raise Wrong(f"the old text is the end of a name ({what})")
+    if re.match(r"[-+*&(\[{]", old) and re.search(r"[\w)\]\"']$", before) and not re.search(r"\b(?:return|case|co_yield)$", before):
+        raise Wrong(f"the old text begins behind the operand of its first operator ({what})")
+
+
+def balanced(text: str) -> bool:
+    expected = []
+    for sign in re.findall(r"[][(){}]", COMMENT_OR_TEXT.sub(blank, text)):
+        if sign in "([{":
+            expected.append({"(": ")", "[": "]", "{": "}"}[sign])
+        elif not expected or expected.pop() != sign:
+            return False
+    return not expected
+
+
 def some(places: list) -> str:
     return ", ".join(places[:4]) + (f" and {len(places) - 4} more" if len(places) > 4 else "")
 

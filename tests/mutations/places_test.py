@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A text is found by the definition that it is in, and what is not in exactly one place is reported with the places."""
+"""A text is found by the definition that it is in, and what is not in exactly one place is reported with the places. What cannot be written
+as a choice between the old and the new text is an error."""
 import pathlib
 import sys
 import tempfile
@@ -9,7 +10,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from places import Headers, Wrong  # noqa: E402
+from places import Headers, Wrong, require_complete  # noqa: E402
 
 FIRST = r"""// { a brace in a comment
 #define BRACE {
@@ -125,6 +126,58 @@ class PlacesTest(unittest.TestCase):
         self.assertEqual(self.error("f", "{"), "a brace or a bracket is not closed in open.hpp")
         self.write("open.hpp", "}")
         self.assertEqual(self.error("f", "{"), "a brace is closed that is not open, in open.hpp:1")
+
+    CHOICES = """int value(int a, int* p, const Pair& pair) {
+    const Guard guard(a);
+    if (a > 0) sum(a, [&] { return *p; });
+    else sum(-a - 1, {});
+    sum_ = call(a)[0] + pair.first * 2;
+    return *q && !a;
+}
+"""
+
+    def refusal(self, before: str, after: str) -> str:
+        """Why a choice between two texts is refused, or nothing."""
+        self.write("choices.hpp", self.CHOICES)
+        header, begin, end = Headers(self.folder).find("value", before)
+        try:
+            require_complete(header, begin, end, after)
+        except Wrong as error:
+            return str(error)
+        return ""
+
+    def test_complete_texts(self):
+        for before, after in (
+            ("sum_ = «call(a)[0]»", "-1"),
+            ("sum_ = «call(a)[0] + pair.first * 2»", "FloatWrite{}"),
+            ("sum(«-a - 1»", "0"),
+            ("return «*q && !a»", "&p == nullptr"),
+            ("sum_ = call(a)[0] + pair.first * 2;", ""),
+            ("sum_ = call(a)[0] + pair.first * 2;", "for (int i : {1, 2}) { sum_ = i; }"),
+            ("if (a > 0) «sum(a, [&] { return *p; });» else", "a++;"),
+            ("else «sum(-a - 1, {});»", ";"),
+            ("{ «return *p;» }", "return 0;"),
+        ):
+            self.assertEqual(self.refusal(before, after), "", before)
+
+    def test_incomplete_texts_are_refused(self):
+        for before, after, problem in (
+            ("-a «- 1»", "", "an expression is replaced by an expression (choices.hpp:4: - 1), but not by: nothing"),
+            ("-a «- 1»", "+ 1", "the old text begins behind the operand of its first operator (choices.hpp:4: - 1)"),
+            ("call«(a)»", "(0)", "the old text begins behind the operand of its first operator (choices.hpp:5: (a))"),
+            ("«call(a)[0] +» pair", "1", "the old text begins or ends with an operator whose operand is not in it (choices.hpp:5: call(a)[0] +): "),
+            ("pair.first «* 2»", "1", "the old text begins behind the operand of its first operator (choices.hpp:5: * 2)"),
+            ("*q «&& !a»", "true", "the old text begins or ends with an operator whose operand is not in it (choices.hpp:6: && !a): && !a"),
+            ("return «*p»", "*p ||", "the new text begins or ends with an operator whose operand is not in it (choices.hpp:3: *p): *p ||"),
+            ("return «*p»", "*q;", "an expression is replaced by an expression (choices.hpp:3: *p), but not by: *q;"),
+            ("pair.«first»", "second", "the old text is the end of a name (choices.hpp:5: first)"),
+            ("call(«a)[0]»", "0", "a bracket of the old text is not closed in it (choices.hpp:5: a)[0]): a)[0]"),
+            ("if («a > 0»)", "(a < 0", "a bracket of the new text is not closed in it (choices.hpp:3: a > 0): (a < 0"),
+            ("sum_ = «call(a)[0] + pair.first * 2;»", "0;", "the old text ends as a statement, but does not begin as one (choices.hpp:5: "),
+            ("return *q && !a;", "return a", "a statement is replaced by statements or nothing (choices.hpp:6: return *q && !a;), but not by: return a"),
+            ("const Guard guard(a);", "", "what the old text declares would not be known behind it (choices.hpp:2: const Guard guard(a);)"),
+        ):
+            self.assertIn(problem, self.refusal(before, after) or "nothing", before)
 
 
 if __name__ == "__main__":
