@@ -31,8 +31,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 }
 
 /// A template, so that it is only compiled in files of nvcc, which defines the list.
-template <class... Parameters>
-[[noreturn, gnu::cold]] void throw_no_code(cudaError_t status) {
+template <class Error>
+[[noreturn, gnu::cold]] void throw_no_code(Error status) {
     cudaGetLastError();  // the error is reported here, and not by the next launch
     std::string built_for;
     for (const int architecture : {__CUDA_ARCH_LIST__}) {
@@ -49,7 +49,7 @@ template <class... Parameters>
 [[gnu::cold]] void require_code(void (*kernel)(Parameters...)) {
     cudaFuncAttributes attributes{};
     const cudaError_t status = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (lacks_code(status)) throw_no_code<Parameters...>(status);
+    if (lacks_code(status)) throw_no_code(status);
     check_cuda(status, "cudaFuncGetAttributes");
 }
 
@@ -105,7 +105,7 @@ void launch_with(cudaLaunchAttribute* attribute, void (*kernel)(Parameters...), 
     config.numAttrs = attribute == nullptr ? 0 : 1;
     const cudaError_t status = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
     if (status != cudaSuccess && lacks_code(status)) [[unlikely]]
-        throw_no_code<Parameters...>(status);
+        throw_no_code(status);
     check_cuda(status, "kernel launch");
 }
 
@@ -143,7 +143,7 @@ template <class... Parameters>
     int blocks = 0;
     const cudaError_t status =
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel), threads, 0);
-    if (lacks_code(status)) throw_no_code<Parameters...>(status);
+    if (lacks_code(status)) throw_no_code(status);
     check_cuda(status, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
     return blocks;
 }
