@@ -16,29 +16,37 @@ struct Run {
     operation_run::Outcome outcome;
 };
 
-/// `column` is the input of a layer that reads ids or bytes.
-template <class L, class D, class Value = std::int32_t>
-[[nodiscard]] Run run(const cupola::Shape& input, std::int64_t batch, std::uint64_t seed,
-                      std::span<const Value> column = {}) {
-    static_assert(cupola::LayerOn<L, DeviceOf<D>, ElementOf<D>>);
+/// A problem with random values, but for `column`, the input of a layer that reads ids or bytes.
+template <class D>
+[[nodiscard]] operation_run::Problem problem_of(const cupola::Shape& input, const cupola::Shape& output,
+                                                const cupola::Parameters& parameters, std::int64_t batch,
+                                                std::uint64_t seed, std::span<const std::byte> column) {
     reference::Random random(seed);
-    Run result;
     using operation_run::rounded;
-    operation_run::Problem& problem = result.problem;
+    operation_run::Problem problem;
     problem.input = input;
-    problem.output = L::output(input).shape;
+    problem.output = output;
     problem.batch = batch;
     problem.threads = 2;
     problem.seed = seed;
     if (column.empty()) problem.x = rounded<D>(random.normal(batch * input.size(), 1.0, 0.5));
-    const auto bytes = std::as_bytes(column);
-    problem.column.assign(bytes.begin(), bytes.end());
+    problem.column.assign(column.begin(), column.end());
     problem.dy = rounded<D>(random.normal(batch * problem.output.size(), 1.0, 0.5));
-    const cupola::Parameters parameters = cupola::parameters_of<L>(input);
     for (std::size_t i = 0; i < parameters.count; ++i) {
         problem.parameters.push_back(rounded<D>(random.normal(parameters.list[i].shape.size())));
     }
-    result.outcome = operation_run::run<D>(problem, [](const auto& build) { return cupola::operation_of<L>(build); });
+    return problem;
+}
+
+template <class L, class D, class Value = std::int32_t>
+[[nodiscard]] Run run(const cupola::Shape& input, std::int64_t batch, std::uint64_t seed,
+                      std::span<const Value> column = {}) {
+    static_assert(cupola::LayerOn<L, DeviceOf<D>, ElementOf<D>>);
+    Run result;
+    result.problem = problem_of<D>(input, L::output(input).shape, cupola::parameters_of<L>(input), batch, seed,
+                                   std::as_bytes(column));
+    result.outcome =
+        operation_run::run<D>(result.problem, [](const auto& build) { return cupola::operation_of<L>(build); });
     return result;
 }
 

@@ -276,46 +276,54 @@ template <class Device>
     return memory;
 }
 
-/// Compares a step of `Net` on a device with the oracle, with or without the gradient of the input.
-template <class Net, class D>
-void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
+/// A network without its type, so that its comparison is compiled once per device and element type.
+template <class D>
+struct Network {
+    using Plan = cupola::Plan<DeviceOf<D>, ElementOf<D>>;
+
+    std::string_view name;
+    std::span<const LayerInfo> layers;
+    std::span<const NetworkOutput> outputs;
+    Shape input;
+    std::int64_t parameter_elements;
+    std::vector<std::size_t> (*compute)(Oracle&, std::size_t input);
+    Plan (*make)(typename DeviceOf<D>::Context&, const PlanOptions&);
+    std::size_t (*activation_bytes)(std::int64_t batch);
+};
+
+/// Compares a step of a network on a device with the oracle, with or without the gradient of the input.
+template <class D>
+void network_agrees(const Network<D>& net, std::int64_t batch, double tolerance, bool input_gradient) {
     using Device = DeviceOf<D>;
-    using Computed = InPrecision<PrecisionOf<ElementOf<D>>, Net>;
-    CAPTURES(short_type_name<Net>(), batch);
+    CAPTURES(net.name, batch);
     reference::Random random(static_cast<std::uint64_t>(batch));
-    const Floats parameters = random.normal(Net::parameter_elements, 0.5),
-                 images = input_values<D>(Net::layers.front().column_type, Net::layers.front().ids,
-                                          batch * Net::input_shape.size(), random);
-    Oracle oracle(Net::layers, parameters);
-    const std::size_t x = oracle.input(images, Net::input_shape.channels());
+    const Floats parameters = random.normal(net.parameter_elements, 0.5),
+                 images = input_values<D>(net.layers.front().column_type, net.layers.front().ids,
+                                          batch * net.input.size(), random);
+    Oracle oracle(net.layers, parameters);
+    const std::size_t x = oracle.input(images, net.input.channels());
     reference::Random of_columns(static_cast<std::uint64_t>(batch) + 100);
     std::vector<Floats> columns;
-    for (const LayerInfo& layer : Net::layers) {
+    for (const LayerInfo& layer : net.layers) {
         if (layer.column.empty()) continue;
         columns.push_back(input_values<D>(layer.column_type, layer.ids, batch * layer.output.size(), of_columns));
         oracle.give_column(layer.column, columns.back(), layer.output.channels());
     }
-    std::vector<std::size_t> ends;
-    if constexpr (Net::outputs.size() == 1) {
-        ends = {Net::compute(oracle, x)};
-    } else {
-        ends = Net::compute(oracle, x);
-    }
-    REQUIRE(ends.size() == Net::outputs.size());
+    const std::vector<std::size_t> ends = net.compute(oracle, x);
+    REQUIRE(ends.size() == net.outputs.size());
     std::vector<Floats> gradients_of_ends;
     for (std::size_t k = 0; k < ends.size(); ++k) {
-        gradients_of_ends.push_back(operation_run::rounded<D>(random.normal(batch * Net::outputs[k].shape.size())));
+        gradients_of_ends.push_back(operation_run::rounded<D>(random.normal(batch * net.outputs[k].shape.size())));
         oracle.give_gradient(ends[k], gradients_of_ends[k]);
     }
     oracle.backward();
 
     const CaseContext<Device> of_case(2);
     typename Device::Context& context = of_case.get();
-    auto plan =
-        PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = input_gradient});
+    auto plan = net.make(context, {.batch = batch, .input_gradient = input_gradient});
     REQUIRE(plan.outputs() == ends.size());
-    CHECK(plan.bytes().activations >= activation_bytes<Computed>(batch));
-    const ElementType type = Net::layers.front().column_type;
+    CHECK(plan.bytes().activations >= net.activation_bytes(batch));
+    const ElementType type = net.layers.front().column_type;
     Guarded<Device> arena(context, plan.bytes().total(), cupola::scratch_alignment<Device>);
     Guarded<Device> weights(context, parameters), samples = input_memory<Device>(context, type, images),
                                                   gradients(context, parameters.size() * sizeof(float));
@@ -327,9 +335,9 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
                              reinterpret_cast<const std::byte*>(from), count * sizeof(float));
         return values;
     };
-    BatchView view(batch, {{{input_column, type, Net::input_shape}, samples.data()}});
+    BatchView view(batch, {{{input_column, type, net.input}, samples.data()}});
     std::deque<Guarded<Device>> column_memory;
-    for (const LayerInfo& layer : Net::layers) {
+    for (const LayerInfo& layer : net.layers) {
         if (layer.column.empty()) continue;
         column_memory.push_back(input_memory<Device>(context, layer.column_type, columns[column_memory.size()]));
         view.push_back({{layer.column, layer.column_type, layer.output}, column_memory.back().data()});
@@ -351,7 +359,7 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     if (input_gradient)
         CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
     const Floats all = gradients.read();
-    for (const LayerInfo& layer : Net::layers) {
+    for (const LayerInfo& layer : net.layers) {
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
             const auto begin = static_cast<std::size_t>(layer.offsets[p]),
                        size = static_cast<std::size_t>(layer.parameters.list[p].shape.size());
@@ -362,6 +370,29 @@ void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     }
     CHECK(arena.guards_intact());
     CHECK(gradients.guards_intact());
+}
+
+template <class Net, class D>
+void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
+    using Computed = InPrecision<PrecisionOf<ElementOf<D>>, Net>;
+    network_agrees<D>({.name = short_type_name<Net>(),
+                       .layers = Net::layers,
+                       .outputs = Net::outputs,
+                       .input = Net::input_shape,
+                       .parameter_elements = Net::parameter_elements,
+                       .compute = [](Oracle& oracle, std::size_t input) -> std::vector<std::size_t> {
+                           if constexpr (Net::outputs.size() == 1) {
+                               return {Net::compute(oracle, input)};
+                           } else {
+                               return Net::compute(oracle, input);
+                           }
+                       },
+                       .make =
+                           [](typename DeviceOf<D>::Context& context, const PlanOptions& options) {
+                               return PlanOf<Computed, DeviceOf<D>>::template make<Computed>(context, options);
+                           },
+                       .activation_bytes = [](std::int64_t size) { return activation_bytes<Computed>(size); }},
+                      batch, tolerance, input_gradient);
 }
 
 /// The same for networks with an activation, for several batches: with Sigmoid, and in float with ReLU too, which in less than

@@ -138,30 +138,34 @@ struct Outcome {
     std::vector<Floats> statistics;
 };
 
-/// Runs `make(site)`; see the head of this file.
-template <class Where, class Make>
-[[nodiscard]] Outcome run(const Problem& problem, Make make) {
-    using D = DeviceOf<Where>;
-    using T = ElementOf<Where>;
-    const CaseContext<D> of_case(problem.threads);
-    typename D::Context& context = of_case.get();
-    [[maybe_unused]] const auto team = context.team();
-    const cupola::BuildContext<D, T> build{.context = context,
-                                           .batch = problem.batch,
-                                           .input = problem.input,
-                                           .output = problem.output,
-                                           .layer = problem.layer,
-                                           .activation = problem.activation,
-                                           .relu_mask_applied_by_next = problem.relu_mask_applied_by_next,
-                                           .applies_relu_mask_of_previous = problem.applies_relu_mask_of_previous,
-                                           .training = problem.made_for_training,
-                                           .input_gradient = problem.made_for_input_gradient,
-                                           .inference = !problem.made_for_training};
-    auto operation = make(build);
-    static_assert(cupola::Operation<decltype(operation), D, T>);
+/// An operation behind function pointers, so that its run is compiled once per device and element type.
+template <class D, class T>
+struct Calls {
+    void* operation;
+    cupola::MemoryNeeds needs;
+    /// Null for an operation without it.
+    void (*prepare)(void*, const cupola::ForwardArgs<D, T>&);
+    void (*forward)(void*, const cupola::ForwardArgs<D, T>&);
+    void (*backward)(void*, const cupola::BackwardArgs<D, T>&);
+};
+template <class D, class T, cupola::Operation<D, T> Op>
+[[nodiscard]] Calls<D, T> calls_of(Op& operation) {
+    Calls<D, T> calls{
+        .operation = &operation,
+        .needs = cupola::memory_needs(operation),
+        .prepare = nullptr,
+        .forward = [](void* op, const cupola::ForwardArgs<D, T>& args) { static_cast<Op*>(op)->forward(args); },
+        .backward = [](void* op, const cupola::BackwardArgs<D, T>& args) { static_cast<Op*>(op)->backward(args); }};
+    if constexpr (requires(const cupola::ForwardArgs<D, T>& args) { operation.prepare(args); })
+        calls.prepare = [](void* op, const cupola::ForwardArgs<D, T>& args) { static_cast<Op*>(op)->prepare(args); };
+    return calls;
+}
 
+/// Runs the operation; see the head of this file.
+template <class D, class T>
+[[nodiscard]] Outcome run_calls(const Problem& problem, typename D::Context& context, const Calls<D, T>& operation) {
     Outcome outcome;
-    outcome.needs = cupola::memory_needs(operation);
+    outcome.needs = operation.needs;
     Guarded<D> x(context, problem.x.size() * sizeof(T)), dy(context, problem.dy.size() * sizeof(T));
     Guarded<D> y(context, static_cast<std::size_t>(problem.batch * problem.output.size()) * sizeof(T));
     Guarded<D> dx(context, problem.x.size() * sizeof(T));
@@ -205,11 +209,11 @@ template <class Where, class Make>
         y.poison();
         saved.poison();
         scratch.poison();
-        if constexpr (requires { operation.prepare(args); }) {
-            if (!again) operation.prepare(args);
+        if (operation.prepare != nullptr) {
+            if (!again) operation.prepare(operation.operation, args);
             scratch.poison();
         }
-        operation.forward(args);
+        operation.forward(operation.operation, args);
         const Floats output = read(y);
         CHECK_MESSAGE(reference::same_bits(read(x), x_before), "forward changed its input");
         if (again)
@@ -234,7 +238,7 @@ template <class Where, class Make>
             backward.accumulate = problem.accumulate;
             backward.output_gradient = dy.template data<T>();
             backward.input_gradient = problem.input_gradient ? dx.template data<T>() : nullptr;
-            operation.backward(backward);
+            operation.backward(operation.operation, backward);
             CHECK_MESSAGE(reference::same_bits(read(x), x_before), "backward changed its input");
             CHECK_MESSAGE(reference::same_bits(read(y), output), "backward changed the output");
             std::vector<Floats> parameter_gradients;
@@ -276,6 +280,29 @@ template <class Where, class Make>
     for (Guarded<D>& parameter : parameters) intact(parameter, "parameters");
     for (Guarded<D>& gradient : gradients) intact(gradient, "parameter gradients");
     return outcome;
+}
+
+/// Runs `make(site)`; see the head of this file.
+template <class Where, class Make>
+[[nodiscard]] Outcome run(const Problem& problem, Make make) {
+    using D = DeviceOf<Where>;
+    using T = ElementOf<Where>;
+    const CaseContext<D> of_case(problem.threads);
+    typename D::Context& context = of_case.get();
+    [[maybe_unused]] const auto team = context.team();
+    auto operation =
+        make(cupola::BuildContext<D, T>{.context = context,
+                                        .batch = problem.batch,
+                                        .input = problem.input,
+                                        .output = problem.output,
+                                        .layer = problem.layer,
+                                        .activation = problem.activation,
+                                        .relu_mask_applied_by_next = problem.relu_mask_applied_by_next,
+                                        .applies_relu_mask_of_previous = problem.applies_relu_mask_of_previous,
+                                        .training = problem.made_for_training,
+                                        .input_gradient = problem.made_for_input_gradient,
+                                        .inference = !problem.made_for_training});
+    return run_calls<D, T>(problem, context, calls_of<D, T>(operation));
 }
 
 }  // namespace operation_run
