@@ -3,9 +3,10 @@
 
 For the tutorial's network and for one with batch normalisation, a residual block and a layer between Flatten and Linear:
 a checkpoint that Cupola wrote loads here by `load_state_dict(strict=True)` and gives the same logits to 1e-5, with the
-trained parameters and with their moving averages; the optimiser's state has the parameters' extents; and a file that
-`save_file(model.state_dict())`, also as several files with an index, or `torch.save(model.state_dict())` wrote here gives the same logits
-there. Files that do not fit are rejected with a message.
+trained parameters and with their moving averages; `torch.load(weights_only=True)` reads the same tensors of the file
+that Cupola wrote for it; the optimiser's state has the parameters' extents; and a file that `save_file(model.state_dict())`,
+also as several files with an index, or `torch.save(model.state_dict())` wrote here gives the same logits there. Files that do
+not fit are rejected with a message.
 
 Files of torchvision's ResNet-18 and ResNet-50, with its names, give the same logits there to 1e-4.
 """
@@ -14,6 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy
@@ -179,6 +181,11 @@ class Check:
         there = self.logits_there("write", file)
         tensors = load_file(file)
         own = {k: v for k, v in tensors.items() if not k.startswith(("ema.", "optimizer."))}
+        with zipfile.ZipFile(f"{file}.pth") as archive:
+            assert archive.testzip() is None, "a checksum is wrong"
+        exported = torch.load(f"{file}.pth", weights_only=True)
+        assert exported.keys() == own.keys(), "the names of the exported tensors are not those of the checkpoint"
+        assert all(torch.equal(exported[k], own[k]) and exported[k].is_contiguous() for k in own), "the exported tensors differ"
         averages = {k.removeprefix("ema."): v for k, v in tensors.items() if k.startswith("ema.")}
         momentum = {k.removeprefix("optimizer.momentum_buffer."): v for k, v in tensors.items() if k.startswith("optimizer.")}
         self.same("Cupola's checkpoint in PyTorch", there[0], self.logits_here(own))

@@ -2,7 +2,7 @@
 //
 // Cupola's side of checkpoint.py, which holds networks against PyTorch's:
 //
-//   checkpoint_tool write NETWORK CHECKPOINT IMAGES LOGITS   writes a checkpoint of random values
+//   checkpoint_tool write NETWORK CHECKPOINT IMAGES LOGITS   writes a checkpoint of random values, and CHECKPOINT.pth
 //   checkpoint_tool read NETWORK CHECKPOINT IMAGES LOGITS    reads one
 //
 // IMAGES holds float32 of the network's input, channels last; LOGITS gets those of the parameters and then, where the
@@ -13,6 +13,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/net/plan.hpp>
@@ -84,7 +85,11 @@ void append_logits(std::vector<float>& logits, const std::vector<float>& images,
 template <class Net>
 void run(std::string_view command, const std::string& path, const std::string& image_path,
          const std::string& logits_path) {
-    if (command == "write") write_checkpoint(path, Net::layers, random_checkpoint(Net::layers));
+    if (command == "write") {
+        const Checkpoint checkpoint = random_checkpoint(Net::layers);
+        write_checkpoint(path, Net::layers, checkpoint);
+        write_torch_file(path + ".pth", Net::layers, checkpoint.state);
+    }
     const Checkpoint checkpoint = read_checkpoint(path, Net::layers);
     const std::vector<float> images = read_floats(image_path);
     std::vector<float> logits;
