@@ -188,7 +188,7 @@ public:
                                       reference::same(height, 2, 2), reference::same(width, 2, 2), channels, true};
         std::vector<std::size_t> maxima(static_cast<std::size_t>(pool.output_size()));
         Doubles y(maxima.size());
-        pool.for_each_window([&](std::size_t place, const std::vector<std::size_t>& inputs) {
+        pool.for_each_window([&](std::size_t place, const std::vector<std::size_t>& inputs, double) {
             maxima[place] = inputs.front();
             for (const std::size_t i : inputs) {
                 if (at(from).x[i] > at(from).x[maxima[place]]) maxima[place] = i;
