@@ -52,14 +52,26 @@ golden_base() {
     return 1
 }
 
-# golden_difference BEFORE NOW: prints the lines that differ of the key and of the cases that both have; fails if there are any, or
-# no such case.
+# golden_changed BEFORE NOW: prints the cases that have other lines in the table NOW than in the table BEFORE, on any machine, or none any
+# more: their bits have changed on purpose. A machine that BEFORE lacks changes nothing.
+golden_changed() {
+    awk 'FNR == 1 { tables++ }
+        $1 == "key" { key = $0 }
+        /^#|^$|^key/ { next }
+        tables == 1 { before[key, $1] = $0; name[key, $1] = $1; next }
+        { now[key, $1] = $0 }
+        END { for (at in before) if (now[at] != before[at]) print name[at] }' "$1" "$2" | sort -u
+}
+
+# golden_difference BEFORE NOW [CHANGED]: prints the lines that differ of the key and of the cases that both have, but for those that the
+# file CHANGED names; fails if there are any, or no such case.
 golden_difference() {
-    awk 'NR == FNR { before[$1] = $0; next }
-        !($1 in before) { next }
+    awk 'FILENAME == ARGV[1] { changed[$1]; next }
+        FILENAME == ARGV[2] { before[$1] = $0; next }
+        !($1 in before) || $1 in changed { next }
         $1 != "key" { cases++ }
         $0 != before[$1] { print "< " before[$1] "\n> " $0; differ = 1 }
-        END { if (!cases) print "no case is in both"; exit differ || !cases }' "$1" "$2"
+        END { if (!cases) print "no case is in both"; exit differ || !cases }' "${3:-/dev/null}" "$1" "$2"
 }
 
 skip() {

@@ -56,6 +56,15 @@ wants $'< b 3 4\n> b 3 5' golden_difference "$folder/before" "$folder/now"
 printf 'key isa\nc 5 6\n' >"$folder/now"
 wants "no case is in both" golden_difference "$folder/before" "$folder/now"
 ! golden_difference "$folder/before" "$folder/now" >"$folder/out" || exit 1
+# A case whose line has changed, or is gone, on one machine; but not one of a machine that is new.
+printf '# table\n\nkey isa\na 1 2\nb 3 4\nc 5 6\n\nkey other\nd 7 8\n' >"$folder/old_table"
+printf '# table\n\nkey isa\na 1 2\nb 3 5\n\nkey other\nd 7 8\n\nkey third\na 9 9\n' >"$folder/new_table"
+golden_changed "$folder/old_table" "$folder/new_table" >"$folder/changed"
+wants $'b\nc' cat "$folder/changed"
+printf 'key isa\na 1 2\nb 3 5\n' >"$folder/now"
+golden_difference "$folder/before" "$folder/now" "$folder/changed"
+printf 'key isa\na 1 3\nb 3 5\n' >"$folder/now"
+! golden_difference "$folder/before" "$folder/now" "$folder/changed" >"$folder/out" || exit 1
 
 # What the compiler reads of two trees: the same with other comments, though the flags name the headers of the first one.
 for each in old new; do
