@@ -68,9 +68,9 @@ golden_changed() {
 golden_difference() {
     awk 'FILENAME == ARGV[1] { changed[$1]; next }
         FILENAME == ARGV[2] { before[$1] = $0; next }
-        !($1 in before) || $1 in changed { next }
+        !($1 in before) { next }
         $1 != "key" { cases++ }
-        $0 != before[$1] { print "< " before[$1] "\n> " $0; differ = 1 }
+        !($1 in changed) && $0 != before[$1] { print "< " before[$1] "\n> " $0; differ = 1 }
         END { if (!cases) print "no case is in both"; exit differ || !cases }' "${3:-/dev/null}" "$1" "$2"
 }
 

@@ -65,6 +65,10 @@ printf 'key isa\na 1 2\nb 3 5\n' >"$folder/now"
 golden_difference "$folder/before" "$folder/now" "$folder/changed"
 printf 'key isa\na 1 3\nb 3 5\n' >"$folder/now"
 ! golden_difference "$folder/before" "$folder/now" "$folder/changed" >"$folder/out" || exit 1
+# All that both have may have changed.
+printf 'b\n' >"$folder/changed"
+printf 'key isa\nb 3 5\n' >"$folder/now"
+golden_difference "$folder/before" "$folder/now" "$folder/changed"
 
 # What the compiler reads of two trees: the same with other comments, though the flags name the headers of the first one.
 for each in old new; do
