@@ -312,7 +312,8 @@ TEST_CASE("large tensors are read in pieces, whatever their strides are") {
         for (const std::uint64_t extent : extents) size *= extent;
         Floats result(size, -1);
         impl::ViewReader(file, {.type = 1, .begin = 4, .extents = std::move(extents), .strides = std::move(strides)},
-                         result.data(), piece);
+                         result.data(), piece)
+            .read();
         return result;
     };
     // Each element at its place, by the definition.

@@ -112,7 +112,8 @@ public:
     /// `piece` is the most bytes that are read at a time.
     ViewReader(const FilePieces& file, const StridedView& view, float* to, std::size_t piece = std::size_t{1} << 20)
         : file_(file), type_(torch_types[view.type]), begin_(view.begin), to_(to), most_(piece / type_.bytes) {
-        if (std::ranges::find(view.extents, std::uint64_t{0}) != view.extents.end()) return;
+        empty_ = std::ranges::find(view.extents, std::uint64_t{0}) != view.extents.end();
+        if (empty_) return;
         for (const ViewIndex& index : ordered_indices(view)) {
             // Two indices that are one in the file and in the result become one.
             if (!indices_.empty() && indices_.back().from == index.extent * index.from &&
@@ -121,7 +122,10 @@ public:
             else
                 indices_.push_back(index);
         }
-        read(indices_, 0, 0);
+    }
+
+    void read() {
+        if (!empty_) read(indices_, 0, 0);
     }
 
 private:
@@ -170,6 +174,7 @@ private:
     std::uint64_t begin_;
     float* to_;
     std::uint64_t most_;
+    bool empty_ = false;
     std::vector<ViewIndex> indices_;
     std::vector<std::byte> bytes_;
     std::vector<float> floats_;
@@ -182,7 +187,7 @@ inline void read_view(const FilePieces& file, StridedView view, std::uint64_t fi
     for (const std::uint64_t extent : view.extents) row *= extent;
     if (to.empty()) return;
     if (first == 0 && to.size() == row) {
-        ViewReader(file, view, to.data());
+        ViewReader(file, view, to.data()).read();
         return;
     }
     row /= view.extents[0];
@@ -204,7 +209,7 @@ inline void read_view(const FilePieces& file, StridedView view, std::uint64_t fi
         StridedView whole = view;
         whole.begin += first / row * step;
         whole.extents[0] = rows;
-        ViewReader(file, whole, to.data());
+        ViewReader(file, whole, to.data()).read();
         first += rows * row;
         to = to.subspan(rows * row);
     }
