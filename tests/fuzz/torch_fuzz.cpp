@@ -3,14 +3,12 @@
 // The reader of files of torch.save, read_checkpoint and load_parameters on any bytes: data or one error message, and
 // memory bounded by the size of the file. The first byte of an input chooses a file around the rest: the bytes
 // themselves, a zip archive whose pickle they are, or the same in the format before torch 1.6.
-#include <cupola/io/checkpoint.hpp>
-#include <cupola/io/load_parameters.hpp>
 #include <cupola/io/torch_file.hpp>
 
-#include "../io/checkpoint_support.hpp"
 #include "../io/torch_support.hpp"
 #include "../standard.hpp"
 #include "support.hpp"
+#include "tensors.hpp"
 
 namespace {
 
@@ -48,16 +46,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         std::vector<float> values(elements);
         fuzz::answers(limit, [&] { file->read_floats(tensor, values.data()); });
     }
-    fuzz::answers(limit, [&] { static_cast<void>(read_checkpoint(*file, io_tests::Net::layers)); });
-    fuzz::answers(limit, [&] {
-        TrainingState state = io_tests::small_checkpoint().state;
-        const std::vector<float> before = state.parameters;
-        try {
-            static_cast<void>(load_parameters(*file, io_tests::Net::layers, state));
-        } catch (...) {
-            if (state.parameters != before) fuzz::fail("an error changed the parameters", "");
-            throw;
-        }
-    });
+    fuzz::read_as_checkpoint(*file, limit);
     return 0;
 }
