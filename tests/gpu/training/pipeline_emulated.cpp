@@ -106,7 +106,7 @@ template <class T>
 Ended run(int devices, const Sizes& shape = {}, int steps = 4) {
     T training(options_for<T>(devices, shape));
     Source source(shape.short_size);
-    const auto four = [&](std::int64_t i, int, CudaContext&) { return source.pinned(5 * i, 4, 0); };
+    const auto four = [&](std::int64_t i, int replica, CudaContext&) { return source.pinned(5 * i, 4, replica); };
     const Ended ended = ended_after(training, steps, source, four, std::span(source.samples.inputs).first(324));
     CHECK(emulator::failure().empty());
     return ended;
@@ -305,7 +305,7 @@ TEST_CASE("a network whose parameters do not fit one GPU trains on two, which ha
     };
     const auto of_whole = with_scale(static_cast<Whole*>(nullptr), 1);
     Source source;
-    const auto four = [&](std::int64_t i, int, CudaContext&) { return source.pinned(5 * i, 4, 0); };
+    const auto four = [&](std::int64_t i, int replica, CudaContext&) { return source.pinned(5 * i, 4, replica); };
     const auto end = [&](auto& training) {
         return ended_after(training, 3, source, four, std::span(source.samples.inputs).first(324));
     };
