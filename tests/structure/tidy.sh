@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: tidy.sh SOURCE_DIR FLAGS... . Fails with what clang-tidy-16 finds, by the checks of .clang-tidy, in the headers that need no CUDA,
-# with those that need MPI if it is installed (all in one unit, because most of the time is that of the standard library), and in a training
-# of the tutorial's network, which instantiates their templates.
+# with those of libraries that are installed, MPI among them (all in one unit, because most of the time is that of the standard library), and
+# in a training of the tutorial's network, which instantiates their templates.
 set -euo pipefail
 cd "$1"
 shift
@@ -18,17 +18,14 @@ END
 if command -v mpicc >/dev/null; then
     for folder in $(mpicc --showme:incdirs); do set -- "$@" -isystem "$folder"; done
 fi
-headers=$(find include/cupola -name '*.hpp' -not -name '*src.hpp' | sort)  # which are not for programs of headers alone
-cuda=$(grep -lE '#include <(cuda|cudnn|cublas|nccl|cupti)' $headers || true)
-command -v mpicc >/dev/null || cuda+=$'\n'$(grep -lE '#include <(mpi\.h|cupola/processes/(mpi/mpi_calls|mpi_environment)\.hpp)>' $headers)
-# A header that includes such a header needs CUDA too.
-while :; do
-    names=$(sed -E 's|^include/(.*)$|<\1>|' <<<"$cuda")
-    more=$(grep -lF "$names" $headers | cat - <(echo "$cuda") | sort -u)
-    [ "$more" != "$cuda" ] || break
-    cuda=$more
-done
-grep -vxF "$cuda" <<<"$headers" | sed -E 's|^include/(.*)$|#include <\1>|' >"$unit"
+PYTHONPATH=tests/structure python3 - clang++-16 "$@" >"$unit" <<'END'
+import sys
+from own_headers import OwnHeaders
+
+for header in OwnHeaders(".", sys.argv[1], sys.argv[2:]).compiled:
+    if header.endswith(".hpp"):
+        print(f"#include <{header}>")
+END
 [ "$(wc -l <"$unit")" -gt 100 ] || { echo "only these headers were found:"; cat "$unit"; exit 1; }
 clang-tidy-16 --quiet --warnings-as-errors='*' --config-file=.clang-tidy "$unit" "$training" -- "$@"
 echo "$(wc -l <"$unit") headers checked"

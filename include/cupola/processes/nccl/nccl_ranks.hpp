@@ -361,6 +361,7 @@ private:
             {abort->shrunk.begin(), abort->shrunk.end()},
             [calls = calls_, seconds = limits_.abort_seconds](const std::vector<void*>& made) mutable {
                 std::vector<ncclComm_t> communicators;
+                communicators.reserve(made.size());
                 for (void* const each : made) communicators.push_back(static_cast<ncclComm_t>(each));
                 run_until(calls, calls.now(), seconds, "the training did not go on with the processes that are left",
                           "NCCL's ncclCommAbort",

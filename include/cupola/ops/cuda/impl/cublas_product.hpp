@@ -143,6 +143,7 @@ private:
     [[gnu::cold]] bool choose(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
                               const CublasMatrix& d, Epilogue timed, Epilogue used) {
         // The address only gives the alignment of the bias; nothing is read from it.
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
         if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(operand_alignment));
         PlanChoices& choices = context.plan_choices();
         const std::string key = key_of(context, a, b, d, timed);
