@@ -78,9 +78,9 @@ public:
     /// Runs so many steps before the first that counts; plans are made with the training.
     Steps(std::int64_t batch, const CudaOptions& device, int warm_up = std::min(20, gpu_bench::max_steps))
         : used_before_(used_bytes()),
-          batches_(std::min(batch, gpu_bench::max_samples)),
+          batches_(gpu_bench::samples_of(batch)),
           training_({.device = device,
-                     .batch_size = std::min(batch, gpu_bench::max_samples),
+                     .batch_size = gpu_bench::samples_of(batch),
                      .seed = 1,
                      .optimizer = {.learning_rate = 0.01}}) {
         run(warm_up);
@@ -267,7 +267,7 @@ int main(int argc, char** argv) try {
     } else if (what.empty()) {
         status = serve<Synthetic>(batch, device);
     } else {
-        const std::int64_t samples = std::min(batch, gpu_bench::max_samples);
+        const std::int64_t samples = gpu_bench::samples_of(batch);
         const gpu_tests::SyntheticBatches batches(samples);
         CudaContext context(0, device);
         constexpr int steps = std::min(30, gpu_bench::max_steps);

@@ -11,14 +11,15 @@ namespace gpu_bench {
 /// The clock of the emulated GPU, by which each step takes the same: the host's says nothing of a GPU.
 inline double seconds() { return cupola::emulator::device_seconds(0); }
 constexpr int max_steps = 3;
-/// A step of a few samples has the launches of a large one, and the same time by that clock; this processor computes it sooner.
-constexpr std::int64_t max_samples = 4;
+/// The samples of a step that stands for one of `batch`: a step of a few has the launches of a large one, and the same time by that clock;
+/// this processor computes it sooner.
+constexpr std::int64_t samples_of(std::int64_t batch) { return std::min<std::int64_t>(batch, 4); }
 #else
 inline double seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 constexpr int max_steps = std::numeric_limits<int>::max();
-constexpr std::int64_t max_samples = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t samples_of(std::int64_t batch) { return batch; }
 #endif
 
 /// For each line of the input, a number of steps, prints the seconds per step of run(steps) and the loss that it returns.
