@@ -6,6 +6,8 @@
 
 #include "../test.hpp"
 
+#include <cupola/data/image_file.hpp>
+
 #include "few_threads.hpp"
 #include "files_support.hpp"
 #include "support.hpp"
@@ -242,9 +244,42 @@ TEST_CASE("an image of another size is rejected with both sizes") {
     auto files = small_image_folder();
     files["test/dog/0.jpg"] = jpeg(6, 8, 1, 2, 3);
     write_all(folder, "set", files);
-    CHECK(refusal(folder.path("set")) ==
-          folder.path("set") + ": test/dog/0.jpg is 6 x 8 pixels, and " + folder.path("set") +
-              ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size");
+    CHECK(
+        refusal(folder.path("set")) ==
+        folder.path("set") + ": test/dog/0.jpg is 6 x 8 pixels, and " + folder.path("set") +
+            ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size; the option fit makes them so");
+}
+
+TEST_CASE("images of different sizes get one by the option fit, from a folder and from an archive") {
+    const TemporaryFolder folder;
+    auto files = small_image_folder();
+    files["test/dog/0.jpg"] = jpeg(13, 8, 1, 2, 3, true);
+    files["train/cat/0.jpg"] = jpeg(31, 50, 1, 2, 3, true);
+    write_all(folder, "set", files);
+    write_archive(folder.path("set.zip"), files, Packing::zip);
+    const ImageFit fit{.shorter_side = 7, .height = 6, .width = 5, .filter = ResizeFilter::bicubic};
+    const ImageData data = read_image_folder(folder.path("set"), 2, {.fit = fit});
+    CHECK(data.train.sample_shape() == Shape{6, 5, 3});
+    CHECK(data.train.size() == 6);
+    const Image expected = fit(read_image(folder.path("set/train/cat/0.jpg")));
+    CHECK(std::ranges::equal(data.train.sample(0), expected.pixels));
+    CHECK(equal(data.train, read_image_folder(folder.path("set.zip"), 1, {.fit = fit}).train));
+    CHECK(equal(data.test, read_image_folder(folder.path("set.zip"), 3, {.fit = fit}).test));
+    CHECK(read_image_folder<float>(folder.path("set"), 1, {.channels = 1, .fit = fit}).test.sample_shape() ==
+          Shape{6, 5, 1});
+
+    const auto mistake = [&](const ImageFit& wrong) {
+        return message_of<InvalidArgument>([&] { (void)read_image_folder(folder.path("set"), 1, {.fit = wrong}); });
+    };
+    CHECK(mistake({8, 9, 8}) == "images with a shorter side of 8 pixels have no part of 9 x 8");
+    CHECK(mistake({8, 8, 9}) == "images with a shorter side of 8 pixels have no part of 8 x 9");
+    CHECK(mistake({8, 0, 8}) == "the height and width of an image must be at least 1, not 0 x 8");
+    CHECK(refusal(folder.path("set"), 1, {.fit = fit, .pixels_per_image = 200}) ==
+          folder.path("set") + ": train/cat/0.jpg has 31 x 50 pixels; at most 200 are accepted");
+    files["test/dog/0.jpg"] = jpeg(2, 800, 1, 2, 3);
+    write_all(folder, "long", files);
+    CHECK(refusal(folder.path("long"), 1, {.fit = ImageFit{200, 6, 5}}) ==
+          folder.path("long") + ": test/dog/0.jpg is 2 x 800 pixels, too long for a shorter side of 200");
 }
 
 TEST_CASE("a layout that is not ImageFolder's is rejected, and the message names what is missing") {

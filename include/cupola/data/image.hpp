@@ -26,20 +26,34 @@ struct BasicImage {
 /// An image of bytes.
 using Image = BasicImage<std::uint8_t>;
 
+namespace impl {
+
+inline constexpr std::int64_t max_extent = 65'535;
+
+inline void require_extents(std::int64_t height, std::int64_t width) {
+    require(height >= 1 && width >= 1, "the height and width of an image must be at least 1, not ", height, " x ",
+            width);
+    require(height <= max_extent && width <= max_extent, "the height and width of an image must be at most ",
+            max_extent, ", not ", height, " x ", width);
+}
+
+template <class Value>
+void require_pixels(const BasicImage<Value>& image) {
+    require(image.shape().has_elements() && image.shape().is_at_most(std::int64_t{1} << 40) &&
+                static_cast<std::int64_t>(image.pixels.size()) == image.shape().size(),
+            "an image of ", to_string(image.shape()), " has ", image.pixels.size(),
+            std::is_same_v<Value, float> ? " values of pixels" : " bytes of pixels");
+}
+
+}  // namespace impl
+
 /// The largest part in the middle with the proportions of `height` to `width`, scaled to that size: each pixel is the
 /// mean of those that it covers, or, if the image is smaller, the one in which it lies. Throws InvalidArgument for an
 /// image without pixels, or with another number of them than its extents say.
 template <class Value>
 [[nodiscard]] BasicImage<Value> fitted(const BasicImage<Value>& image, std::int64_t height, std::int64_t width) {
-    constexpr std::int64_t most = 65'535;
-    require(height >= 1 && width >= 1, "the height and width of an image must be at least 1, not ", height, " x ",
-            width);
-    require(height <= most && width <= most, "the height and width of an image must be at most ", most, ", not ",
-            height, " x ", width);
-    require(image.shape().has_elements() && image.shape().is_at_most(std::int64_t{1} << 40) &&
-                static_cast<std::int64_t>(image.pixels.size()) == image.shape().size(),
-            "an image of ", to_string(image.shape()), " has ", image.pixels.size(),
-            std::is_same_v<Value, float> ? " values of pixels" : " bytes of pixels");
+    impl::require_extents(height, width);
+    impl::require_pixels(image);
     const std::int64_t part_height = std::max<std::int64_t>(1, std::min(image.height, image.width * height / width));
     const std::int64_t part_width = std::max<std::int64_t>(1, std::min(image.width, image.height * width / height));
     const std::int64_t top = (image.height - part_height) / 2, left = (image.width - part_width) / 2;

@@ -8,9 +8,9 @@
 //   const ImageData pets = read_image_folder("pets", 4, {.split = {.validation = 0.2, .seed = 1, .stratified = true}});
 //
 // Classes are numbered in the order of their names and images are in the order of their names, so a folder and an
-// archive of it are the same data set. All images have one size, upright according to their EXIF data. Every image is
-// decoded once, by a fixed number of threads, and the result does not depend on that number. Needs libarchive,
-// libjpeg-turbo and libpng (CMake: cupola::data).
+// archive of it are the same data set. All images have one size, upright according to their EXIF data; photographs of
+// different sizes get one by the option `fit`. Every image is decoded once, by a fixed number of threads, and the
+// result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng (CMake: cupola::data).
 #pragma once
 
 #include <algorithm>
@@ -91,12 +91,33 @@ struct Flaws {
     const char* flaw = nullptr;
 };
 
+inline void require_few_pixels(const std::string& name, const ImageSize& size, const ImageFolderOptions& options) {
+    require<DataError>(size.height * size.width <= options.pixels_per_image, name, " has ", size.height, " x ",
+                       size.width, " pixels; at most ", options.pixels_per_image, " are accepted");
+}
+
+/// An image of any size, which `options.fit` makes one of its extents.
+template <class Value>
+ImageInfo decode_fitted(const std::string& name, std::span<const std::uint8_t> bytes, const ImageFolderOptions& options,
+                        Value* to) {
+    const ImageSize size = format_of(name, bytes).info(name, bytes).size;
+    require_few_pixels(name, size, options);
+    const auto [shorter, longer] = std::minmax(size.height, size.width);
+    require<DataError>(longer * options.fit->shorter_side / shorter <= max_extent, name, " is ", size.height, " x ",
+                       size.width, " pixels, too long for a shorter side of ", options.fit->shorter_side);
+    BasicImage<Value> image{size.height, size.width, options.channels, {}};
+    image.pixels.resize(static_cast<std::size_t>(image.shape().size()));
+    const ImageInfo info = decode_image(name, bytes, size, options.channels, image.pixels.data());
+    std::ranges::copy((*options.fit)(image).pixels, to);
+    return info;
+}
+
 /// `like` has the properties of the first file of all.
 template <class Value>
 [[nodiscard]] BasicImageSet<Value> decode_split(const ImageList& list, std::size_t s, const ImageInfo& like,
                                                 int workers, const ImageFolderOptions& options, Flaws& flaws) {
     const ImageList::Split& split = list.splits[s];
-    const ImageSize& size = like.size;
+    const ImageSize size = options.fit ? ImageSize{options.fit->height, options.fit->width} : like.size;
     const std::size_t image_values = static_cast<std::size_t>(size.height * size.width * options.channels);
     require<DataError>(split.files.size() <= options.total_bytes / sizeof(Value) / image_values, list.path,
                        " decodes to more than ", options.total_bytes, " bytes: ", split.files.size(), " images of ",
@@ -108,10 +129,13 @@ template <class Value>
         const ImageFile& file = split.files[i];
         const std::string name = list.name_of(s, file);
         const std::span<const std::uint8_t> bytes = bytes_of(list, s, file, options, buffer);
-        const ImageInfo own = decode_image(name, bytes, size, options.channels, pixels.data() + i * image_values);
-        require<DataError>(own.size == size, name, " is ", own.size.height, " x ", own.size.width, " pixels, and ",
-                           list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ", size.width,
-                           ": all images of a data set must have the same size");
+        Value* const to = pixels.data() + i * image_values;
+        const ImageInfo own = options.fit ? decode_fitted(name, bytes, options, to)
+                                          : decode_image(name, bytes, size, options.channels, to);
+        require<DataError>(options.fit || own.size == size, name, " is ", own.size.height, " x ", own.size.width,
+                           " pixels, and ", list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ",
+                           size.width,
+                           ": all images of a data set must have the same size; the option fit makes them so");
         require<DataError>(own.wide == like.wide, name, " has ", own.wide ? 16 : 8, " bits per sample, and ",
                            list.name_of(0, list.splits[0].files[0]), " has ", like.wide ? 16 : 8,
                            ": all images of a data set must have the same range of values");
@@ -147,6 +171,12 @@ template <class Value = std::uint8_t>
                   "images have bytes (std::uint8_t) or floats");
     require(options.channels == 1 || options.channels == 3,
             "images must have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
+    if (options.fit) {
+        const ImageFit& fit = *options.fit;
+        impl::require_extents(fit.height, fit.width);
+        require(fit.height <= fit.shorter_side && fit.width <= fit.shorter_side, "images with a shorter side of ",
+                fit.shorter_side, " pixels have no part of ", fit.height, " x ", fit.width);
+    }
     require(workers >= 1 && workers <= 1024, "the number of decoding threads must be 1 to 1024, not ", workers);
     const impl::PathKind kind = impl::path_kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
@@ -159,9 +189,7 @@ template <class Value = std::uint8_t>
     const std::string name = list.name_of(0, first);
     const std::span<const std::uint8_t> bytes = impl::bytes_of(list, 0, first, options, buffer);
     const impl::ImageInfo like = impl::format_of(name, bytes).info(name, bytes);
-    const impl::ImageSize& size = like.size;
-    require<DataError>(size.height * size.width <= options.pixels_per_image, name, " has ", size.height, " x ",
-                       size.width, " pixels; at most ", options.pixels_per_image, " are accepted");
+    impl::require_few_pixels(name, like.size, options);
     impl::Flaws flaws;
     auto train = impl::decode_split<Value>(list, 0, like, workers, options, flaws);
     auto test = impl::decode_split<Value>(list, 1, like, workers, options, flaws);

@@ -16,7 +16,8 @@
 //   head        the mean over height and width, and fc, linear; output: classes, without an activation
 //
 // Convolutions have no bias and are He normal, with the padding of both sides that keeps the extents without a stride;
-// the norms have an epsilon of 1e-5 and a decay of 0.9, which is torchvision's momentum of 0.1.
+// the norms have an epsilon of 1e-5 and a decay of 0.9, which is torchvision's momentum of 0.1. `preprocessing` is that
+// of the weights IMAGENET1K_V1 (models/image_preprocessing.hpp); those of IMAGENET1K_V2 have a shorter side of 232.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,7 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/models/image_preprocessing.hpp>
 #include <cupola/models/impl/resnet_block_name.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
@@ -94,10 +96,16 @@ using TorchvisionResNet =
 
 /// See the head of this file.
 template <std::int64_t classes = 1000, std::int64_t height = 224, std::int64_t width = height>
-struct ResNet18 : impl::TorchvisionResNet<height, width, classes, impl::BasicBlock, 2, 2, 2, 2> {};
+struct ResNet18 : impl::TorchvisionResNet<height, width, classes, impl::BasicBlock, 2, 2, 2, 2> {
+    static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(height, width);
+};
 template <std::int64_t classes = 1000, std::int64_t height = 224, std::int64_t width = height>
-struct ResNet34 : impl::TorchvisionResNet<height, width, classes, impl::BasicBlock, 3, 4, 6, 3> {};
+struct ResNet34 : impl::TorchvisionResNet<height, width, classes, impl::BasicBlock, 3, 4, 6, 3> {
+    static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(height, width);
+};
 template <std::int64_t classes = 1000, std::int64_t height = 224, std::int64_t width = height>
-struct ResNet50 : impl::TorchvisionResNet<height, width, classes, impl::Bottleneck, 3, 4, 6, 3> {};
+struct ResNet50 : impl::TorchvisionResNet<height, width, classes, impl::Bottleneck, 3, 4, 6, 3> {
+    static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(height, width);
+};
 
 }}  // namespace cupola::CUPOLA_ABI

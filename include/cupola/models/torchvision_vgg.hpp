@@ -22,6 +22,7 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/models/image_preprocessing.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -52,7 +53,9 @@ struct VGG16 : Sequential<Input<224, 224, 3>,
     Flatten,
     Named<"classifier.0", impl::VggLinear<4096>>, ReLU, Dropout<0.5>,
     Named<"classifier.3", impl::VggLinear<4096>>, ReLU, Dropout<0.5>,
-    Named<"classifier.6", impl::VggLinear<classes>>> {};
+    Named<"classifier.6", impl::VggLinear<classes>>> {
+    static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(224, 224);
+};
 // clang-format on
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -195,7 +195,8 @@ TEST_CASE("a folder may contain PNG and JPEG images with any of the endings, als
     for (const std::uint8_t value : colours.test.sample(2)) CHECK(value == 77);
     files["test/dog/2.png"] = png<std::uint8_t>(1, 2, PNG_FORMAT_GRAY, {1, 2});
     write_all(folder, "other", files);
-    CHECK(message_of<DataError>([&] { (void)read_image_folder(folder.path("other")); }) ==
-          folder.path("other") + ": test/dog/2.png is 1 x 2 pixels, and " + folder.path("other") +
-              ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size");
+    CHECK(
+        message_of<DataError>([&] { (void)read_image_folder(folder.path("other")); }) ==
+        folder.path("other") + ": test/dog/2.png is 1 x 2 pixels, and " + folder.path("other") +
+            ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size; the option fit makes them so");
 }

@@ -7,11 +7,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/data/resize.hpp>
 #include <cupola/data/split.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -21,6 +23,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 struct ImageFolderOptions {
     /// 3 for red, green and blue, 1 for grey; images of the other kind are converted.
     int channels = 3;
+    /// Makes all images of one size, each when it is decoded. Without it, images of different sizes are an error.
+    std::optional<ImageFit> fit{};
     std::size_t files = 2'000'000;
     std::size_t bytes_per_file = std::size_t{1} << 25;
     std::int64_t pixels_per_image = std::int64_t{1} << 24;
