@@ -78,6 +78,26 @@ TEST_CASE("views share memory, and the gradient of the batch is planned only on 
     CHECK(with[gradient_entry(nodes, 0)].bytes == aligned(3 * 4 * sizeof(float)));
 }
 
+TEST_CASE("a second input that backward reads is kept until then") {
+    // A sum of the outputs of the first two nodes, and a node after it; none of the others reads anything in backward.
+    std::vector<NodeInfo> nodes(4, {.input = {3},
+                                    .output = {3},
+                                    .backward_reads_input = false,
+                                    .backward_reads_output = false,
+                                    .has_parameters = true});
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i].reads = i;
+    nodes[2].also_reads = 1;
+    std::vector<Lifetime> without(lifetimes_of(nodes.size())), with = without;
+    plan_activations(nodes, 5, true, false, without);
+    CHECK(without[1].last == 2);
+    nodes[2].backward_reads_second_input = true;
+    plan_activations(nodes, 5, true, false, with);
+    CHECK(with[1].last == 6);
+    CHECK_FALSE(any_overlap(with));
+    CHECK(second_input_of(nodes, 2) == Shape{3});
+    CHECK(second_input_of(nodes, 3) == Shape{});
+}
+
 TEST_CASE("a batch whose activations would be counted beyond 64 bits is an OutOfMemory with the true number") {
     struct Large : Sequential<Input<1, 1, 1 << 12>, Upsample2d<1 << 12>, Conv2d<2, 1>, GlobalAvgPool2d> {};
     constexpr std::int64_t most = std::int64_t{1} << 36;

@@ -54,6 +54,13 @@ TEST_CASE("a block runs forward again before its backward passes, as far as only
     nodes = chain_of_nodes(true);
     nodes[2].backward_reads_input = false;
     CHECK(text_of(list_passes(nodes, true)) == "f0 f1 f2 f3 o b3 b2 b1 b0");
+    // As its second input, inside the block and outside.
+    nodes[2].also_reads = 2;
+    nodes[2].backward_reads_second_input = true;
+    CHECK(text_of(list_passes(nodes, true)) == "f0 f1 f2 f3 o b3 +1 b2 b1 b0");
+    nodes[3].also_reads = 2;
+    nodes[3].backward_reads_second_input = true;
+    CHECK(text_of(list_passes(nodes, true)) == "f0 f1 f2 f3 o b3 b2 b1 b0");
     // Nothing is read below the lowest node that is trained.
     nodes = chain_of_nodes(true);
     nodes[0].has_parameters = nodes[1].has_parameters = nodes[2].has_parameters = false;

@@ -51,8 +51,10 @@ struct ShapeResult {
 
 /// The properties of a layer, in addition to its kind, that passes over a network use. The defaults are the safe ones.
 struct LayerTraits {
-    /// Backward reads the layer's input, or its output, which is kept until then.
+    /// Backward reads the layer's input, the second input of a layer of net/named_values.hpp that has two, or its
+    /// output, which is kept until then.
     bool backward_reads_input = true;
+    bool backward_reads_second_input = true;
     bool backward_reads_output = true;
     /// Its operation can apply a ReLU to its output: BuildContext::activation.
     bool absorbs_relu = false;

@@ -246,6 +246,7 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .output = layer.output,
                 .backward_reads_input = layer.traits.backward_reads_input && !(omits_parameter_gradients(layers, i) &&
                                                                                layer.traits.reads_input_for_parameters),
+                .backward_reads_second_input = layer.traits.backward_reads_second_input && layer.also_reads != no_value,
                 .backward_reads_output = layer.traits.backward_reads_output,
                 .view = layer.is_view(),
                 .has_parameters = parameters_of_layer(layers, i).trained_parameters() > 0,

@@ -243,6 +243,7 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         if (has_backward(nodes, i, lowest, input_gradient)) {
             if (node.backward_reads_output) read_again(i + 1, time);
             if (node.backward_reads_input) read_again(node.reads, time);
+            if (node.backward_reads_second_input) read_again(node.also_reads, time);
         }
         if (i < lowest || !wanted(i + 1)) return;
         use(gradient_entry(nodes, i + 1), i + 1, time);

@@ -44,7 +44,8 @@ namespace impl {
 
 /// The layer of ConcatWith, whose output is completed where the second input is known.
 struct Concatenation {
-    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerTraits traits{
+        .backward_reads_input = false, .backward_reads_second_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
 

@@ -24,7 +24,8 @@ struct NodeInfo {
     std::size_t pattern = no_pattern;
     Activation activation = Activation::none;
     /// `has_parameters`: whether it has parameters that are trained.
-    bool backward_reads_input = true, backward_reads_output = true, view = false, has_parameters = false;
+    bool backward_reads_input = true, backward_reads_second_input = false, backward_reads_output = true, view = false,
+         has_parameters = false;
     /// Outside training: the batch normalisation layer whose scale and shift are folded into this node's weights.
     std::size_t folded_norm = no_layer;
     /// Whether its operation can mask its gradient for a ReLU in the node before it, and whether it does: see
@@ -55,6 +56,13 @@ struct NodeInfo {
     /// Whether backward runs it: a view passes its gradient on without work, unless it adds.
     [[nodiscard]] constexpr bool runs_backward() const { return !view || adds_two_gradients() || adds_gradient; }
 };
+
+/// The extents of the second input of node `i`; without any if it has none.
+[[nodiscard]] constexpr Shape second_input_of(std::span<const NodeInfo> nodes, std::size_t i) {
+    const std::size_t value = nodes[i].also_reads;
+    if (value == no_value) return {};
+    return value == 0 ? nodes[0].input : nodes[value - 1].output;
+}
 
 namespace impl {
 

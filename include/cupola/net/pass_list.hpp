@@ -67,6 +67,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
         if (has_backward(nodes, i, lowest, input_gradient)) {
             if (node.backward_reads_output) read(i, i + 1);
             if (node.backward_reads_input) read(i, node.reads);
+            if (node.backward_reads_second_input) read(i, node.also_reads);
         }
         // The caller reads the outputs just before backward.
         if (node.is_output || i + 1 == nodes.size()) kept[storage_of(nodes, i + 1)] = true;

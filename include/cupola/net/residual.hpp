@@ -42,8 +42,10 @@ struct Fork {
 /// The sum of the block's output and the shortcut's.
 struct Add {
     static constexpr LayerKind kind = LayerKind::sum;
-    static constexpr LayerTraits traits{
-        .backward_reads_input = false, .backward_reads_output = false, .absorbs_relu = true};
+    static constexpr LayerTraits traits{.backward_reads_input = false,
+                                        .backward_reads_second_input = false,
+                                        .backward_reads_output = false,
+                                        .absorbs_relu = true};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
 

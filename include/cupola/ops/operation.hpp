@@ -59,6 +59,8 @@ struct BuildContext {
     bool inference = false;
     /// Whether backward adds to the gradient of its second input, because a later reader of that value has written it.
     bool adds_second_gradient = false;
+    /// The extents of the second input of an operation that has two.
+    Shape second_input{};
 };
 
 /// The arguments of an operation's `prepare` and `forward`. `T` is the element type of activations; parameters and

@@ -80,7 +80,8 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .input_gradient = backward && needs_gradient(infos_[i].reads),
                                             .parameter_gradients = !omits_parameter_gradients(layers, infos_[i].layer),
                                             .inference = !options.training && !options.inspect,
-                                            .adds_second_gradient = infos_[i].adds_gradient};
+                                            .adds_second_gradient = infos_[i].adds_gradient,
+                                            .second_input = second_input_of(infos_.span(), i)};
         nodes_[i] = make_one(infos_[i], build);
         if (options.synchronized && nodes_[i]->statistics_size() > 0 && !layer.uses_running_statistics) {
             require(infos_[i].recompute_block == no_layer,

@@ -162,7 +162,7 @@ private:
                 parameters += sizeof(float) * static_cast<double>(read.list[p].shape.size());
             }
         }
-        const double second = node.also_reads == no_value ? 0 : activations(nodes_[node.also_reads - 1].output),
+        const double second = node.also_reads == no_value ? 0 : activations(second_input_of(nodes_, i)),
                      inputs = activations(node.input) + second, output = activations(node.output);
         const bool both = direction == Direction::backward && recomputed_[i];
         if (both) calls /= 2;
@@ -176,6 +176,7 @@ private:
         part.bytes += output * (node.adds_two_gradients() ? 2 : 1) + calls * parameters;  // gradients: in, out
         if (wanted) part.bytes += inputs + calls * parameters;
         if (read && node.backward_reads_input) part.bytes += activations(node.input);
+        if (read && node.backward_reads_second_input) part.bytes += second;
         if (read && node.backward_reads_output) part.bytes += output;
     }
 
