@@ -10,9 +10,10 @@
 // stored. All values are read before any is stored, so an array may be passed twice. The order of the elements is not
 // specified.
 //
-//   for_each_in_rows(context, rows, width, formula, to, from)
+//   for_each_in_rows(context, rows, width, formula, matrices...)
 //
-// does so for the first `width` elements of each row of two matrices, `Rows`, which may have rows of other lengths.
+// does so for the first `width` elements of each row of matrices, `Rows` or `RepeatedRows`, which may have rows of
+// other lengths.
 //
 // A formula that takes the element type itself receives elements, which suits formulas that only select; a formula of
 // floats receives floats, which are rounded when they are stored. Use math::select or value_if below to select between
@@ -76,10 +77,21 @@ struct AddElement {
 /// The rows of a matrix: row i begins at `first` + i * `stride`.
 template <class E>
 struct Rows {
+    using Element = E;
     E* first = nullptr;
     std::int64_t stride = 0;
 
     [[nodiscard]] CUPOLA_HOST_DEVICE E* row(std::int64_t i) const { return first + i * stride; }
+};
+
+/// The same with each row `times` times: row i begins at `first` + i / `times` * `stride`.
+template <class E>
+struct RepeatedRows {
+    using Element = E;
+    E* first = nullptr;
+    std::int64_t stride = 0, times = 1;
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE E* row(std::int64_t i) const { return first + i / times * stride; }
 };
 
 /// A device with a `for_each_element` for elements of `T`, whose backend is included.

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/joined_conversions.cuh>
@@ -42,41 +44,49 @@ void join_conversion(const CudaContext& context, const float* from, T* to, std::
 
 namespace impl {
 
+template <std::size_t index, class Matrix>
+struct MatrixAt {
+    Matrix matrix;
+};
+
 /// The formula for n elements of a row of each matrix.
-template <int n, class Formula, class To, class From>
-struct InRows {
+template <int n, class Formula, class Indices, class... Matrices>
+struct InRows;
+template <int n, class Formula, std::size_t... index, class... Matrices>
+struct InRows<n, Formula, std::index_sequence<index...>, Matrices...> : MatrixAt<index, Matrices>... {
     Divisor packs_per_row;
     Formula formula;
-    Rows<To> to;
-    Rows<From> from;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const Divisor::Parts at = packs_per_row.divide(i);
-        const ElementsAt<Formula, To, From> row{formula, {{to.row(at.quotient)}, {from.row(at.quotient)}}};
+        const ElementsAt<Formula, typename Matrices::Element...> row{
+            formula, {{static_cast<const MatrixAt<index, Matrices>&>(*this).matrix.row(at.quotient)}...}};
         row.template at<n>(at.remainder * n);
     }
 };
 
-template <int n, class Formula, class To, class From>
+template <int n, class Formula, class... Matrices>
 void launch_in_rows(const CudaContext& context, std::int64_t rows, std::int64_t width, const Formula& formula,
-                    Rows<To> to, Rows<From> from) {
+                    Matrices... matrices) {
     const std::int64_t packs = width / n;
-    launch(context, rows * packs, InRows<n, Formula, To, From>{Divisor(packs), formula, to, from});
+    launch(
+        context, rows * packs,
+        InRows<n, Formula, std::index_sequence_for<Matrices...>, Matrices...>{{matrices}..., Divisor(packs), formula});
 }
 
 }  // namespace impl
 
 /// See ops/elementwise.hpp.
-template <class Formula, class To, class From>
-    requires(impl::CudaElement<To> && impl::CudaElement<std::remove_const_t<From>>)
+template <class Formula, class... Matrices>
+    requires(impl::CudaElement<std::remove_const_t<typename Matrices::Element>> && ...)
 void for_each_in_rows(const CudaContext& context, std::int64_t rows, std::int64_t width, const Formula& formula,
-                      Rows<To> to, Rows<From> from) {
+                      Matrices... matrices) {
     if (width == 0) return;
-    constexpr int n = 16 / std::min(sizeof(To), sizeof(From));
-    if (impl::aligned_for_packs(to.first, from.first) && width % n == 0 && to.stride % n == 0 && from.stride % n == 0) {
-        impl::launch_in_rows<n>(context, rows, width, formula, to, from);
+    constexpr int n = 16 / std::min({sizeof(typename Matrices::Element)...});
+    if (impl::aligned_for_packs(matrices.first...) && width % n == 0 && ((matrices.stride % n == 0) && ...)) {
+        impl::launch_in_rows<n>(context, rows, width, formula, matrices...);
     } else {
-        impl::launch_in_rows<1>(context, rows, width, formula, to, from);
+        impl::launch_in_rows<1>(context, rows, width, formula, matrices...);
     }
 }
 

@@ -69,16 +69,16 @@ void for_each_element(const HostContext& context, std::int64_t count, const Form
 }
 
 /// See ops/elementwise.hpp.
-template <class Formula, class To, class From>
-    requires(impl::HostElement<To> && impl::HostElement<std::remove_const_t<From>>)
+template <class Formula, class... Matrices>
+    requires(impl::HostElement<std::remove_const_t<typename Matrices::Element>> && ...)
 void for_each_in_rows(const HostContext& context, std::int64_t rows, std::int64_t width, const Formula& formula,
-                      Rows<To> to, Rows<From> from) {
+                      Matrices... matrices) {
     if (width == 0) return;
     const std::int64_t at_once = std::max<std::int64_t>(1, block_size / width);
     parallel_for(context, (rows + at_once - 1) / at_once, [=](std::int64_t block) {
         const std::int64_t end = std::min(rows, (block + 1) * at_once);
         for (std::int64_t i = block * at_once; i < end; ++i)
-            impl::compute_elements(0, width, formula, to.row(i), from.row(i));
+            impl::compute_elements(0, width, formula, matrices.row(i)...);
     });
 }
 
