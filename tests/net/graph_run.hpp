@@ -132,6 +132,43 @@ public:
         return to;
     }
 
+    /// One of them may have one position per sample.
+    std::size_t product(std::size_t a, std::size_t b) {
+        const std::size_t all = std::max(at(a).x.size(), at(b).x.size()),
+                          channels = static_cast<std::size_t>(at(a).width);
+        REQUIRE(at(a).width == at(b).width);
+        // Where a value of fewer elements has the factor of element i of the product.
+        const auto place = [=, this](std::size_t of, std::size_t i) {
+            const std::size_t positions = all / at(of).x.size();
+            return i / channels / positions * channels + i % channels;
+        };
+        Doubles y(all);
+        for (std::size_t i = 0; i < all; ++i) y[i] = at(a).x[place(a, i)] * at(b).x[place(b, i)];
+        const std::size_t to = add(at(a).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < all; ++i) {
+                at(a).gradient[place(a, i)] += at(to).gradient[i] * at(b).x[place(b, i)];
+                at(b).gradient[place(b, i)] += at(to).gradient[i] * at(a).x[place(a, i)];
+            }
+        });
+        return to;
+    }
+
+    /// The mean of each channel over the positions of a sample.
+    std::size_t mean(std::size_t from, std::size_t positions) {
+        const auto channels = static_cast<std::size_t>(at(from).width);
+        Doubles y(at(from).x.size() / positions);
+        const auto place = [=](std::size_t i) { return i / channels / positions * channels + i % channels; };
+        const double fraction = 1 / static_cast<double>(positions);
+        for (std::size_t i = 0; i < at(from).x.size(); ++i) y[place(i)] += fraction * at(from).x[i];
+        const std::size_t to = add(at(from).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < at(from).x.size(); ++i)
+                at(from).gradient[i] += fraction * at(to).gradient[place(i)];
+        });
+        return to;
+    }
+
     std::size_t concatenation(std::size_t a, std::size_t b) {
         const auto n = static_cast<std::size_t>(at(a).width), m = static_cast<std::size_t>(at(b).width),
                    rows = at(a).x.size() / n;
@@ -412,5 +449,61 @@ template <class D, template <class> class... Net>
 void unfused_agree(bool input_gradient = true) {
     if constexpr (std::is_same_v<ElementOf<D>, float>) (agrees<Unfused<Net<ReLU>>, D>(3, 2e-5, input_gradient), ...);
 }
+
+#ifndef CUPOLA_TEST_CUDA
+
+/// The outputs and gradients of a pass of a network of one input.
+template <class Net>
+[[nodiscard]] Floats gradients_of(std::int64_t batch) {
+    HostContext context(0, {.threads = 2});
+    reference::Random random(7);
+    const Floats parameters = random.normal(Net::parameter_elements, 0.3),
+                 images = random.normal(batch * Net::input_shape.size());
+    auto plan = Plan<Host>::make<Net>(context, {.batch = batch, .input_gradient = true});
+    Guarded<Host> arena(context, plan.bytes().total());
+    plan.bind(arena.bytes());
+    plan.prepare(context, parameters.data());
+    Floats statistics(static_cast<std::size_t>(Net::buffer_elements));
+    const float* const output =
+        plan.forward(context, images.data(), parameters.data(), {}, {.batch = statistics.data()});
+    Floats result(output, output + batch * Net::output_shape.size());
+    for (std::size_t i = 0; i < result.size(); ++i)
+        plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.02F;
+    Floats gradients(parameters.size());
+    plan.backward(context, images.data(), parameters.data(), gradients.data(), {});
+    result.insert(result.end(), gradients.begin(), gradients.end());
+    result.insert(result.end(), plan.input_gradient(), plan.input_gradient() + images.size());
+    return result;
+}
+
+/// Tensors of a network never share bytes while both are alive, and live as long as they are read.
+inline void check_memory(std::span<const LayerInfo> layers, bool fusion, bool training, bool input_gradient) {
+    std::vector<NodeInfo> nodes(layers.size());
+    nodes.resize(fuse(layers, fusion, nodes));
+    std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+    const std::size_t total = plan_activations(nodes, 3, training, input_gradient, lifetimes);
+    for (const Lifetime& x : lifetimes) {
+        CHECK(x.offset + x.bytes <= total);
+        for (const Lifetime& y : lifetimes) {
+            if (&x == &y || x.bytes == 0 || y.bytes == 0 || x.last < y.first || y.last < x.first) continue;
+            CHECK((x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset));
+        }
+    }
+    // A value lives until its last reader, in forward and, where that reads it there, in backward.
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        for (const std::size_t value : {nodes[i].reads, nodes[i].also_reads}) {
+            if (value == no_value || storage_of(nodes, value) == 0) continue;
+            const Lifetime& read = lifetimes[storage_of(nodes, value)];
+            CHECK(read.first < i);
+            CHECK(read.last >= i);
+            const bool in_backward = (value == nodes[i].reads && nodes[i].backward_reads_input) ||
+                                     (value == nodes[i].also_reads && nodes[i].backward_reads_second_input);
+            if (training && in_backward && has_backward(nodes, i, lowest_node(nodes, input_gradient), input_gradient))
+                CHECK(read.last >= 2 * nodes.size() - i);
+        }
+    }
+}
+
+#endif
 
 }  // namespace graph_run

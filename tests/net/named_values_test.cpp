@@ -102,29 +102,6 @@ std::string rows(std::span<const LayerInfo> layers) {
     return result;
 }
 
-template <class Net>
-Floats gradients_of(std::int64_t batch) {
-    HostContext context(0, {.threads = 2});
-    reference::Random random(7);
-    const Floats parameters = random.normal(Net::parameter_elements, 0.3),
-                 images = random.normal(batch * Net::input_shape.size());
-    auto plan = Plan<Host>::make<Net>(context, {.batch = batch, .input_gradient = true});
-    Guarded<Host> arena(context, plan.bytes().total());
-    plan.bind(arena.bytes());
-    plan.prepare(context, parameters.data());
-    Floats statistics(static_cast<std::size_t>(Net::buffer_elements));
-    const float* const output =
-        plan.forward(context, images.data(), parameters.data(), {}, {.batch = statistics.data()});
-    Floats result(output, output + batch * Net::output_shape.size());
-    for (std::size_t i = 0; i < result.size(); ++i)
-        plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.02F;
-    Floats gradients(parameters.size());
-    plan.backward(context, images.data(), parameters.data(), gradients.data(), {});
-    result.insert(result.end(), gradients.begin(), gradients.end());
-    result.insert(result.end(), plan.input_gradient(), plan.input_gradient() + images.size());
-    return result;
-}
-
 }  // namespace
 
 TEST_CASE("each module is one layer, which reads the named value") {
@@ -173,37 +150,13 @@ TEST_CASE("fusion changes no bit of a network with named values, and its gradien
 }
 
 TEST_CASE("tensors of a network with named values never share bytes while both are alive") {
-    const auto check = [](std::span<const LayerInfo> layers, bool fusion, bool training, bool input_gradient) {
-        std::vector<NodeInfo> nodes(layers.size());
-        nodes.resize(fuse(layers, fusion, nodes));
-        std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
-        const std::size_t total = plan_activations(nodes, 3, training, input_gradient, lifetimes);
-        for (const Lifetime& x : lifetimes) {
-            CHECK(x.offset + x.bytes <= total);
-            for (const Lifetime& y : lifetimes) {
-                if (&x == &y || x.bytes == 0 || y.bytes == 0 || x.last < y.first || y.last < x.first) continue;
-                CHECK((x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset));
-            }
-        }
-        // A value lives until its last reader, in forward and, where that reads it there, in backward.
-        for (std::size_t i = 0; i < nodes.size(); ++i) {
-            for (const std::size_t value : {nodes[i].reads, nodes[i].also_reads}) {
-                if (value == no_value || storage_of(nodes, value) == 0) continue;
-                const Lifetime& read = lifetimes[storage_of(nodes, value)];
-                CHECK(read.first < i);
-                CHECK(read.last >= i);
-                if (training && value == nodes[i].reads && nodes[i].backward_reads_input)
-                    CHECK(read.last >= 2 * nodes.size() - i);
-            }
-        }
-    };
     for (const bool fusion : {false, true}) {
         for (const bool training : {false, true}) {
             for (const bool input_gradient : {false, true}) {
-                check(Images::layers, fusion, training, input_gradient);
-                check(Crossing<ReLU>::layers, fusion, training, input_gradient);
-                check(Branches<ReLU>::layers, fusion, training, input_gradient);
-                check(InBlocks<ReLU>::layers, fusion, training, input_gradient);
+                check_memory(Images::layers, fusion, training, input_gradient);
+                check_memory(Crossing<ReLU>::layers, fusion, training, input_gradient);
+                check_memory(Branches<ReLU>::layers, fusion, training, input_gradient);
+                check_memory(InBlocks<ReLU>::layers, fusion, training, input_gradient);
             }
         }
     }

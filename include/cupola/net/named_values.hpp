@@ -5,6 +5,8 @@
 //   Keep<"name">          names the value there; the list continues with it
 //   Output<"name">        the same, and the value is an output of the network: a loss writes its gradient
 //   AddFrom<"name">       the sum of the value before it and the named one, which have the same extents
+//   MultiplyBy<"name">    the product of the value before it and the named one, which have the same extents, or one has
+//                         the other's channels and no height and width, or those of one pixel, and is repeated
 //   ConcatWith<"name">    the channels of the value before it, then those of the named one; the other extents are equal
 //   From<"name">          the list continues with the named value; the value before it must be kept, to be read later
 //   FromInput<"c", 4>     the list continues with another input: column "c" of the batch, float32 of these extents
@@ -36,6 +38,7 @@
 #include <cupola/net/residual.hpp>
 #include <cupola/ops/column_input.hpp>
 #include <cupola/ops/concatenation.hpp>
+#include <cupola/ops/product.hpp>
 #include <cupola/ops/residual.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -44,6 +47,7 @@ namespace impl {
 
 /// The layer of ConcatWith, whose output is completed where the second input is known.
 struct Concatenation {
+    static constexpr std::string_view conflict = "cannot concatenate along channels";
     static constexpr LayerTraits traits{
         .backward_reads_input = false, .backward_reads_second_input = false, .backward_reads_output = false};
 
@@ -51,6 +55,19 @@ struct Concatenation {
 
     template <class BuildContext>
     static FactoryOf<ops::Concatenation, BuildContext> operation(const BuildContext&) {
+        return {};
+    }
+};
+
+/// The layer of MultiplyBy, whose output is completed where the second input is known.
+struct Product {
+    static constexpr std::string_view conflict = "cannot multiply";
+    static constexpr LayerTraits traits{.backward_reads_output = false};
+
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+
+    template <class BuildContext>
+    static FactoryOf<ops::Product, BuildContext> operation(const BuildContext&) {
         return {};
     }
 };
@@ -101,6 +118,13 @@ struct AddFrom {
     using NamedValueLayer = impl::Add;
     using Kept = Keep<value_name>;
     static constexpr auto module_type = impl::module_text("AddFrom", value_name);
+};
+
+template <FixedString value_name>
+struct MultiplyBy {
+    using NamedValueLayer = impl::Product;
+    using Kept = Keep<value_name>;
+    static constexpr auto module_type = impl::module_text("MultiplyBy", value_name);
 };
 
 template <FixedString value_name>

@@ -41,6 +41,7 @@ struct Fork {
 
 /// The sum of the block's output and the shortcut's.
 struct Add {
+    static constexpr std::string_view conflict = "cannot add";
     static constexpr LayerKind kind = LayerKind::sum;
     static constexpr LayerTraits traits{.backward_reads_input = false,
                                         .backward_reads_second_input = false,
@@ -82,7 +83,7 @@ struct Residual {
 
 namespace impl {
 
-/// A Residual, a Concat or an Add.
+/// A Residual, a Concat, an Add or a Multiply.
 template <class Module>
 concept IsBlock = requires { typename Module::BlockBranches; };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // case: branch_in_a_list
-// expect: layer 2 is a Branch or a Projection, which has no meaning outside Concat, Add and Residual
+// expect: layer 2 is a Branch or a Projection, which has no meaning outside Concat, Add, Multiply and Residual
 /* wrong */ using Module = Branch<Conv2d<4, 3>>;
 /* right */ using Module = Concat<Branch<Conv2d<4, 3>>, Identity>;
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Module> {};
@@ -40,6 +40,13 @@ struct Net : Sequential<Input<8, 8, 3>, Named<"mixed", Concat<Conv2d<4, 3>, Conv
 /* right */ using Inside = Conv2d<3, 1>;
 struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>,
                         Named<"b", Residual<Projection<Named<"downsample", Inside>>, Conv2d<3, 3>>>> {};
+
+// case: multiply_of_other_extents
+// The gate is repeated for the second branch, which the third does not fit.
+// expect: the Multiply of layers 2 to 7 (se) cannot multiply: branch 2 is 8 x 8 x 4 from layer 1 (Conv2d<4, 3>), and branch 3 is 8 x 8 x 3 from layer 5 (Conv2d<3, 1>)
+/* wrong */ using Third = Conv2d<3, 1>;
+/* right */ using Third = Conv2d<4, 1>;
+struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Named<"se", Multiply<GlobalAvgPool2d, Identity, Third>>> {};
 
 // case: projection_without_layers
 // expect: the Residual of layers 2 to 4 (a) has a Projection without layers: use Identity

@@ -18,6 +18,28 @@
 };
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, ReLU, Named<"sum", AddFrom<"skip">>> {};
 
+// case: multiply_by_an_unknown_value
+// expect: layer 5 (scale, MultiplyBy<gate>) reads a value that no Keep before it names; the names are map
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"map">, GlobalAvgPool2d, Linear<4>,
+                                    Named<"scale", MultiplyBy<"gate">>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"map">, GlobalAvgPool2d, Linear<4>,
+                                    Named<"scale", MultiplyBy<"map">>> {};
+
+// case: multiply_by_other_extents
+// A gate of other channels, and a map of other heights, which is not repeated.
+// expect: layer 5 (MultiplyBy<map>) cannot multiply: its input is 3 from layer 4 (Linear<3>), and map is 8 x 8 x 4 from layer 1 (Conv2d<4, 3>)
+/* wrong */ struct Net
+    : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"map">, GlobalAvgPool2d, Linear<3>, MultiplyBy<"map">> {};
+/* right */ struct Net
+    : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"map">, GlobalAvgPool2d, Linear<4>, MultiplyBy<"map">> {};
+
+// case: multiply_by_rows
+// expect: layer 4 (MultiplyBy<map>) cannot multiply: its input is 1 x 8 x 4 from layer 3 (MaxPool2d<
+// expect: ), and map is 8 x 8 x 4 from layer 1 (Conv2d<4, 3>)
+/* wrong */ struct Net
+    : Sequential<Input<8, 8, 4>, Conv2d<4, 3>, Keep<"map">, MaxPool2d<window(8, 1)>, MultiplyBy<"map">> {};
+/* right */ struct Net : Sequential<Input<8, 8, 4>, Conv2d<4, 3>, Keep<"map">, MaxPool2d<8>, MultiplyBy<"map">> {};
+
 // case: name_with_space
 // expect: the name my layer contains a space, but lists of losses separate their names by spaces
 /* wrong */ struct Net : Sequential<Input<4>, Named<"my layer", Linear<2>>> {};
@@ -32,7 +54,7 @@
 
 // case: named_value_never_read
 // A value with a name that nothing reads: a reader has been forgotten.
-// expect: layer 2 (skip, Keep<skip>) keeps a value that nothing reads: AddFrom, ConcatWith and From read one
+// expect: layer 2 (skip, Keep<skip>) keeps a value that nothing reads: AddFrom, MultiplyBy, ConcatWith and From read one
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, ReLU> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, AddFrom<"skip">, ReLU> {};
 

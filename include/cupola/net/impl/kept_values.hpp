@@ -27,16 +27,22 @@ template <std::size_t layer_count>
     return walk.kept_count;
 }
 
-/// Whether two values can be inputs of a sum, or of a concatenation.
+/// Whether a value has one position, which fits each of another one's.
+[[nodiscard]] constexpr bool repeats(const Shape& one, const Shape& other) {
+    return one.size() == one.channels() && one.channels() == other.channels();
+}
+
+/// Whether two values can be inputs of a sum, a product or a concatenation.
 template <class Joint>
 [[nodiscard]] constexpr bool fits(const Shape& a, const Shape& b) {
+    if (std::same_as<Joint, Product> && (repeats(a, b) || repeats(b, a))) return true;
     constexpr std::size_t free = std::same_as<Joint, Concatenation> ? 1 : 0;
     bool result = a.rank == b.rank;
     for (std::size_t i = 0; result && i + free < a.rank; ++i) result = a[i] == b[i];
     return result;
 }
 
-/// Completes the last layer, a sum or a concatenation: its second input is `value`.
+/// Completes the last layer, a sum, a product or a concatenation: its second input is `value`.
 template <class Joint, std::size_t layer_count>
 constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape& shape, bool aside) {
     LayerInfo& layer = walk.layers[walk.count - 1];
@@ -49,6 +55,8 @@ constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape
             describe(walk.diagnostic, walk.count, layer);
             walk.diagnostic << " has an output of more than 2^40 elements per sample";
         }
+    } else if constexpr (std::same_as<Joint, Product>) {
+        if (layer.output.size() < shape.size()) walk.shape = layer.output = shape;
     }
 }
 
@@ -83,9 +91,9 @@ constexpr void keep_value(Walk<layer_count>& walk, const ValueName& name, std::s
     walk.kept[walk.kept_count++] = {.hash = name.hash, .value = walk.count, .read = output};
 }
 
-/// The error in a sum or a concatenation whose inputs do not fit.
+/// The error in a sum, a product or a concatenation whose inputs do not fit.
 template <std::size_t layer_count>
-constexpr void describe_other_extents(Walk<layer_count>& walk, std::size_t value, const char* wrong) {
+constexpr void describe_other_extents(Walk<layer_count>& walk, std::size_t value, std::string_view wrong) {
     walk.diagnostic << " " << wrong << ": its input is " << walk.shape << " from ";
     describe_source(walk.diagnostic, walk.layers, walk.value);
     walk.diagnostic << ", and " << walk.layers[value - 1].name << " is " << walk.layers[value - 1].output << " from ";
@@ -173,8 +181,7 @@ constexpr void read_value(Walk<layer_count>& walk, const ValueName& name, const 
     } else {
         if (!fits<L>(walk.shape, named)) {
             begin_diagnostic();
-            describe_other_extents(walk, value,
-                                   std::same_as<L, Concatenation> ? "cannot concatenate along channels" : "cannot add");
+            describe_other_extents(walk, value, L::conflict);
             return;
         }
         add_layer<L>(walk, layer_name);
@@ -197,7 +204,7 @@ constexpr void check_kept_values(Walk<layer_count>& walk) {
     for (std::size_t k = 0; k < walk.kept_count && walk.diagnostic.empty(); ++k) {
         if (walk.kept[k].read) continue;
         describe(walk.diagnostic, walk.kept[k].value, walk.layers[walk.kept[k].value - 1]);
-        walk.diagnostic << " keeps a value that nothing reads: AddFrom, ConcatWith and From read one";
+        walk.diagnostic << " keeps a value that nothing reads: AddFrom, MultiplyBy, ConcatWith and From read one";
     }
 }
 

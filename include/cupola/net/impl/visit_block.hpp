@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layers of a block of branches (Residual, Concat, Add) in a network's table, and the first error of the block. See
-// walk.hpp, which visits the other modules.
+// The layers of a block of branches (Residual, Concat, Add, Multiply) in a network's table, and the first error of the
+// block. See walk.hpp, which visits the other modules.
 #pragma once
 
 #include <array>
@@ -85,7 +85,6 @@ constexpr void begin_block_diagnostic(Walk<layer_count>& walk, const BlockInfo& 
 /// Joins the ends of the branches by layers `Joint`, the last of which has the block's name.
 template <class Joint, bool residual, std::size_t layer_count>
 constexpr void join_branches(Walk<layer_count>& walk, const BlockInfo& block, std::span<const BranchEnd> ends) {
-    constexpr bool concatenates = std::same_as<Joint, Concatenation>;
     const std::size_t count = ends.size();
     walk.value = ends[0].value;
     walk.shape = ends[0].shape;
@@ -93,10 +92,14 @@ constexpr void join_branches(Walk<layer_count>& walk, const BlockInfo& block, st
         const BranchEnd& end = ends[k];
         if (!fits<Joint>(walk.shape, end.shape)) {
             begin_block_diagnostic(walk, block, count - k);
-            walk.diagnostic << (concatenates ? " cannot concatenate along channels: " : " cannot add: ");
-            describe_branch<residual>(walk.diagnostic, 0);
-            walk.diagnostic << " is " << ends[0].shape << " from ";
-            describe_source(walk.diagnostic, walk.layers, ends[0].value);
+            // A product has the extents of a branch that is repeated for no other.
+            std::size_t other = 0;
+            while (other < k && ends[other].shape != walk.shape) ++other;
+            if (other == k) other = 0;
+            walk.diagnostic << " " << Joint::conflict << ": ";
+            describe_branch<residual>(walk.diagnostic, other);
+            walk.diagnostic << " is " << ends[other].shape << " from ";
+            describe_source(walk.diagnostic, walk.layers, ends[other].value);
             describe_branch<residual>(walk.diagnostic << ", and ", k);
             walk.diagnostic << " is " << end.shape << " from ";
             describe_source(walk.diagnostic, walk.layers, end.value);
@@ -105,7 +108,7 @@ constexpr void join_branches(Walk<layer_count>& walk, const BlockInfo& block, st
         add_layer<Joint>(walk, k + 1 == count ? block.name : std::string_view{});
         also_read<Joint>(walk, end.value, end.shape, end.aside);
         if (!walk.diagnostic.empty()) return;
-        if constexpr (concatenates) {
+        if constexpr (!std::same_as<Joint, Add>) {
             LayerInfo& joint = walk.layers[walk.count - 1];
             joint.type = joint.description = block.type;
         }
@@ -117,9 +120,12 @@ template <class Prefix, class Module, class... Branches, std::size_t layer_count
 constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
     using Inside = typename PrefixInside<Prefix, Module>::Type;
     using Joint = typename Module::BlockJoint;
-    constexpr bool residual = IsResidual<Module>, concatenates = std::same_as<Joint, Concatenation>;
+    constexpr bool residual = IsResidual<Module>;
     constexpr std::size_t count = sizeof...(Branches);
-    constexpr const char* type = residual ? "Residual" : concatenates ? "Concat" : "Add";
+    constexpr const char* type = residual                             ? "Residual"
+                                 : std::same_as<Joint, Concatenation> ? "Concat"
+                                 : std::same_as<Joint, Product>       ? "Multiply"
+                                                                      : "Add";
 
     add_layer<Fork>(walk, {});
     const std::size_t forked = walk.value;

@@ -150,8 +150,9 @@ constexpr void visit(Walk<layer_count>& walk) {
         } else if constexpr (IsTied<Module>) {
             visit_tied<Module, typename Module::TiedLayer>(walk);
         } else if constexpr (requires { typename Module::BranchModules; }) {
-            walk.diagnostic << "layer " << static_cast<std::int64_t>(walk.count + 1)
-                            << " is a Branch or a Projection, which has no meaning outside Concat, Add and Residual";
+            walk.diagnostic
+                << "layer " << static_cast<std::int64_t>(walk.count + 1)
+                << " is a Branch or a Projection, which has no meaning outside Concat, Add, Multiply and Residual";
         } else if constexpr (IsOffloaded<Module>) {
             visit_all_offloaded<typename PrefixInside<Prefix, Module>::Type, typename Module::OffloadDevice>(
                 walk, OffloadedModules<Module>{});

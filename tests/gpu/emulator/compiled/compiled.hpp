@@ -49,6 +49,7 @@ using EmulatedNode = std::unique_ptr<PlanNode<Cuda, T>>;
     CUPOLA_EMULATED_NODE(TEMPLATE, T, OptionAShortcut, const OptionAShortcutShape&)                                   \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, PoolThenLrn, const PoolingShape&, const LocalResponseNormShape&)                \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Pooling, const PoolingShape&)                                                   \
+    CUPOLA_EMULATED_NODE(TEMPLATE, T, Product)                                                                        \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Relu)                                                                           \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Upsampling, const UpsamplingShape&)                                             \
     }                                                                                                                 \
