@@ -35,6 +35,7 @@ static_assert(parameters.list[0].shape == Shape{64, 5, 5, 3} && parameters.list[
 static_assert(std::string_view(parameters.list[0].name) == "weight" &&
               std::string_view(parameters.list[1].name) == "bias");
 static_assert(parameters.list[0].fan_in == 5 * 5 * 3 && parameters.list[0].fan_out == 5 * 5 * 64);
+static_assert(parameters.list[1].fan_in == 5 * 5 * 3 && parameters.list[1].fan_out == 5 * 5 * 64);
 static_assert(parameters.list[0].initializer == he_normal() && parameters.list[1].initializer == constant(0.0));
 static_assert(parameters_of<Conv2d<64, 5, no_bias>>(image).count == 1);
 

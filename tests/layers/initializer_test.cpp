@@ -81,6 +81,21 @@ TEST_CASE("He's values have the standard deviation sqrt(2 / fan in)") {
     CHECK(std::abs(m.mean) < mean_bound(std::sqrt(2.0 / 75)));
 }
 
+TEST_CASE("He's values by fan out have the standard deviation sqrt(2 / fan out)") {
+    const Moments m = moments(draw(he_normal_fan_out(), 1, 0, 75, 1600));
+    CHECK(m.deviation == doctest::Approx(std::sqrt(2.0 / 1600)).epsilon(0.01));
+    CHECK(std::abs(m.mean) < mean_bound(std::sqrt(2.0 / 1600)));
+    CHECK(m.largest > 3 * std::sqrt(2.0 / 1600));
+}
+
+TEST_CASE("values that are uniform by fan in lie within 1 / sqrt(fan in)") {
+    const double limit = std::sqrt(1.0 / 75);
+    const Moments m = moments(draw(fan_in_uniform(), 1, 0, 75, 1600));
+    CHECK(m.largest <= limit + 1e-9);
+    CHECK(m.largest > 0.999 * limit);
+    CHECK(m.deviation == doctest::Approx(limit / std::sqrt(3)).epsilon(0.01));
+}
+
 TEST_CASE("Glorot's values are uniform within sqrt(6 / (fan in + fan out))") {
     const double limit = std::sqrt(6.0 / (75 + 1600));
     const Moments m = moments(draw(glorot_uniform(), 1, 0, 75, 1600));
@@ -90,8 +105,8 @@ TEST_CASE("Glorot's values are uniform within sqrt(6 / (fan in + fan out))") {
 }
 
 TEST_CASE("an element depends only on the seed, the parameter and its position") {
-    for (const Initializer& initializer :
-         {uniform_within(1.0), normal(1.0), truncated_normal(1.0), glorot_uniform(), he_normal()}) {
+    for (const Initializer& initializer : {uniform_within(1.0), normal(1.0), truncated_normal(1.0), glorot_uniform(),
+                                           he_normal(), he_normal_fan_out(), fan_in_uniform()}) {
         CAPTURE(static_cast<int>(initializer.distribution));
         const std::vector<float> values = draw(initializer, 1, 0, 9, 9, 1000);
         CHECK(draw(initializer, 1, 0, 9, 9, 1000) == values);

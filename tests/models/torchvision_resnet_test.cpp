@@ -8,6 +8,8 @@
 
 #include <cupola/io/impl/checkpoint_layout.hpp>
 
+#include "initial_values.hpp"
+
 // The numbers of parameters in torchvision's documentation.
 static_assert(ResNet18<>::parameter_count == 11'689'512 && ResNet18<>::output == Extents<1000>{});
 static_assert(ResNet34<>::parameter_count == 21'797'672 && ResNet34<>::input == Extents<224, 224, 3>{});
@@ -104,4 +106,33 @@ TEST_CASE("torchvision's ResNets have the names and extents of torchvision's fil
     CHECK(of_18.entries.size() == 122 - 20);
     CHECK(of_34.entries.size() == 218 - 36);
     CHECK(of_50.entries.size() == 320 - 53);
+}
+
+TEST_CASE("torchvision's ResNets start with torchvision's distributions") {
+    const auto check = [](std::span<const LayerInfo> layers, double features) {
+        // By the fan out.
+        const std::vector<float> first = initial::values_of(layers, "conv1.weight"),
+                                 weight = initial::values_of(layers, "fc.weight"),
+                                 bias = initial::values_of(layers, "fc.bias");
+        CHECK(initial::deviation(first) == doctest::Approx(std::sqrt(2.0 / (64 * 7 * 7))).epsilon(0.03));
+        CHECK(initial::deviation(initial::values_of(layers, "layer2.0.conv2.weight")) ==
+              doctest::Approx(std::sqrt(2.0 / (128 * 3 * 3))).epsilon(0.02));
+        CHECK(std::ranges::max(first) > 3 * std::sqrt(2.0 / (64 * 7 * 7)));
+        // Uniform by the fan in, the bias too.
+        for (const std::vector<float>* const values : {&weight, &bias}) {
+            CHECK(initial::deviation(*values) == doctest::Approx(std::sqrt(1 / (3 * features))).epsilon(0.06));
+            CHECK(std::ranges::max(*values) < std::sqrt(1 / features) * 1.0001);
+        }
+        CHECK(initial::values_of(layers, "layer1.0.bn1.weight") == std::vector<float>(64, 1.0F));
+        CHECK(initial::values_of(layers, "layer1.0.bn1.bias") == std::vector<float>(64, 0.0F));
+        for (const LayerInfo& layer : layers) {
+            if (layer.kind != LayerKind::convolution) continue;
+            CHECK(layer.parameters.list[0].initializer == he_normal_fan_out());
+        }
+    };
+    check(ResNet18<100>::layers, 512);
+    check(ResNet34<100>::layers, 512);
+    check(ResNet50<100>::layers, 2048);
+    CHECK(initial::deviation(initial::values_of(ResNet50<100>::layers, "layer2.0.conv3.weight")) ==
+          doctest::Approx(std::sqrt(2.0 / 512)).epsilon(0.02));
 }

@@ -7,6 +7,8 @@
 
 #include <cupola/io/impl/checkpoint_layout.hpp>
 
+#include "initial_values.hpp"
+
 // The number of parameters in torchvision's documentation.
 static_assert(VGG16<>::parameter_count == 138'357'544 && VGG16<>::output == Extents<1000>{} &&
               VGG16<>::input == Extents<224, 224, 3>{} && VGG16<>::buffer_elements == 0);
@@ -43,4 +45,17 @@ TEST_CASE("VGG16 has the names and extents of torchvision's file, and its dropou
     }
     CHECK(classifier == std::vector<std::string_view>{"Linear 4096", "ReLU", "Dropout 0.5", "Linear 4096", "ReLU",
                                                       "Dropout 0.5", "Linear 1000"});
+}
+
+TEST_CASE("VGG16 starts with torchvision's distributions") {
+    const std::span<const LayerInfo> layers = VGG16<10>::layers;
+    CHECK(initial::deviation(initial::values_of(layers, "features.5.weight")) ==
+          doctest::Approx(std::sqrt(2.0 / (128 * 3 * 3))).epsilon(0.02));
+    CHECK(initial::deviation(initial::values_of(layers, "classifier.6.weight")) == doctest::Approx(0.01).epsilon(0.02));
+    for (const LayerInfo& layer : layers) {
+        if (layer.parameters.count == 0) continue;
+        const bool convolution = layer.kind == LayerKind::convolution;
+        CHECK(layer.parameters.list[0].initializer == (convolution ? he_normal_fan_out() : normal(0.01)));
+        CHECK(layer.parameters.list[1].initializer == constant(0.0));
+    }
 }

@@ -77,7 +77,9 @@ struct Conv2d {
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
                                   .shape = {channels},
-                                  .initializer = impl::option_or(BiasesOption{}, options...).value}};
+                                  .initializer = impl::option_or(BiasesOption{}, options...).value,
+                                  .fan_in = weight.fan_in,
+                                  .fan_out = weight.fan_out}};
     }
 
     /// Counts only the window offsets inside the image, which is the work that an implementation has to do.

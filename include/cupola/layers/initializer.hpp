@@ -15,7 +15,16 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-enum class Distribution : std::uint8_t { constant, uniform, normal, truncated_normal, glorot_uniform, he_normal };
+enum class Distribution : std::uint8_t {
+    constant,
+    uniform,
+    normal,
+    truncated_normal,
+    glorot_uniform,
+    he_normal,
+    he_normal_fan_out,
+    fan_in_uniform
+};
 
 /// A distribution and its one argument.
 struct Initializer {
@@ -37,6 +46,11 @@ struct Initializer {
 [[nodiscard]] constexpr Initializer glorot_uniform() { return {Distribution::glorot_uniform, 0.0}; }
 /// Normal with standard deviation sqrt(2 / fan in) (He et al. 2015).
 [[nodiscard]] constexpr Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
+/// The same with fan out in place of fan in: PyTorch's kaiming_normal_(mode="fan_out", nonlinearity="relu").
+[[nodiscard]] constexpr Initializer he_normal_fan_out() { return {Distribution::he_normal_fan_out, 0.0}; }
+/// Uniform in [-limit, limit) with limit = 1 / sqrt(fan in): PyTorch's default for the weight and the bias of a linear
+/// layer or a convolution.
+[[nodiscard]] constexpr Initializer fan_in_uniform() { return {Distribution::fan_in_uniform, 0.0}; }
 
 /// The error in an initialiser, completing "layer 3 (Linear<10>) ..."; null if there is none.
 [[nodiscard]] constexpr const char* problem_of(const Initializer& initializer) {
@@ -77,6 +91,10 @@ inline void initialize(std::span<float> values, const Initializer& initializer, 
             case Distribution::he_normal:
                 result = std::sqrt(2.0 / static_cast<double>(fan_in)) * gaussian(no_limit);
                 break;
+            case Distribution::he_normal_fan_out:
+                result = std::sqrt(2.0 / static_cast<double>(fan_out)) * gaussian(no_limit);
+                break;
+            case Distribution::fan_in_uniform: result = signed_unit() / std::sqrt(static_cast<double>(fan_in)); break;
         }
         values[i] = static_cast<float>(result);
     }

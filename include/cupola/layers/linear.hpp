@@ -46,7 +46,9 @@ struct Linear {
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
                                   .shape = {features},
-                                  .initializer = impl::option_or(BiasesOption{}, options...).value}};
+                                  .initializer = impl::option_or(BiasesOption{}, options...).value,
+                                  .fan_in = weight.fan_in,
+                                  .fan_out = weight.fan_out}};
     }
 
     static constexpr std::int64_t multiply_adds(const Shape& input) { return saturating_product(input[0], features); }

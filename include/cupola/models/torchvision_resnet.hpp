@@ -15,9 +15,10 @@
 //               then ReLU of the sum
 //   head        the mean over height and width, and fc, linear; output: classes, without an activation
 //
-// Convolutions have no bias and are He normal, with the padding of both sides that keeps the extents without a stride;
-// the norms have an epsilon of 1e-5 and a decay of 0.9, which is torchvision's momentum of 0.1. `preprocessing` is that
-// of the weights IMAGENET1K_V1 (models/image_preprocessing.hpp); those of IMAGENET1K_V2 have a shorter side of 232.
+// Convolutions have no bias, with the padding of both sides that keeps the extents without a stride; the norms have an
+// epsilon of 1e-5 and a decay of 0.9, which is torchvision's momentum of 0.1. Initial values are distributed as
+// torchvision's: convolutions He normal by their fan out, fc uniform within the root of 1 / fan in. `preprocessing` is
+// that of the weights IMAGENET1K_V1 (models/image_preprocessing.hpp); those of IMAGENET1K_V2 have a shorter side of 232.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +42,10 @@ namespace cupola { inline namespace CUPOLA_ABI {
 namespace impl {
 
 template <std::int64_t channels, std::int64_t kernel, std::int64_t stride_of = 1>
-using TorchvisionConv = Conv2d<channels, kernel, stride(stride_of), pad(kernel / 2), no_bias>;
+using TorchvisionConv =
+    Conv2d<channels, kernel, stride(stride_of), pad(kernel / 2), no_bias, weights(he_normal_fan_out())>;
+template <std::int64_t classes>
+using TorchvisionLinear = Linear<classes, weights(fan_in_uniform()), biases(fan_in_uniform())>;
 
 /// The blocks with n channels; the output has n times `expansion`.
 struct BasicBlock {
@@ -84,7 +88,8 @@ struct TorchvisionLayers<Image, classes, Block, std::index_sequence<i...>, std::
         Sequential<Image, Named<"conv1", TorchvisionConv<64, 7, 2>>, Named<"bn1", BatchNorm2d<>>, ReLU,
                    MaxPool2d<3, 2, pad(1)>, typename TorchvisionModule<Block, 1, i>::Type...,
                    typename TorchvisionModule<Block, 2, j>::Type..., typename TorchvisionModule<Block, 3, k>::Type...,
-                   typename TorchvisionModule<Block, 4, l>::Type..., GlobalAvgPool2d, Named<"fc", Linear<classes>>>;
+                   typename TorchvisionModule<Block, 4, l>::Type..., GlobalAvgPool2d,
+                   Named<"fc", TorchvisionLinear<classes>>>;
 };
 
 /// With `blocks` of each of the four stages.

@@ -11,7 +11,8 @@
 //   classifier  linear 4096 - ReLU - dropout 0.5, twice, and linear
 //   output      classes, without an activation
 //
-// All layers have a bias of 0. Convolutions are He normal, linear layers normal with a deviation of 0.01.
+// Initial values are distributed as torchvision's: biases are 0, convolutions He normal by their fan out, linear layers
+// normal with a deviation of 0.01.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 namespace impl {
 
 template <std::int64_t channels>
-using VggConv = Conv2d<channels, 3, pad(1)>;
+using VggConv = Conv2d<channels, 3, pad(1), weights(he_normal_fan_out())>;
 using VggPool = MaxPool2d<2, 2, valid>;
 template <std::int64_t features>
 using VggLinear = Linear<features, weights(normal(0.01))>;
