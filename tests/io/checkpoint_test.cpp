@@ -53,9 +53,12 @@ std::string refusal(const std::string& path) {
 /// A layer with running statistics of its features.
 struct Norm {
     static constexpr ShapeResult output(const Shape& input) { return input; }
-    static constexpr Parameters parameters(const Shape& input) { return Parameter{.name = "weight", .shape = input}; }
+    static constexpr Parameter per_feature(const char* name, const Shape& input) {
+        return {.name = name, .shape = input, .layout = FileLayout::input_features};
+    }
+    static constexpr Parameters parameters(const Shape& input) { return per_feature("weight", input); }
     static constexpr Parameters buffers(const Shape& input) {
-        return {Parameter{.name = "running_mean", .shape = input}, Parameter{.name = "running_var", .shape = input}};
+        return {per_feature("running_mean", input), per_feature("running_var", input)};
     }
 };
 

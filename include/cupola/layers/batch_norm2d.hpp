@@ -36,17 +36,23 @@ struct BatchNorm2d {
     }
 
     static constexpr Parameters parameters(const Shape& input) {
-        return {Parameter{.name = "weight", .shape = {input.channels()}, .initializer = constant(1)},
-                Parameter{.name = "bias", .shape = {input.channels()}}};
+        return {per_channel("weight", 1, input), per_channel("bias", 0, input)};
     }
     static constexpr Parameters buffers(const Shape& input) {
-        return {Parameter{.name = "running_mean", .shape = {input.channels()}},
-                Parameter{.name = "running_var", .shape = {input.channels()}, .initializer = constant(1)}};
+        return {per_channel("running_mean", 0, input), per_channel("running_var", 1, input)};
     }
 
     template <class BuildContext>
     static FactoryOf<ops::BatchNorm, BuildContext, BatchNormShape> operation(const BuildContext& build) {
         return {BatchNormShape{build.input.channels(), epsilon}};
+    }
+
+private:
+    static constexpr Parameter per_channel(const char* name, double initial, const Shape& input) {
+        return {.name = name,
+                .shape = {input.channels()},
+                .initializer = constant(initial),
+                .layout = FileLayout::input_features};
     }
 };
 

@@ -73,7 +73,8 @@ struct Conv2d {
                                .shape = {channels, kernel, kernel, input.channels()},
                                .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
                                .fan_in = saturating_product(kernel, kernel, input.channels()),
-                               .fan_out = saturating_product(kernel, kernel, channels)};
+                               .fan_out = saturating_product(kernel, kernel, channels),
+                               .layout = FileLayout::channels_second};
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
                                   .shape = {channels},

@@ -9,7 +9,7 @@
 //
 // and, where they apply,
 //
-//   static constexpr Parameters parameters(const Shape& input)   names, extents and initialisers
+//   static constexpr Parameters parameters(const Shape& input)   names, extents, initialisers and layouts in files
 //   static constexpr Parameters buffers(const Shape& input)      the same for untrained state: running means
 //   static constexpr LayerKind kind                              the kind that passes recognise: layers/layer_kind.hpp
 //   static constexpr LayerTraits traits                          what backward reads and what the operation can fuse

@@ -42,7 +42,8 @@ struct Linear {
                                .shape = {features, input[0]},
                                .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
                                .fan_in = input[0],
-                               .fan_out = features};
+                               .fan_out = features,
+                               .layout = FileLayout::input_features};
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
                                   .shape = {features},

@@ -17,8 +17,9 @@
 //
 // Convolutions have no bias, with the padding of both sides that keeps the extents without a stride; the norms have an
 // epsilon of 1e-5 and a decay of 0.9, which is torchvision's momentum of 0.1. Initial values are distributed as
-// torchvision's: convolutions He normal by their fan out, fc uniform within the root of 1 / fan in. `preprocessing` is
-// that of the weights IMAGENET1K_V1 (models/image_preprocessing.hpp); those of IMAGENET1K_V2 have a shorter side of 232.
+// torchvision's: convolutions He normal by their fan out, fc uniform within the root of 1 / fan in. `preprocessing`
+// is that of the weights IMAGENET1K_V1 (models/image_preprocessing.hpp); those of IMAGENET1K_V2 have a shorter side of
+// 232.
 #pragma once
 
 #include <cstddef>

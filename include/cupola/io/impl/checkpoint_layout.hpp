@@ -2,18 +2,21 @@
 //
 // The place of each tensor of a network in its arena, and in a file with PyTorch's layouts.
 //
-// The arena is channels last, PyTorch is channels first: convolution weights are OHWI here and OIHW there, and a linear
-// layer after a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same
-// transposition: blocks of [places][channels] here are blocks of [channels][places] there.
+// The arena is channels last, PyTorch is channels first. A parameter says what that means for it (FileLayout of
+// layers/parameters.hpp), and all that it can say is one transposition: blocks of [places][channels] here are blocks of
+// [channels][places] there.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/extents.hpp>
+#include <cupola/layers/parameters.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -29,19 +32,23 @@ struct StoredTensor {
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(blocks * places * channels); }
 };
 
-/// The layout of one parameter of a layer whose input is `input`, flattened from `unflattened` if that has extents.
-[[nodiscard]] inline StoredTensor stored_tensor(std::string name, const Shape& shape, std::int64_t offset,
+/// One parameter of a layer whose input was flattened from `unflattened`, if that has extents.
+[[nodiscard]] inline StoredTensor stored_tensor(std::string name, const Parameter& parameter, std::int64_t offset,
                                                 const Shape& unflattened) {
+    const Shape& shape = parameter.shape;
     StoredTensor tensor{std::move(name), shape, shape, offset, shape.size(), 1, 1};
-    if (shape.rank == 4) {
-        tensor.shape = Shape{shape[0], shape[3], shape[1], shape[2]};
-        tensor.blocks = shape[0];
-        tensor.places = shape[1] * shape[2];
-        tensor.channels = shape[3];
-    } else if (shape.rank > 0 && unflattened.rank == 3 && shape.channels() == unflattened.size()) {
+    if (parameter.layout == FileLayout::input_features && unflattened.rank == 3) {
         tensor.blocks = shape.size() / unflattened.size();
         tensor.places = unflattened.height() * unflattened.width();
         tensor.channels = unflattened.channels();
+    } else if (parameter.layout == FileLayout::channels_first || parameter.layout == FileLayout::channels_second) {
+        // The last axis becomes the one at this place.
+        const std::size_t place = parameter.layout == FileLayout::channels_first ? 0 : 1;
+        const auto begin = tensor.shape.extents.begin(), end = begin + static_cast<std::ptrdiff_t>(shape.rank);
+        std::rotate(begin + static_cast<std::ptrdiff_t>(place), end - 1, end);
+        tensor.channels = shape.channels();
+        tensor.blocks = place == 0 ? 1 : shape[0];
+        tensor.places = shape.size() / (tensor.blocks * tensor.channels);
     }
     return tensor;
 }
@@ -58,7 +65,8 @@ struct StoredTensors {
 [[nodiscard]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
     StoredTensors tensors;
     // The extents of each value (see LayerInfo::reads) before a Flatten, as long as every feature has kept its place
-    // since.
+    // since: a layer whose output has the extents of its input leaves the features where they are, unless it has a
+    // matrix.
     std::vector<Shape> unflattened(layers.size() + 1);
     for (std::size_t r = 0; r < layers.size(); ++r) {
         const LayerInfo& layer = layers[r];
@@ -66,14 +74,15 @@ struct StoredTensors {
         const Shape order = layer.reads_column.empty() ? unflattened[layer.reads] : Shape{};
         bool mixes = layer.output != layer.input;
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-            const Shape& shape = layer.parameters.list[p].shape;
-            tensors.parameters.push_back(stored_tensor(parameter_name(layers, r, p), shape, layer.offsets[p], order));
+            const Parameter& parameter = layer.parameters.list[p];
+            tensors.parameters.push_back(
+                stored_tensor(parameter_name(layers, r, p), parameter, layer.offsets[p], order));
             if (!layer.frozen[p]) tensors.trained.push_back(tensors.parameters.back());
-            mixes = mixes || shape.rank > 1;
+            mixes = mixes || parameter.shape.rank > 1;
         }
         for (std::size_t b = 0; b < layer.buffers.count; ++b) {
-            const Shape& shape = layer.buffers.list[b].shape;
-            tensors.buffers.push_back(stored_tensor(buffer_name(layers, r, b), shape, layer.buffer_offsets[b], order));
+            tensors.buffers.push_back(
+                stored_tensor(buffer_name(layers, r, b), layer.buffers.list[b], layer.buffer_offsets[b], order));
         }
         const bool flattens =
             layer.input.rank == 3 && layer.output.rank == 1 && layer.input.size() == layer.output.size();

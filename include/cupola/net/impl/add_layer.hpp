@@ -90,6 +90,20 @@ constexpr void describe_missing(CompileTimeMessage& message) {
     return true;
 }
 
+/// Whether two of a layer's parameters and buffers have the same name.
+[[nodiscard]] constexpr bool has_equal_names(const Parameters& parameters, const Parameters& buffers) {
+    const std::size_t count = parameters.count + buffers.count;
+    const auto name = [&](std::size_t i) -> std::string_view {
+        return i < parameters.count ? parameters.list[i].name : buffers.list[i - parameters.count].name;
+    };
+    for (std::size_t i = 1; i < count; ++i) {
+        for (std::size_t k = 0; k < i; ++k) {
+            if (name(i) == name(k)) return true;
+        }
+    }
+    return false;
+}
+
 /// A separate function per layer type, so that layers that differ only in their names share it. Returns the error in
 /// the layer's input, or null.
 template <class L>
@@ -104,9 +118,11 @@ constexpr const char* fill_layer(LayerInfo& layer) {
         const Parameters parameters = parameters_of<L>(layer.input), buffers = buffers_of<L>(layer.input);
         if (!have_at_most_max_elements(parameters) || !have_at_most_max_elements(buffers))
             return "has a parameter of more than 2^40 elements";
+        if (has_equal_names(parameters, buffers)) return "has two parameters or buffers of the same name";
         for (const Parameters& each : {parameters, buffers}) {
             for (std::size_t p = 0; p < each.count; ++p) {
                 if (const char* const problem = problem_of(each.list[p].initializer)) return problem;
+                if (const char* const problem = problem_of_layout(each.list[p], layer.input)) return problem;
             }
         }
         layer.parameters = parameters;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The extents and the order that parameters have in files, as they say it (FileLayout), and what says nothing.
+#include "../test.hpp"
+
+#include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/sequential.hpp>
+
+namespace {
+
+/// A layer with one parameter of these extents.
+template <FileLayout layout, std::int64_t... extents>
+struct OneParameter {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape&) {
+        return Parameter{.name = "weight", .shape = {extents...}, .layout = layout};
+    }
+};
+
+template <class... Modules>
+struct LayoutNet : Sequential<Input<2, 2, 3>, Modules...> {};
+
+struct InFile {
+    Shape shape;
+    std::vector<float> values;
+};
+
+/// The parameter `p` of the network in a file; its elements here are 0, 1, ... . What is read back is the same.
+template <class N>
+InFile in_file(std::size_t p = 0) {
+    const impl::StoredTensor tensor = impl::stored_tensors(N::layers).parameters.at(p);
+    std::vector<float> arena(static_cast<std::size_t>(N::parameter_elements)), values(tensor.size());
+    const std::span here = std::span(arena).subspan(static_cast<std::size_t>(tensor.offset), tensor.size());
+    std::iota(here.begin(), here.end(), 0.0F);
+    impl::to_file(tensor, arena.data(), values.data());
+    for (std::size_t i = 0; i < values.size(); ++i)
+        CHECK(impl::place_in_arena(tensor, static_cast<std::int64_t>(i)) == static_cast<std::int64_t>(values[i]));
+    std::vector<float> back(arena.size());
+    impl::from_file(tensor, 0, values, back.data());
+    CHECK(back == arena);
+    return {tensor.shape, values};
+}
+
+using Floats = std::vector<float>;
+
+Floats counted(std::size_t count) {
+    Floats values(count);
+    std::iota(values.begin(), values.end(), 0.0F);
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("a parameter that states nothing is stored as it is, whatever its extents and wherever its layer stands") {
+    const InFile image = in_file<LayoutNet<OneParameter<FileLayout::as_here, 2, 3, 3, 4>>>();
+    CHECK(image.shape == Shape{2, 3, 3, 4});
+    CHECK(image.values == counted(72));
+    const InFile columns = in_file<LayoutNet<Flatten, OneParameter<FileLayout::as_here, 5, 12>>>();
+    CHECK(columns.shape == Shape{5, 12});
+    CHECK(columns.values == counted(60));
+}
+
+TEST_CASE("the weight of a convolution of any number of axes has its channels second in a file") {
+    const InFile line = in_file<LayoutNet<OneParameter<FileLayout::channels_second, 2, 3, 2>>>();
+    CHECK(line.shape == Shape{2, 2, 3});
+    CHECK(line.values == Floats{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11});
+    const InFile image = in_file<LayoutNet<OneParameter<FileLayout::channels_second, 1, 2, 3, 2>>>();
+    CHECK(image.shape == Shape{1, 2, 2, 3});
+    CHECK(image.values == Floats{0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11});
+    const InFile matrix = in_file<LayoutNet<OneParameter<FileLayout::channels_second, 3, 2>>>();
+    CHECK(matrix.shape == Shape{3, 2});
+    CHECK(matrix.values == counted(6));
+}
+
+TEST_CASE("a factor per pixel or per channel has its channels first in a file where it says so") {
+    const InFile pixels = in_file<LayoutNet<OneParameter<FileLayout::channels_first, 2, 2, 3>>>();
+    CHECK(pixels.shape == Shape{3, 2, 2});
+    CHECK(pixels.values == Floats{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11});
+    const InFile channels = in_file<LayoutNet<OneParameter<FileLayout::channels_first, 1, 1, 3>>>();
+    CHECK(channels.shape == Shape{3, 1, 1});
+    CHECK(channels.values == counted(3));
+}
+
+TEST_CASE("only what says that its last axis is that of the input takes the order of flattened features") {
+    using PerFeature = OneParameter<FileLayout::input_features, 12>;
+    const Floats reordered{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
+    CHECK(in_file<LayoutNet<Flatten, PerFeature>>().values == reordered);
+    CHECK(in_file<LayoutNet<Flatten, ReLU, OneParameter<FileLayout::input_features, 1, 12>>>().values == reordered);
+    // The channels of an image are in order.
+    CHECK(in_file<LayoutNet<OneParameter<FileLayout::input_features, 3>>>().values == counted(3));
+    // A linear layer of as many features as it reads: its bias is of its own features, which are in order.
+    using Square = LayoutNet<Flatten, Linear<12>>;
+    CHECK(in_file<Square>(0).values[1] == 3);
+    CHECK(in_file<Square>(1).values == counted(12));
+    // Behind a matrix the features are its own.
+    CHECK(in_file<LayoutNet<Flatten, Linear<12, no_bias>, PerFeature>>(1).values == counted(12));
+}
