@@ -57,16 +57,23 @@ struct FrozenArgument {
 
 namespace impl {
 
-/// Whether a pattern matches the name of a parameter, `parameter_name(layers, layer, p)`.
+/// Writes `parameter_name(layers, layer, p)` in constant evaluation.
+constexpr void write_parameter_name(CompileTimeMessage& text, std::span<const LayerInfo> layers, std::size_t layer,
+                                    std::size_t p) {
+    if (layers[layer].name.empty()) {
+        text << static_cast<std::int64_t>(layer);
+    } else {
+        text << layers[layer].name;
+    }
+    const std::string_view own = layers[layer].parameters.list[p].name;
+    if (!own.empty()) text << "." << own;
+}
+
+/// Whether a pattern matches the name of a parameter.
 [[nodiscard]] constexpr bool matches_parameter(std::string_view pattern, std::span<const LayerInfo> layers,
                                                std::size_t layer, std::size_t p) {
-    CompileTimeMessage name;  // a text that can be written in constant evaluation
-    if (layers[layer].name.empty()) {
-        name << static_cast<std::int64_t>(layer);
-    } else {
-        name << layers[layer].name;
-    }
-    name << "." << layers[layer].parameters.list[p].name;
+    CompileTimeMessage name;
+    write_parameter_name(name, layers, layer, p);
     return glob_matches(pattern, {name.characters, name.size});
 }
 
@@ -83,12 +90,7 @@ constexpr void list_parameters(CompileTimeMessage& message, std::span<const Laye
             }
             message << (first ? "" : ", ");
             first = false;
-            if (layers[i].name.empty()) {
-                message << static_cast<std::int64_t>(i);
-            } else {
-                message << layers[i].name;
-            }
-            message << "." << layers[i].parameters.list[p].name;
+            write_parameter_name(message, layers, i, p);
         }
     }
     if (more > 0) message << " and " << more << " others";

@@ -19,7 +19,7 @@ CUPOLA_DECL std::string frozen_text(const LayerInfo& layer) {
     if (layer.trained_parameters() == 0) return ", frozen";
     std::string names;
     for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-        if (layer.frozen[p]) names += text(", ", layer.parameters.list[p].name);
+        if (layer.frozen[p]) names += text(", ", shown_name(layer.parameters.list[p]));
     }
     return names + " frozen";
 }

@@ -248,7 +248,8 @@ constexpr void lay_out_parameters(std::span<LayerInfo> layers) {
 /// The number of the output of that name. Throws InvalidArgument, with the existing names, if there is none.
 [[nodiscard]] std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name);
 
-/// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name.
+/// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name; "block.scale" for
+/// a parameter without a name of the layer block.scale.
 [[nodiscard, gnu::cold]] std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
                                                     std::size_t parameter);
 
@@ -315,7 +316,8 @@ inline FixedArray<RunningStatistics> running_statistics(std::span<const LayerInf
 
 namespace impl {
 [[gnu::cold]] inline std::string name_in_layer(const LayerInfo& layer, std::size_t number, const char* name) {
-    return text(layer.name.empty() ? text(number) : std::string(layer.name), '.', name);
+    const std::string_view own = name;
+    return text(layer.name.empty() ? text(number) : std::string(layer.name), own.empty() ? "" : ".", own);
 }
 }  // namespace impl
 

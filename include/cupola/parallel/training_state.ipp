@@ -12,7 +12,8 @@ namespace impl {
 CUPOLA_DECL bool may_be_same_tensor(std::string_view a, std::string_view b) {
     const auto without_number = [](std::string_view name) {
         const std::size_t digits = std::min(name.size(), name.find_first_not_of("0123456789"));
-        const bool numbered = digits > 0 && digits < name.size() && name[digits] == '.' && name.rfind('.') == digits;
+        const bool numbered =
+            digits > 0 && (digits == name.size() || (name[digits] == '.' && name.rfind('.') == digits));
         return numbered ? name.substr(digits) : name;
     };
     return without_number(a) == without_number(b);

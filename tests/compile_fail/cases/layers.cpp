@@ -107,6 +107,17 @@ struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> 
 
 // fit: Computed, CrossEntropy<3>, Sgd, ConcatMean
 
+// case: layout_of_other_features
+// expect: layer 2 (Scale) has a parameter of the layout input_features whose last extent is not that of its input; its input is 8 from layer 1 (Linear<8>)
+struct Scale {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape& input) {
+        /* wrong */ return Parameter{.name = "scale", .shape = {input[0], 1}, .layout = FileLayout::input_features};
+        /* right */ return Parameter{.name = "scale", .shape = {1, input[0]}, .layout = FileLayout::input_features};
+    }
+};
+struct Net : Sequential<Input<4>, Linear<8>, Scale> {};
+
 // case: mismatched_layer
 // A Linear layer after images that were not flattened: the first error is reported, with the extents on both sides, and
 // nothing after it.
@@ -130,11 +141,34 @@ struct Softplus {};
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Upsample2d<std::int64_t{1} << 30>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Upsample2d<std::int64_t{1} << 10>> {};
 
+// case: parameter_of_two_layers
+// A parameter without a name has the name of its layer, which another one's may be too.
+// expect: layers 1 and 2 both have a parameter block.scale
+template <bool named>
+struct Scale {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape& input) {
+        return Parameter{.name = named ? "scale" : "", .shape = input};
+    }
+};
+/* wrong */ struct Net : Sequential<Input<4>, Named<"block", Scale<true>>, Named<"block.scale", Scale<false>>> {};
+/* right */ struct Net : Sequential<Input<4>, Named<"block", Scale<false>>, Named<"block.scale", Scale<false>>> {};
+
 // case: parameter_too_large
 // A weight whose number of elements has more than 64 bits.
 // expect: layer 1 (Linear<1099511627776>) has a parameter of more than 2^40 elements; its input is 1099511627776 from the Input
 /* wrong */ struct Net : Sequential<Input<std::int64_t{1} << 40>, Linear<std::int64_t{1} << 40>> {};
 /* right */ struct Net : Sequential<Input<std::int64_t{1} << 19>, Linear<std::int64_t{1} << 19>> {};
+
+// case: parameters_of_the_same_name
+// expect: layer 1 (Scale) has two parameters or buffers of the same name; its input is 4 from the Input
+struct Scale {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape& input) { return Parameter{.name = "scale", .shape = input}; }
+    /* wrong */ static constexpr Parameters buffers(const Shape& input) { return parameters(input); }
+    /* right */ static constexpr Parameters buffers(const Shape&) { return Parameter{.name = "count", .shape = {1}}; }
+};
+struct Net : Sequential<Input<4>, Scale> {};
 
 // case: parameters_too_large_together
 // Weights of a size that each may have, and all together not.

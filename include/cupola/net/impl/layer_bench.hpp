@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/finite.hpp>
@@ -184,8 +185,9 @@ public:
         look(saved_, text("its saved memory, of which needs() asks for ", node_->needs().saved, " bytes"));
         look(scratch_, text("its scratch memory, of which needs() asks for ", node_->needs().scratch, " bytes"));
         for (std::size_t p = 0; p < parameters_.size(); ++p) {
-            look(parameters_[p], layer.parameters.list[p].name);
-            look(gradients_[p], text("the gradient of ", layer.parameters.list[p].name));
+            const std::string_view name = shown_name(layer.parameters.list[p]);
+            look(parameters_[p], std::string(name));
+            look(gradients_[p], text("the gradient of ", name));
         }
         return names;
     }

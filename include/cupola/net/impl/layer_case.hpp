@@ -60,7 +60,7 @@ struct LayerCase {
     [[nodiscard]] std::size_t tensors() const { return parameters.size() + 1; }
     [[nodiscard]] std::size_t first_tensor() const { return layer.traits.reads == ElementType::float32 ? 0 : 1; }
     [[nodiscard]] std::string name_of(std::size_t tensor) const {
-        return tensor == 0 ? "the input" : layer.parameters.list[tensor - 1].name;
+        return std::string(tensor == 0 ? "the input" : shown_name(layer.parameters.list[tensor - 1]));
     }
     [[nodiscard]] const Floats& value_of(std::size_t tensor) const {
         return tensor == 0 ? input : parameters[tensor - 1];

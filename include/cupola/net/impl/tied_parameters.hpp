@@ -27,7 +27,8 @@ constexpr void describe_other_parameters(CompileTimeMessage& message, std::size_
         const Parameter &a = own.list[p], &b = shared.list[p];
         if (a.shape == b.shape && std::string_view(a.name) == b.name) continue;
         begin();
-        message << ": its " << a.name << " is " << a.shape << ", and that one's " << b.name << " is " << b.shape;
+        message << ": its " << shown_name(a) << " is " << a.shape << ", and that one's " << shown_name(b) << " is "
+                << b.shape;
         return;
     }
     if (own.count == shared.count) return;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -168,6 +169,36 @@ constexpr void visit(Walk<layer_count>& walk) {
     }
 }
 
+/// Whether a layer has a parameter or a buffer of this name.
+[[nodiscard]] constexpr bool has_parameter(const LayerInfo& layer, std::string_view name) {
+    for (const Parameters* const each : {&layer.parameters, &layer.buffers}) {
+        for (std::size_t p = 0; p < each->count; ++p) {
+            if (each->list[p].name == name) return true;
+        }
+    }
+    return false;
+}
+
+/// Writes the error if a parameter that has the name of its layer alone, block.scale, is also the scale of a layer
+/// block. `hashes` are those of the layers' names, sorted.
+template <std::size_t layer_count>
+constexpr void check_unnamed_parameters(Walk<layer_count>& walk, std::span<const std::uint64_t> hashes) {
+    for (std::size_t i = 0; i < walk.count; ++i) {
+        const std::string_view name = walk.layers[i].name;
+        if (!has_parameter(walk.layers[i], "")) continue;
+        for (std::size_t dot = name.find('.'); dot < name.size(); dot = name.find('.', dot + 1)) {
+            const std::string_view outer = name.substr(0, dot);
+            if (!std::binary_search(hashes.begin(), hashes.end(), name_hash(outer))) continue;
+            for (std::size_t k = 0; k < walk.count; ++k) {
+                if (walk.layers[k].name != outer || !has_parameter(walk.layers[k], name.substr(dot + 1))) continue;
+                walk.diagnostic << "layers " << static_cast<std::int64_t>(k + 1) << " and "
+                                << static_cast<std::int64_t>(i + 1) << " both have a parameter " << name;
+                return;
+            }
+        }
+    }
+}
+
 /// The hashes are sorted: n log n comparisons of integers.
 template <std::size_t layer_count>
 constexpr void check_names(Walk<layer_count>& walk) {
@@ -183,7 +214,8 @@ constexpr void check_names(Walk<layer_count>& walk) {
         hashes[named++] = name_hash(layer.name);
     }
     std::sort(hashes.begin(), hashes.begin() + named);
-    if (std::adjacent_find(hashes.begin(), hashes.begin() + named) == hashes.begin() + named) return;
+    if (std::adjacent_find(hashes.begin(), hashes.begin() + named) == hashes.begin() + named)
+        return check_unnamed_parameters(walk, std::span(hashes).first(named));
     for (std::size_t i = 0; i < walk.count; ++i) {
         if (walk.layers[i].name.empty()) continue;
         for (std::size_t k = 0; k < i; ++k) {

@@ -28,7 +28,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     std::string_view tag = name;
     if (name == "weight") tag = normalization ? "gamma" : "weights";
     if (name == "bias") tag = normalization ? "beta" : "biases";
-    return text(layer_tag(layers, layer), '/', tag);
+    return text(layer_tag(layers, layer), tag.empty() ? "" : "/", tag);
 }
 
 /// "local3/weight_loss" for the part weight_decay/local3; other parts keep their names.
