@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loading a part of a network by patterns: what is loaded, what is reported, and what is rejected.
+// Covers: cupola/io/load_report.hpp
 #include <cupola/io/load_parameters.hpp>
 
 #include "../test.hpp"
