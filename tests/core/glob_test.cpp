@@ -35,3 +35,26 @@ TEST_CASE("a star gives up characters until the rest matches") {
     // Backtracking over the last star alone: this ends.
     CHECK_FALSE(glob_matches("*a*a*a*a*a*a*a*b", std::string(2000, 'a')));
 }
+
+TEST_CASE("the parts of a name that the stars match are given") {
+    const auto stars = [](std::string_view pattern, std::string_view name) {
+        std::vector<std::string_view> found(static_cast<std::size_t>(std::ranges::count(pattern, '*')), "unset");
+        CHECK(glob_matches(pattern, name, found));
+        return found;
+    };
+    using Stars = std::vector<std::string_view>;
+    CHECK(stars("h.*.attn.*", "h.11.attn.c.bias") == Stars{"11", "c.bias"});
+    CHECK(stars("*", "a.b") == Stars{"a.b"});
+    CHECK(stars("*", "") == Stars{""});
+    CHECK(stars("a*", "a") == Stars{""});
+    CHECK(stars("a**", "abc") == Stars{"", "bc"});
+    CHECK(stars("*.weight", "weight.weight") == Stars{"weight"});
+    // Each but the last is as short as it can be.
+    CHECK(stars("*.*", "a.b.c") == Stars{"a", "b.c"});
+    CHECK(stars("*a*b*c", "xxabxbxc") == Stars{"xx", "", "xbx"});
+    CHECK(stars("*b?", "abbb.bc") == Stars{"abbb."});
+    // Fewer than there are stars.
+    std::string_view first;
+    CHECK(glob_matches("*.*.*", "a.b.c", std::span(&first, 1)));
+    CHECK(first == "a");
+}

@@ -5,22 +5,32 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// Whether all of `name` matches `pattern`. Takes at most pattern.size() * name.size() steps.
-[[nodiscard]] constexpr bool glob_matches(std::string_view pattern, std::string_view name) {
+/// Whether all of `name` matches `pattern`. Takes at most pattern.size() * name.size() steps. If it does, `stars`, in
+/// which there may be too few, become the parts of the name that the stars match: each but the last is as short as it
+/// can be.
+[[nodiscard]] constexpr bool glob_matches(std::string_view pattern, std::string_view name,
+                                          std::span<std::string_view> stars = {}) {
     constexpr std::size_t none = static_cast<std::size_t>(-1);
     std::size_t p = 0, n = 0;
     // The last star, and the place in the name up to which it matches.
     std::size_t star = none, matched = 0;
+    std::size_t begin = 0, count = 0;
+    const auto next_star = [&] {
+        if (count > 0 && count <= stars.size()) stars[count - 1] = name.substr(begin, matched - begin);
+        ++count;
+        star = p++;
+        begin = matched = n;
+    };
     while (n < name.size()) {
         if (p < pattern.size() && pattern[p] == '*') {
-            star = p++;
-            matched = n;
+            next_star();
         } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
             ++p;
             ++n;
@@ -31,8 +41,10 @@ namespace cupola { inline namespace CUPOLA_ABI {
             return false;
         }
     }
-    while (p < pattern.size() && pattern[p] == '*') ++p;
-    return p == pattern.size();
+    while (p < pattern.size() && pattern[p] == '*') next_star();
+    if (p < pattern.size()) return false;
+    next_star();
+    return true;
 }
 
 }}  // namespace cupola::CUPOLA_ABI
