@@ -23,14 +23,14 @@ struct OneParameter {
 template <class... Modules>
 struct LayoutNet : Sequential<Input<2, 2, 3>, Modules...> {};
 
-struct InFile {
+struct StoredLayout {
     Shape shape;
     std::vector<float> values;
 };
 
 /// The parameter `p` of the network in a file; its elements here are 0, 1, ... . What is read back is the same.
 template <class N>
-InFile in_file(std::size_t p = 0) {
+StoredLayout stored_layout(std::size_t p = 0) {
     const impl::StoredTensor tensor = impl::stored_tensors(N::layers).parameters.at(p);
     std::vector<float> arena(static_cast<std::size_t>(N::parameter_elements)), values(tensor.size());
     const std::span here = std::span(arena).subspan(static_cast<std::size_t>(tensor.offset), tensor.size());
@@ -44,10 +44,10 @@ InFile in_file(std::size_t p = 0) {
     return {tensor.shape, values};
 }
 
-using Floats = std::vector<float>;
+using LayoutFloats = std::vector<float>;
 
-Floats counted(std::size_t count) {
-    Floats values(count);
+LayoutFloats counted_floats(std::size_t count) {
+    LayoutFloats values(count);
     std::iota(values.begin(), values.end(), 0.0F);
     return values;
 }
@@ -55,46 +55,47 @@ Floats counted(std::size_t count) {
 }  // namespace
 
 TEST_CASE("a parameter that states nothing is stored as it is, whatever its extents and wherever its layer stands") {
-    const InFile image = in_file<LayoutNet<OneParameter<FileLayout::as_here, 2, 3, 3, 4>>>();
+    const StoredLayout image = stored_layout<LayoutNet<OneParameter<FileLayout::as_here, 2, 3, 3, 4>>>();
     CHECK(image.shape == Shape{2, 3, 3, 4});
-    CHECK(image.values == counted(72));
-    const InFile columns = in_file<LayoutNet<Flatten, OneParameter<FileLayout::as_here, 5, 12>>>();
+    CHECK(image.values == counted_floats(72));
+    const StoredLayout columns = stored_layout<LayoutNet<Flatten, OneParameter<FileLayout::as_here, 5, 12>>>();
     CHECK(columns.shape == Shape{5, 12});
-    CHECK(columns.values == counted(60));
+    CHECK(columns.values == counted_floats(60));
 }
 
 TEST_CASE("the weight of a convolution of any number of axes has its channels second in a file") {
-    const InFile line = in_file<LayoutNet<OneParameter<FileLayout::channels_second, 2, 3, 2>>>();
+    const StoredLayout line = stored_layout<LayoutNet<OneParameter<FileLayout::channels_second, 2, 3, 2>>>();
     CHECK(line.shape == Shape{2, 2, 3});
-    CHECK(line.values == Floats{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11});
-    const InFile image = in_file<LayoutNet<OneParameter<FileLayout::channels_second, 1, 2, 3, 2>>>();
+    CHECK(line.values == LayoutFloats{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11});
+    const StoredLayout image = stored_layout<LayoutNet<OneParameter<FileLayout::channels_second, 1, 2, 3, 2>>>();
     CHECK(image.shape == Shape{1, 2, 2, 3});
-    CHECK(image.values == Floats{0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11});
-    const InFile matrix = in_file<LayoutNet<OneParameter<FileLayout::channels_second, 3, 2>>>();
+    CHECK(image.values == LayoutFloats{0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11});
+    const StoredLayout matrix = stored_layout<LayoutNet<OneParameter<FileLayout::channels_second, 3, 2>>>();
     CHECK(matrix.shape == Shape{3, 2});
-    CHECK(matrix.values == counted(6));
+    CHECK(matrix.values == counted_floats(6));
 }
 
 TEST_CASE("a factor per pixel or per channel has its channels first in a file where it says so") {
-    const InFile pixels = in_file<LayoutNet<OneParameter<FileLayout::channels_first, 2, 2, 3>>>();
+    const StoredLayout pixels = stored_layout<LayoutNet<OneParameter<FileLayout::channels_first, 2, 2, 3>>>();
     CHECK(pixels.shape == Shape{3, 2, 2});
-    CHECK(pixels.values == Floats{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11});
-    const InFile channels = in_file<LayoutNet<OneParameter<FileLayout::channels_first, 1, 1, 3>>>();
+    CHECK(pixels.values == LayoutFloats{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11});
+    const StoredLayout channels = stored_layout<LayoutNet<OneParameter<FileLayout::channels_first, 1, 1, 3>>>();
     CHECK(channels.shape == Shape{3, 1, 1});
-    CHECK(channels.values == counted(3));
+    CHECK(channels.values == counted_floats(3));
 }
 
 TEST_CASE("only what says that its last axis is that of the input takes the order of flattened features") {
     using PerFeature = OneParameter<FileLayout::input_features, 12>;
-    const Floats reordered{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
-    CHECK(in_file<LayoutNet<Flatten, PerFeature>>().values == reordered);
-    CHECK(in_file<LayoutNet<Flatten, ReLU, OneParameter<FileLayout::input_features, 1, 12>>>().values == reordered);
+    const LayoutFloats reordered{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
+    CHECK(stored_layout<LayoutNet<Flatten, PerFeature>>().values == reordered);
+    CHECK(stored_layout<LayoutNet<Flatten, ReLU, OneParameter<FileLayout::input_features, 1, 12>>>().values ==
+          reordered);
     // The channels of an image are in order.
-    CHECK(in_file<LayoutNet<OneParameter<FileLayout::input_features, 3>>>().values == counted(3));
+    CHECK(stored_layout<LayoutNet<OneParameter<FileLayout::input_features, 3>>>().values == counted_floats(3));
     // A linear layer of as many features as it reads: its bias is of its own features, which are in order.
     using Square = LayoutNet<Flatten, Linear<12>>;
-    CHECK(in_file<Square>(0).values[1] == 3);
-    CHECK(in_file<Square>(1).values == counted(12));
+    CHECK(stored_layout<Square>(0).values[1] == 3);
+    CHECK(stored_layout<Square>(1).values == counted_floats(12));
     // Behind a matrix the features are its own.
-    CHECK(in_file<LayoutNet<Flatten, Linear<12, no_bias>, PerFeature>>(1).values == counted(12));
+    CHECK(stored_layout<LayoutNet<Flatten, Linear<12, no_bias>, PerFeature>>(1).values == counted_floats(12));
 }

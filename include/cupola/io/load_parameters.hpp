@@ -7,6 +7,8 @@
 //   const LoadReport report = load_parameters(training, "pretrained.safetensors", {.patterns = {"body.*"}});
 //   std::puts(to_string(report).c_str());
 //
+// A file of another toolkit is read by a table of its names and layouts, `.names` (net/name_table.hpp).
+//
 // The network may differ from the file's: what the file lacks, or has with other extents, keeps its values. Use it
 // before the first step: the step and the optimiser's state stay as they are. `restore` of a whole checkpoint continues
 // a training.
@@ -29,6 +31,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
+#include <cupola/io/impl/file_parts.hpp>
 #include <cupola/io/impl/load_plan.hpp>
 #include <cupola/io/load_report.hpp>
 #include <cupola/io/open_tensor_file.hpp>
@@ -44,23 +47,24 @@ namespace impl {
 
 /// Throws DataError unless all numbers of the tensor are finite, and those of a running variance at least 0. The
 /// message names the first in the network's layout.
-inline void check_numbers(TensorPieces& pieces, const LoadedTensor& tensor, bool is_variance) {
+inline void check_numbers(TensorPieces& pieces, const FilePart& part, const SafeTensor& stored, bool is_variance) {
     std::int64_t place = std::numeric_limits<std::int64_t>::max();
     float found = 0;
-    pieces.for_each(*tensor.from, [&](std::int64_t first, std::span<const float> values) {
+    pieces.for_each(stored, [&](std::int64_t first, std::span<const float> values) {
         if (all_finite(values) && !is_variance) return;
         for (std::size_t i = 0; i < values.size(); ++i) {
             if (all_finite(values.subspan(i, 1)) && !(is_variance && values[i] < 0)) continue;
-            const std::int64_t here = place_in_arena(*tensor.to, first + static_cast<std::int64_t>(i));
+            const std::int64_t here =
+                place_in_arena(*part.tensor, place_of(part, first + static_cast<std::int64_t>(i)));
             if (here > place) continue;
             place = here;
             found = values[i];
         }
     });
     if (place == std::numeric_limits<std::int64_t>::max()) return;
-    throw DataError(text(pieces.file().path(), " cannot be used: its ",
-                         tensor.buffer ? "running statistic " : "parameter ",
-                         element_text(tensor.to->name, tensor.to->own_shape, static_cast<std::size_t>(place), found)));
+    throw DataError(
+        text(pieces.file().path(), " cannot be used: its ", part.buffer ? "running statistic " : "parameter ",
+             element_text(part.tensor->name, part.tensor->own_shape, static_cast<std::size_t>(place), found)));
 }
 
 /// Loads into `state`, of which an error changes nothing before the file has been checked. Then the file is read anew:
@@ -70,21 +74,23 @@ inline LoadReport load_into(TensorPieces pieces, std::span<const LayerInfo> laye
     const StoredTensors tensors = stored_tensors(layers);
     LoadPlan plan = plan_load(pieces.file(), tensors, options);
     const FixedArray<RunningStatistics> statistics = running_statistics(layers);
-    for (const LoadedTensor& tensor : plan.tensors) {
-        const bool is_variance = tensor.buffer && std::ranges::any_of(statistics, [&](const RunningStatistics& each) {
-                                     return each.variance == tensor.to->offset;
+    for (const auto& [part, stored] : plan.loaded) {
+        const std::int64_t offset = part->tensor->offset;
+        const bool is_variance = part->buffer && std::ranges::any_of(statistics, [&](const RunningStatistics& each) {
+                                     return each.variance == offset;
                                  });
-        check_numbers(pieces, tensor, is_variance);
+        check_numbers(pieces, *part, *stored, is_variance);
     }
     std::vector<std::vector<float>*> of_parameters{&state.parameters, &state.averages};
     for (ReplicaState& each : state.replicas) of_parameters.push_back(&each.parameters);
-    for (const LoadedTensor& tensor : plan.tensors) {
-        pieces.for_each(*tensor.from, [&](std::int64_t first, std::span<const float> values) {
-            if (tensor.buffer) return from_file(*tensor.to, first, values, state.buffers.data());
+    for (const auto& loaded : plan.loaded) {
+        const FilePart& part = *loaded.first;
+        pieces.for_each(*loaded.second, [&](std::int64_t first, std::span<const float> values) {
+            if (part.buffer) return part_from_file(part, first, values, state.buffers.data());
             for (std::vector<float>* const arena : of_parameters) {
                 // Moving averages lack the frozen parameters, which come after the others.
-                if (tensor.to->offset < static_cast<std::int64_t>(arena->size()))
-                    from_file(*tensor.to, first, values, arena->data());
+                if (part.tensor->offset < static_cast<std::int64_t>(arena->size()))
+                    part_from_file(part, first, values, arena->data());
             }
         });
     }
@@ -95,9 +101,9 @@ inline LoadReport load_into(TensorPieces pieces, std::span<const LayerInfo> laye
 
 /// Loads into the state of a training of the network `layers`: into the parameters of every replica, their moving
 /// averages, which then begin with them, and the running statistics. Throws InvalidArgument for a pattern that matches
-/// nothing; DataError, before anything is changed, where nothing could be loaded, with `require_all` where something
-/// could not, for moving averages that the file lacks, for elements that are no floats, and for numbers that are not
-/// finite.
+/// nothing and for a table of names without a meaning; DataError, before anything is changed, where nothing could be
+/// loaded, with `require_all` where something could not, for moving averages that the file lacks, for an entry of the
+/// table that matches nothing in the file, for elements that are no floats, and for numbers that are not finite.
 inline LoadReport load_parameters(const TensorFile& file, std::span<const LayerInfo> layers, TrainingState& state,
                                   const LoadOptions& options = {}) {
     TrainingState next = state;

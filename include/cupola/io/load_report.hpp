@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -21,6 +22,8 @@ struct LoadOptions {
     Weights weights = Weights::trained;
     /// Whether anything that a pattern matches and that cannot be loaded is an error.
     bool require_all = false;
+    /// What the parameters and running statistics are in the file, where it is not one of Cupola's names and layouts.
+    NameTable names{};
 };
 
 /// Full names of parameters and running statistics, in the order of the network; `unused` in that of the file.

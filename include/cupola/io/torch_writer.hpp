@@ -5,6 +5,8 @@
 //
 //   write_torch_file("weights.pth", Net::layers, training.state());
 //
+// A table of names (net/name_table.hpp) gives the state dict the names and layouts of another toolkit.
+//
 // The file has the zip format of torch.save and is complete or not there. It has no checksum beside those of its
 // entries, and neither the step nor the optimiser's state: io/checkpoint.hpp writes all of a training.
 #pragma once
@@ -13,16 +15,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/extents.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/io/impl/file_parts.hpp>
 #include <cupola/io/impl/zip_writer.hpp>
 #include <cupola/net/finite.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
 
@@ -33,24 +37,22 @@ namespace impl {
 /// The pickle, of protocol 2, of an OrderedDict of tensors whose storages are "0", "1", ...
 class StateDictPickle {
 public:
-    void add(std::string_view name, const Shape& shape) {
+    void add(std::string_view name, std::span<const std::int64_t> extents) {
+        std::int64_t size = 1;
+        for (const std::int64_t extent : extents) size *= extent;
         text_of(name);
         pickle_ += "ctorch._utils\n_rebuild_tensor_v2\n((";
         text_of("storage");
         pickle_ += "ctorch\nFloatStorage\n";
         text_of(text(count_++));
         text_of("cpu");
-        integer(shape.size());
+        integer(size);
         pickle_ += "tQK";
         pickle_ += '\0';
         pickle_ += '(';
-        for (std::size_t i = 0; i < shape.rank; ++i) integer(shape[i]);
+        for (const std::int64_t extent : extents) integer(extent);
         pickle_ += "t(";
-        for (std::size_t i = 0; i < shape.rank; ++i) {
-            std::int64_t stride = 1;
-            for (std::size_t inner = i + 1; inner < shape.rank; ++inner) stride *= shape[inner];
-            integer(stride);
-        }
+        for (const std::int64_t extent : extents) integer(size /= extent);
         // It needs no gradient, and has no hooks.
         pickle_ += "t\x89";
         pickle_ += "ccollections\nOrderedDict\n)RtR";
@@ -79,8 +81,10 @@ private:
 }  // namespace impl
 
 /// Writes the parameters and running statistics in `state`, of the network `Net::layers`. Throws InvalidArgument where
-/// the state is of another network or not finite, and DataError where the file cannot be written.
-inline void write_torch_file(const std::string& path, std::span<const LayerInfo> layers, const TrainingState& state) {
+/// the state is of another network or not finite, for a table of names without a meaning or with one name for two
+/// tensors, and DataError where the file cannot be written.
+inline void write_torch_file(const std::string& path, std::span<const LayerInfo> layers, const TrainingState& state,
+                             const NameTable& names = {}) {
     if (!state.tensors.empty()) impl::require_tensors_of(layers, state.tensors);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     const auto require_size = [&](const char* what, const std::vector<float>& arena, std::int64_t elements) {
@@ -93,27 +97,29 @@ inline void write_torch_file(const std::string& path, std::span<const LayerInfo>
     if (found.empty()) found = invalid_buffer(layers, state.buffers);
     if (!found.empty()) throw InvalidArgument(text(path, " is not written: the state's ", found));
 
+    const std::vector<impl::FilePart> parts = impl::file_parts(tensors, names);
     impl::StateDictPickle pickle;
+    std::map<std::string_view, std::string_view> tensor_of;
     std::size_t largest = 0;
-    for (const auto* const part : {&tensors.parameters, &tensors.buffers}) {
-        for (const impl::StoredTensor& tensor : *part) {
-            pickle.add(tensor.name, tensor.shape);
-            largest = std::max(largest, tensor.size());
-        }
+    for (const impl::FilePart& part : parts) {
+        const auto [other, is_new] = tensor_of.emplace(part.name, part.tensor->name);
+        require(is_new, path, " is not written: ", part.tensor->name, " and ", other->second, " would both be ",
+                part.name);
+        pickle.add(part.name, part.extents);
+        largest = std::max(largest, part.tensor->size());
     }
     impl::ZipWriter file(path);
     file.add("archive/data.pkl", pickle.finished());
     file.add("archive/byteorder", "little");
-    std::vector<float> piece(largest);
-    std::size_t number = 0;
-    for (const bool buffers : {false, true}) {
-        const std::vector<float>& arena = buffers ? state.buffers : state.parameters;
-        for (const impl::StoredTensor& tensor : buffers ? tensors.buffers : tensors.parameters) {
-            impl::to_file(tensor, arena.data(), piece.data());
-            file.begin(text("archive/data/", number++), tensor.size() * sizeof(float));
-            file.write(std::as_bytes(std::span(piece).first(tensor.size())));
-            file.end();
-        }
+    std::vector<float> stored(largest), own;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const impl::FilePart& part = parts[i];
+        if (i == 0 || part.tensor != parts[i - 1].tensor)
+            impl::to_file(*part.tensor, (part.buffer ? state.buffers : state.parameters).data(), stored.data());
+        const std::span<const float> values = impl::part_to_file(part, stored, own);
+        file.begin(text("archive/data/", i), values.size() * sizeof(float));
+        file.write(std::as_bytes(values));
+        file.end();
     }
     file.add("archive/version", "3\n");
     file.commit();

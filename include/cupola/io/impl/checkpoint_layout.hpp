@@ -127,6 +127,7 @@ inline void from_file(const StoredTensor& tensor, std::int64_t first, std::span<
 
 /// Where an element of the tensor in the file is among the tensor's in the arena.
 [[nodiscard]] inline std::int64_t place_in_arena(const StoredTensor& tensor, std::int64_t in_file) {
+    if (tensor.places == 1) return in_file;
     const std::int64_t block_size = tensor.places * tensor.channels, in_block = in_file % block_size;
     return in_file - in_block + in_block % tensor.places * tensor.channels + in_block / tensor.places;
 }

@@ -131,8 +131,8 @@ private:
 
 /// If the file has all of these tensors, but with a prefix before their names, as PyTorch's wrappers of networks save
 /// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
-[[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const TensorFile& file,
-                                                           std::span<const StoredTensor> tensors) {
+template <class Named>
+[[nodiscard, gnu::cold]] std::string hint_of_prefix(const TensorFile& file, std::span<const Named> tensors) {
     if (tensors.empty()) return {};
     const std::string& first = tensors.front().name;
     for (const SafeTensor& tensor : file.tensors()) {
@@ -140,8 +140,8 @@ private:
         if (name.size() <= first.size() + 1 || !name.ends_with(first) || name[name.size() - first.size() - 1] != '.')
             continue;
         const std::string prefix(name.substr(0, name.size() - first.size()));
-        const bool all = std::ranges::all_of(
-            tensors, [&](const StoredTensor& each) { return file.find(prefix + each.name) != nullptr; });
+        const bool all =
+            std::ranges::all_of(tensors, [&](const Named& each) { return file.find(prefix + each.name) != nullptr; });
         if (all)
             return text("; its names begin with ", shown(prefix), ", and .file_prefix = \"", shown(prefix),
                         "\" leaves that out");
@@ -151,10 +151,11 @@ private:
 
 /// The beginning of the names in the file: `given` or, where that is empty, what a wrapper of PyTorch's has put before
 /// all of them, unless this network's names begin so too.
-[[nodiscard]] inline std::string prefix_in(const TensorFile& file, const std::string& given,
-                                           std::span<const StoredTensor> tensors) {
+template <class Named>
+[[nodiscard]] std::string prefix_in(const TensorFile& file, const std::string& given,
+                                    const std::vector<Named>& tensors) {
     const bool own =
-        std::ranges::any_of(tensors, [&](const StoredTensor& tensor) { return file.find(tensor.name) != nullptr; });
+        std::ranges::any_of(tensors, [&](const Named& tensor) { return file.find(tensor.name) != nullptr; });
     return given.empty() && !own ? file.wrapper() : given;
 }
 
