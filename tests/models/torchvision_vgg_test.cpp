@@ -6,6 +6,7 @@
 #include "../test.hpp"
 
 #include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/io/impl/file_parts.hpp>
 
 #include "initial_values.hpp"
 
@@ -58,4 +59,27 @@ TEST_CASE("VGG16 starts with torchvision's distributions") {
         CHECK(layer.parameters.list[0].initializer == (convolution ? he_normal_fan_out() : normal(0.01)));
         CHECK(layer.parameters.list[1].initializer == constant(0.0));
     }
+}
+
+TEST_CASE("timm's file of VGG16 has convolutions in the place of the classifier, under other names") {
+    const impl::StoredTensors tensors = impl::stored_tensors(VGG16<>::layers);
+    const NameTable names = timm_vgg_names();
+    std::vector<std::string> found;
+    std::size_t same = 0;
+    for (const impl::FilePart& part : impl::file_parts(tensors, names)) {
+        CHECK(part.in_order);
+        if (part.name == part.tensor->name) {
+            same += part.name.starts_with("features.") ? 1 : 0;
+        } else {
+            found.push_back(text(part.tensor->name, ": ", part.name, ' ', impl::extents_text(part.extents)));
+        }
+    }
+    CHECK(same == 26);
+    // The state dict of timm.create_model("vgg16").
+    CHECK(found == std::vector<std::string>{"classifier.0.weight: pre_logits.fc1.weight 4096 x 512 x 7 x 7",
+                                            "classifier.0.bias: pre_logits.fc1.bias 4096",
+                                            "classifier.3.weight: pre_logits.fc2.weight 4096 x 4096 x 1 x 1",
+                                            "classifier.3.bias: pre_logits.fc2.bias 4096",
+                                            "classifier.6.weight: head.fc.weight 1000 x 4096",
+                                            "classifier.6.bias: head.fc.bias 1000"});
 }

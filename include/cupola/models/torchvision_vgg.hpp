@@ -11,6 +11,9 @@
 //   classifier  linear 4096 - ReLU - dropout 0.5, twice, and linear
 //   output      classes, without an activation
 //
+// timm's files of the same network have the classifier as convolutions, under other names: timm_vgg_names() reads and
+// writes them. (Those of timm's ResNets, resnet18 to resnet50, have torchvision's names.)
+//
 // Initial values are distributed as torchvision's: biases are 0, convolutions He normal by their fan out, linear layers
 // normal with a deviation of 0.01.
 #pragma once
@@ -24,6 +27,7 @@
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/models/image_preprocessing.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -58,5 +62,14 @@ struct VGG16 : Sequential<Input<224, 224, 3>,
     static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(224, 224);
 };
 // clang-format on
+
+/// What the parameters of VGG16 are in timm's files of vgg16, for LoadOptions::names and write_torch_file.
+[[nodiscard]] inline NameTable timm_vgg_names() {
+    return {{.file = {"pre_logits.fc1.weight"}, .here = "classifier.0.weight", .extents = {0, -1, 7, 7}},
+            {.file = {"pre_logits.fc1.bias"}, .here = "classifier.0.bias"},
+            {.file = {"pre_logits.fc2.weight"}, .here = "classifier.3.weight", .extents = {0, -1, 1, 1}},
+            {.file = {"pre_logits.fc2.bias"}, .here = "classifier.3.bias"},
+            {.file = {"head.fc.*"}, .here = "classifier.6.*"}};
+}
 
 }}  // namespace cupola::CUPOLA_ABI
