@@ -7,13 +7,13 @@
 // Largest errors on the host over all floats, in units in the last place of the result (a GPU's are in CUDA's
 // documentation, at most 2):
 //
-//   exp   1.1     tanh   1.5
-//   log   0.9     erf    1.3
-//   log1p 1.5
+//   exp   1.1     expm1  1.6
+//   log   0.9     tanh   1.5
+//   log1p 1.5     erf    1.3
 //
 // A NaN is kept. exp is 0 below -104 and infinite above 88.73; tanh and erf are -1 and 1 at the infinities; log is -inf
-// at 0 and NaN below 0; log1p(x) is log(1 + x), exact for an x near 0. A subnormal argument or result counts as 0 where
-// the thread flushes subnormals, as a device's threads do.
+// at 0 and NaN below 0; log1p(x) is log(1 + x), and expm1(x) is exp(x) - 1, exact for an x near 0. A subnormal argument
+// or result counts as 0 where the thread flushes subnormals, as a device's threads do.
 //
 // The coefficients are minimax coefficients, found by the Remez algorithm and rounded to floats; the argument
 // reductions of exp and log are those of Cephes (Moshier 1989).
@@ -44,12 +44,14 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace math {
         float, (__builtin_bit_cast(std::uint32_t, a) & mask) | (__builtin_bit_cast(std::uint32_t, b) & ~mask));
 }
 
-[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float exp(float x) {
-#ifdef __CUDA_ARCH__
-    return expf(x);
-#else
-    x = select(x < -104.0F, -104.0F, select(x > 89.0F, 89.0F, x));
-    // x = k ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer, which is in the last bits of the sum.
+/// x = k ln 2 + r with |r| <= ln 2 / 2, and p for exp(r) = 1 + r + r^2 p.
+struct ReducedExp {
+    std::int32_t k;
+    float r, p;
+};
+/// |x| must not be above 2^22, and should not be above 104.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline ReducedExp reduced_exp(float x) {
+    // Adding 1.5 * 2^23 rounds to an integer, which is in the last bits of the sum.
     constexpr float rounder = 0x1.8p23F;
     const float shifted = x * 0x1.715476p0F + rounder;
     const float k = shifted - rounder;
@@ -59,13 +61,36 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace math {
     p = p * r + 0x1.5558f2p-5F;
     p = p * r + 0x1.555492p-3F;
     p = p * r + 0x1.fffffcp-2F;
-    p = r * r * p + r + 1.0F;
+    return {__builtin_bit_cast(std::int32_t, shifted) - __builtin_bit_cast(std::int32_t, rounder), r, p};
+}
+/// 2^k for a normal result.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float power_of_two(std::int32_t k) {
+    return __builtin_bit_cast(float, (k + 127) << 23);
+}
+
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+    return expf(x);
+#else
+    x = select(x < -104.0F, -104.0F, select(x > 89.0F, 89.0F, x));
+    const auto [k, r, p] = reduced_exp(x);
     // Multiplies by 2^k in two steps, because 2^128 and 2^-150 are not normal numbers.
-    const std::int32_t power = __builtin_bit_cast(std::int32_t, shifted) - __builtin_bit_cast(std::int32_t, rounder);
-    const std::int32_t half = power >> 1;
-    const float first = __builtin_bit_cast(float, (half + 127) << 23);
-    const float second = __builtin_bit_cast(float, (power - half + 127) << 23);
-    return p * first * second;
+    const std::int32_t half = k >> 1;
+    return (r * r * p + r + 1.0F) * power_of_two(half) * power_of_two(k - half);
+#endif
+}
+
+/// exp(x) - 1.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float expm1(float x) {
+#ifdef __CUDA_ARCH__
+    return expm1f(x);
+#else
+    x = select(x < -25.0F, -25.0F, select(x > 89.0F, 89.0F, x));
+    const auto [k, r, p] = reduced_exp(x);
+    // 2^k (exp(r) - 1) + 2^k - 1. Half of it where k is 128, because 2^128 is not a number; twice it below 0.
+    const std::int32_t shift = k >> 7;
+    const float scale = power_of_two(k - shift);
+    return (scale * (r * r * p + r) + (scale - power_of_two(-shift))) * power_of_two(shift);
 #endif
 }
 
