@@ -13,7 +13,7 @@
 //   for_each_in_rows(context, rows, width, formula, matrices...)
 //
 // does so for the first `width` elements of each row of matrices, `Rows` or `RepeatedRows`, which may have rows of
-// other lengths.
+// other lengths. A matrix that is only read may have the stride 0: each of its rows is the same.
 //
 // A formula that takes the element type itself receives elements, which suits formulas that only select; a formula of
 // floats receives floats, which are rounded when they are stored. Use math::select or value_if below to select between
