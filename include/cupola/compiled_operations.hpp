@@ -42,6 +42,7 @@
     LISTED(OptionAShortcut, const OptionAShortcutShape&)                    \
     LISTED(PoolThenLrn, const PoolingShape&, const LocalResponseNormShape&) \
     LISTED(Pooling, const PoolingShape&)                                    \
+    LISTED(PRelu, const PReluShape&)                                        \
     LISTED(Product)                                                         \
     LISTED(Relu)                                                            \
     LISTED(Upsampling, const UpsamplingShape&)

@@ -30,25 +30,25 @@ void written(const std::uint8_t* bytes, std::int64_t count, const impl::AffinePi
 void counted(impl::HistogramMoments& moments, std::span<const float> values) { moments.add(values); }
 
 // The loop over elements is compiled once per formula: here with those of math.hpp.
-struct Exp {
+struct ExpOf {
     void operator()(float& y, float x) const { y = math::exp(x); }
 };
-struct Log {
+struct LogOf {
     void operator()(float& y, float x) const { y = math::log(x); }
 };
-struct Tanh {
+struct TanhOf {
     void operator()(float& y, float x) const { y = math::tanh(x); }
 };
-struct Erf {
+struct ErfOf {
     void operator()(float& y, float x) const { y = math::erf(x); }
 };
 
 template <class T>
 void functions(const HostContext& context, std::int64_t count, const T* x, T* y) {
-    for_each_element(context, count, Exp{}, y, x);
-    for_each_element(context, count, Log{}, y, x);
-    for_each_element(context, count, Tanh{}, y, x);
-    for_each_element(context, count, Erf{}, y, x);
+    for_each_element(context, count, ExpOf{}, y, x);
+    for_each_element(context, count, LogOf{}, y, x);
+    for_each_element(context, count, TanhOf{}, y, x);
+    for_each_element(context, count, ErfOf{}, y, x);
 }
 template void functions(const HostContext&, std::int64_t, const float*, float*);
 template void functions(const HostContext&, std::int64_t, const BFloat16*, BFloat16*);
@@ -77,6 +77,15 @@ void weighted_sum(const HostContext& context, std::span<const float* const> rows
 #define CUPOLA_NODES_OF(L)                                                                                 \
     template std::unique_ptr<PlanNode<Host>> cupola::make_node<L, Host, float>(const BuildContext<Host>&); \
     template std::unique_ptr<PlanNode<Host, BFloat16>> cupola::make_node<L, Host>(const BuildContext<Host, BFloat16>&);
+CUPOLA_NODES_OF(ELU<>)
+CUPOLA_NODES_OF(GELU<>)
+CUPOLA_NODES_OF(GELU<tanh_approximation>)
+CUPOLA_NODES_OF(HardSigmoid)
+CUPOLA_NODES_OF(HardSwish)
 CUPOLA_NODES_OF(LeakyReLU<>)
+CUPOLA_NODES_OF(Mish)
+CUPOLA_NODES_OF(ReLU6)
 CUPOLA_NODES_OF(Sigmoid)
 CUPOLA_NODES_OF(SiLU)
+CUPOLA_NODES_OF(Softplus<>)
+CUPOLA_NODES_OF(Tanh)

@@ -56,6 +56,14 @@ struct BiasesOption {
     bool operator==(const BiasesOption&) const = default;
 };
 
+struct TanhApproximationOption {
+    bool value = false;
+    bool operator==(const TanhApproximationOption&) const = default;
+};
+struct WeightPerChannelOption {
+    bool value = false;
+    bool operator==(const WeightPerChannelOption&) const = default;
+};
 struct PaddingIdOption {
     std::int64_t value = -1;
     bool operator==(const PaddingIdOption&) const = default;
@@ -114,6 +122,10 @@ template <std::convertible_to<double>... N>
     return {impl::numbers_option(numbers...)};
 }
 inline constexpr BiasOption no_bias{false};
+/// GELU by a hyperbolic tangent, as PyTorch's approximate="tanh".
+inline constexpr TanhApproximationOption tanh_approximation{true};
+/// PReLU has one weight per channel in place of one for all.
+inline constexpr WeightPerChannelOption weight_per_channel{true};
 /// The extents of a pooling's output are rounded up, as by PyTorch's ceil_mode=True.
 inline constexpr CeilModeOption ceil_mode{true};
 /// Whether the elements of pad(n) are zeros of a mean, PyTorch's count_include_pad, or are left out.

@@ -41,13 +41,15 @@ concept PointwiseFormula = requires(const Formula& f, float x) {
 
 namespace impl {
 
+// Always inlined: g++ may keep a long formula that is called by another function as a call in the loop.
+
 template <class Formula>
 struct ForwardOf {
     Formula formula;
 
     template <class T>
         requires std::same_as<std::invoke_result_t<const Formula&, T>, T>
-    CUPOLA_HOST_DEVICE void operator()(T& y, const T& x) const {
+    [[gnu::always_inline]] CUPOLA_HOST_DEVICE void operator()(T& y, const T& x) const {
         y = formula(x);
     }
 };
@@ -60,7 +62,7 @@ struct GradientFromOutput {
         requires requires(const Formula& f, T v) {
             { f.gradient_from_output(v, v) } -> std::same_as<T>;
         }
-    CUPOLA_HOST_DEVICE void operator()(T& dx, const T& y, const T& dy) const {
+    [[gnu::always_inline]] CUPOLA_HOST_DEVICE void operator()(T& dx, const T& y, const T& dy) const {
         dx = formula.gradient_from_output(y, dy);
     }
 };
@@ -73,7 +75,7 @@ struct GradientFromInput {
         requires requires(const Formula& f, T v) {
             { f.gradient_from_input(v, v) } -> std::same_as<T>;
         }
-    CUPOLA_HOST_DEVICE void operator()(T& dx, const T& x, const T& dy) const {
+    [[gnu::always_inline]] CUPOLA_HOST_DEVICE void operator()(T& dx, const T& x, const T& dy) const {
         dx = formula.gradient_from_input(x, dy);
     }
 };

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// case: beta_of_zero
+// expect: layer 2 (Softplus<0>) has a beta that is not between 1e-37 and 1e37; its input is 8 from layer 1 (Linear<8>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Softplus<0>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<8>, Softplus<0.5>> {};
+
 // case: convolution_after_flatten
 // expect: layer 2 (Conv2d<8, 3>) expects height x width x channels; its input is 192 from layer 1 (Flatten)
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Flatten, Conv2d<8, 3>> {};
@@ -129,10 +134,10 @@ struct Net : Sequential<Input<4>, Linear<8>, Scale> {};
 };
 
 // case: module_that_is_no_layer
-// expect: layer 2 (Softplus) is not a layer: it lacks `static constexpr ShapeResult output(const Shape&)`
-struct Softplus {};
+// expect: layer 2 (Softshrink) is not a layer: it lacks `static constexpr ShapeResult output(const Shape&)`
+struct Softshrink {};
 
-/* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Softplus, Linear<2>> {};
+/* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Softshrink, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
 
 // case: output_too_large
@@ -211,6 +216,11 @@ struct Net : Sequential<Input<4>, Scale> {};
 // expect: layer 1 (Conv2d<8, 3, 2>) accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...); its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, 2>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(2)>> {};
+
+// case: unknown_option_of_an_activation
+// expect: layer 2 (GELU<2>) accepts only the option tanh_approximation; its input is 8 from layer 1 (Linear<8>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<8>, GELU<2>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<8>, GELU<tanh_approximation>> {};
 
 // case: zero_sized_convolution
 // expect: layer 1 (Conv2d<0, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input
