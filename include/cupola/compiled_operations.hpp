@@ -47,6 +47,22 @@
     LISTED(Relu)                                                            \
     LISTED(Upsampling, const UpsamplingShape&)
 
+/// The only list of the formulas of layers (layers/pointwise.hpp) that are compiled once. Another formula is compiled
+/// where it is used.
+#define CUPOLA_HOST_FORMULAS(LISTED) \
+    LISTED(EluFormula)               \
+    LISTED(GeluFormula)              \
+    LISTED(GeluTanhFormula)          \
+    LISTED(HardSigmoidFormula)       \
+    LISTED(HardSwishFormula)         \
+    LISTED(LeakyReluFormula)         \
+    LISTED(MishFormula)              \
+    LISTED(Relu6Formula)             \
+    LISTED(SigmoidFormula)           \
+    LISTED(SiluFormula)              \
+    LISTED(SoftplusFormula)          \
+    LISTED(TanhFormula)
+
 // In the file that includes src.hpp these define the templates; elsewhere they declare them.
 #ifdef CUPOLA_SRC_FLOAT
 #define CUPOLA_FLOAT_TEMPLATE template
@@ -80,6 +96,14 @@ using Node = std::unique_ptr<PlanNode<Host, T>>;
 CUPOLA_HOST_OPERATIONS(CUPOLA_LISTED)
 #undef CUPOLA_LISTED
 
+#define CUPOLA_LISTED(name)                                                                                        \
+    CUPOLA_FLOAT_TEMPLATE Node<float> node_of<ops::Pointwise<Host, float, name>>(const BuildContext<Host, float>&, \
+                                                                                 const name&);                     \
+    CUPOLA_BFLOAT16_TEMPLATE Node<BFloat16> node_of<ops::Pointwise<Host, BFloat16, name>>(                         \
+        const BuildContext<Host, BFloat16>&, const name&);
+CUPOLA_HOST_FORMULAS(CUPOLA_LISTED)
+#undef CUPOLA_LISTED
+
 }  // namespace impl
 
 CUPOLA_FLOAT_TEMPLATE class Plan<Host, float>;
@@ -88,5 +112,6 @@ CUPOLA_BFLOAT16_TEMPLATE class Plan<Host, BFloat16>;
 }}  // namespace cupola::CUPOLA_ABI
 
 #undef CUPOLA_HOST_OPERATIONS
+#undef CUPOLA_HOST_FORMULAS
 
 #endif

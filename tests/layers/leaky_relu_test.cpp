@@ -50,7 +50,7 @@ TYPED_TEST_CASE("LeakyReLU propagates NaN and infinity, and has its slope at 0",
     problem.x = {inf, -inf, 0.0F, -0.0F, std::numeric_limits<float>::quiet_NaN()};
     problem.dy = {1, 2, 4, 8, 1};
     const auto outcome =
-        operation_run::run<D>(problem, [](const auto& build) { return LeakyReLU<0.25>::operation(build); });
+        operation_run::run<D>(problem, [](const auto& build) { return operation_of<LeakyReLU<0.25>>(build); });
     CHECK(outcome.output[0] == inf);
     CHECK(outcome.output[1] == -inf);
     CHECK(outcome.output[2] == 0.0F);

@@ -32,7 +32,7 @@ TYPED_TEST_CASE("Sigmoid tends to 0 and 1, is 1/2 at 0, and propagates a NaN", D
     problem.input = problem.output = {6};
     problem.x = {inf, -inf, 1000.0F, -1000.0F, 0.0F, std::numeric_limits<float>::quiet_NaN()};
     problem.dy = {1, 1, 1, 1, 1, 1};
-    const auto outcome = operation_run::run<D>(problem, [](const auto& build) { return Sigmoid::operation(build); });
+    const auto outcome = operation_run::run<D>(problem, [](const auto& build) { return operation_of<Sigmoid>(build); });
     for (std::size_t i = 0; i < 5; ++i) {
         CHECK(outcome.output[i] == (i == 4 ? 0.5F : i % 2 == 0 ? 1.0F : 0.0F));
         CHECK(outcome.input_gradient[i] == (i == 4 ? 0.25F : 0.0F));

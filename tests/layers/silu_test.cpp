@@ -33,7 +33,7 @@ TYPED_TEST_CASE("SiLU is x above and 0 below the range of exp, 0 at 0, and propa
     problem.input = problem.output = {5};
     problem.x = {1024.0F, -1024.0F, 0.0F, nan, -inf};
     problem.dy = {1, 1, 1, 1, 1};
-    const auto outcome = operation_run::run<D>(problem, [](const auto& build) { return SiLU::operation(build); });
+    const auto outcome = operation_run::run<D>(problem, [](const auto& build) { return operation_of<SiLU>(build); });
     CHECK(outcome.output[0] == 1024.0F);
     CHECK(outcome.output[1] == 0.0F);
     CHECK(outcome.output[2] == 0.0F);

@@ -3,7 +3,7 @@
 #
 # Usage: include_graph.sh COMPILER FLAGS... . Fails if cupola.hpp or host.hpp includes, directly or not, a header that few programs need
 # and that makes every compilation slower. Prints the chain of includes. Without separate compilation it also fails for the lists of what is
-# compiled separately, and with it if src.hpp lacks the definitions of a header.
+# compiled separately, and with it if src.hpp lacks the definitions of a header or the formula of a layer.
 set -euo pipefail
 
 forbidden='/(iostream|random|filesystem|regex|archive\.h|jpeglib\.h|doctest\.h|cxxopts\.hpp|sys/socket\.h|poll\.h)$|/nlohmann/|/CLI/|/protozero/'
@@ -39,3 +39,6 @@ folder=$(sed -nE 's|^\.+ (.*cupola)/host\.hpp$|\1|p' <<<"$list" | head -n 1)
 compiled=$(printf '#include <cupola/src.hpp>\n' | "$@" -DCUPOLA_SEPARATE_COMPILATION -M -x c++ - | tr -s ' \\' '\n')
 missing=$(find "$folder" -name '*.ipp' -exec grep -L CUPOLA_MPI_DECL {} + | grep -vxFf <(grep '\.ipp$' <<<"$compiled") || true)
 [ -z "$missing" ] || { printf 'src.hpp does not include these definitions:\n%s\n' "$missing"; exit 1; }
+missing=$(sed -nE 's/^struct ([A-Za-z0-9]+Formula) \{$/LISTED(\1)/p' "$folder"/layers/*.hpp |
+    grep -vFf <(grep -oE 'LISTED\([A-Za-z0-9]+Formula\)' "$folder/compiled_operations.hpp") || true)
+[ -z "$missing" ] || { printf 'compiled_operations.hpp does not list these formulas:\n%s\n' "$missing"; exit 1; }

@@ -72,20 +72,3 @@ void weighted_sum(const HostContext& context, std::span<const float* const> rows
                   std::span<float> to) {
     ops::TrainingStep<Host>::weighted_sum(context, rows, weights, to);
 }
-
-// The same with the formulas of layers.
-#define CUPOLA_NODES_OF(L)                                                                                 \
-    template std::unique_ptr<PlanNode<Host>> cupola::make_node<L, Host, float>(const BuildContext<Host>&); \
-    template std::unique_ptr<PlanNode<Host, BFloat16>> cupola::make_node<L, Host>(const BuildContext<Host, BFloat16>&);
-CUPOLA_NODES_OF(ELU<>)
-CUPOLA_NODES_OF(GELU<>)
-CUPOLA_NODES_OF(GELU<tanh_approximation>)
-CUPOLA_NODES_OF(HardSigmoid)
-CUPOLA_NODES_OF(HardSwish)
-CUPOLA_NODES_OF(LeakyReLU<>)
-CUPOLA_NODES_OF(Mish)
-CUPOLA_NODES_OF(ReLU6)
-CUPOLA_NODES_OF(Sigmoid)
-CUPOLA_NODES_OF(SiLU)
-CUPOLA_NODES_OF(Softplus<>)
-CUPOLA_NODES_OF(Tanh)

@@ -35,9 +35,10 @@ struct Pointwise {
 
     template <class BuildContext>
         requires ComputesElements<typename BuildContext::DeviceType, typename BuildContext::Element>
-    static ops::Pointwise<typename BuildContext::DeviceType, typename BuildContext::Element, Formula> operation(
-        const BuildContext& build) {
-        return {build, Formula{static_cast<float>(constants)...}};
+    static OperationFactory<ops::Pointwise<typename BuildContext::DeviceType, typename BuildContext::Element, Formula>,
+                            Formula>
+    operation(const BuildContext&) {
+        return {Formula{static_cast<float>(constants)...}};
     }
 };
 
