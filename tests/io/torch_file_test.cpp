@@ -357,3 +357,35 @@ TEST_CASE("a part of a tensor is read by the number of its first element, and no
     CHECK(message_of<InvalidArgument>([&] { file.read_floats(*file.find("a"), 4, part); }) ==
           "f: a has 6 elements, and not 3 from the number 4 on");
 }
+
+TEST_CASE("elements that are no floats, and tensors of another file, are not read as floats") {
+    for (const auto& [type, name, bytes] : std::vector<std::tuple<std::string, std::string, std::size_t>>{
+             {"LongStorage", "I64", 8}, {"ComplexFloatStorage", "C64", 8}, {"BoolStorage", "BOOL", 1}}) {
+        const pickle::Tensor tensor{.extents = {2}, .strides = {1}, .type = type, .count = 2};
+        const TorchFile file("f", in_memory(torch_zip(one_of(tensor), {std::string(2 * bytes, '\1')})));
+        Floats values(2, -1);
+        CHECK(message_of<DataError>([&] { file.read_floats(*file.find("a"), values.data()); }) ==
+              "f: a has elements of type " + name + "; F32, F16, BF16 and F64 are supported");
+        CHECK(values == Floats{-1, -1});
+    }
+    const TorchFile file("f", in_memory(torch_zip(one_of({.extents = {2}, .strides = {1}}), {six}))),
+        larger("l", in_memory(torch_zip(pickle::dictionary({{"a", some}, {"b", some}}), {six})));
+    Floats values(6, -1);
+    CHECK(message_of<InvalidArgument>([&] { file.read_floats(*larger.find("b"), values.data()); }) ==
+          "f has no tensor b");
+    CHECK(message_of<InvalidArgument>([&] { file.read_floats(*larger.find("a"), values.data()); }) ==
+          "f: a has 2 elements, and not 6 from the number 0 on");
+}
+
+TEST_CASE("a view of numbers with the other sign is refused") {
+    const auto with = [](const std::string& attributes) {
+        return one(
+            pickle::call("_rebuild_tensor_v2", {pickle::storage("FloatStorage", "0", 6), pickle::integer(0),
+                                                pickle::numbers({2}), pickle::numbers({1}), "\x89", "N", attributes}));
+    };
+    CHECK(refused_object(with(pickle::dictionary({{"neg", "\x88"}}))) ==
+          "f: a is a view of numbers with the other sign, which is not read; in Python, resolve_neg() of it has them "
+          "as they are");
+    for (const std::string& attributes : {pickle::dictionary({{"neg", "\x89"}, {"conj", "\x88"}}), "N"s})
+        CHECK(floats_in(torch_zip(with(attributes), {six})) == Floats{0, 1});
+}

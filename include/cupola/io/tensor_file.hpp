@@ -16,6 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
+#include <cupola/io/impl/stored_floats.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -27,17 +28,22 @@ public:
     TensorFile& operator=(TensorFile&&) = default;
     virtual ~TensorFile() = default;
 
-    /// Writes the elements of one of `tensors()`, which are floating-point numbers, in the order of C to `to`.
+    /// Writes the elements of one of `tensors()` in the order of C to `to`. Throws InvalidArgument for a tensor of
+    /// another file, and DataError where the elements are of another type than F32, F16, BF16 and F64.
     void read_floats(const SafeTensor& tensor, float* to) const {
         read_floats(tensor, 0, {to, static_cast<std::size_t>(tensor.elements())});
     }
     /// Those of its elements from the number `first` on that `to` has a place for. Throws InvalidArgument where the
     /// tensor has fewer.
     void read_floats(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const {
-        const std::uint64_t elements = tensor.elements();
+        const SafeTensor* const own = find(tensor.name);
+        if (own == nullptr) throw InvalidArgument(text(path_, " has no tensor ", impl::shown(tensor.name)));
+        require<DataError>(impl::is_stored_float(own->type), path_, ": ", impl::shown(tensor.name),
+                           " has elements of type ", impl::shown(own->type), "; F32, F16, BF16 and F64 are supported");
+        const std::uint64_t elements = own->elements();
         require(first <= elements && to.size() <= elements - first, path_, ": ", impl::shown(tensor.name), " has ",
                 elements, " elements, and not ", to.size(), " from the number ", first, " on");
-        if (!to.empty()) read_some(tensor, first, to);
+        if (!to.empty()) read_some(*own, first, to);
     }
 
     [[nodiscard]] const std::string& path() const { return path_; }
@@ -65,7 +71,7 @@ protected:
     bool has_checksum_ = false;
 
 private:
-    /// At least one element; the tensor has them.
+    /// At least one element; the tensor, one of `tensors()`, has them and is of floats.
     virtual void read_some(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const = 0;
 };
 

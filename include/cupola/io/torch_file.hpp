@@ -152,6 +152,9 @@ private:
         const std::string what = text(path_, ": ", impl::shown(name));
         const impl::StoragePlace& place = records_->place(tensor.storage);
         const std::uint64_t stored = impl::torch_types[storage.type].bytes;
+        require<DataError>(!tensor.negated, what,
+                           " is a view of numbers with the other sign, which is not read; in Python, resolve_neg() of "
+                           "it has them as they are");
         if (place.begin == impl::StoragePlace::absent)
             throw DataError(text(what, " has the storage ", impl::shown(records_->text_of(storage.key)),
                                  ", which the file does not have"));

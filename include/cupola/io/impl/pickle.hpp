@@ -79,6 +79,14 @@ private:
                             .strides = arguments[3].index(),
                             .offset = natural(arguments[1], "a tensor's offset"),
                             .type = v3 ? arguments[6].type : tables_.storages[arguments[0].index()].type};
+        const std::size_t attributes = v3 ? 7 : 6;
+        if (arguments.size() > attributes && arguments[attributes].kind == Kind::dictionary) {
+            const std::span<const PickleValue> all = items(arguments[attributes]);
+            for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
+                if (all[i].kind == Kind::text && text_of(bytes_, all[i]) == "neg")
+                    tensor.negated = all[i + 1].number != 0;
+            }
+        }
         if (tensor.type == 0) fail("a tensor of an untyped storage has no element type");
         tables_.tensors.push_back(tensor);
         push(Kind::tensor, static_cast<std::int64_t>(tables_.tensors.size() - 1));

@@ -112,6 +112,8 @@ struct PickleTensor {
     std::size_t storage = 0, extents = 0, strides = 0;
     std::uint64_t offset = 0;
     std::uint8_t type = 0;
+    /// Whether its numbers are those of the storage with the other sign (Python's `tensor.is_neg()`).
+    bool negated = false;
 };
 
 /// Everything that pickles have made. Lists, tuples and dictionaries are lists of values, those of a dictionary in
