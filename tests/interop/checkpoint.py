@@ -11,6 +11,7 @@ not fit are rejected with a message.
 Files of torchvision's ResNet-18 and ResNet-50, with its names, give the same logits there to 1e-4.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -220,6 +221,7 @@ class Check:
             ("torch.save before 1.6", state, {"_use_new_zipfile_serialization": False}),
             ("torch.save with protocol 4", state, {"pickle_protocol": 4}),
             ("a checkpoint of torch.save", {"epoch": 3, "model": {f"module.{k}": v for k, v in state.items()}}, {}),
+            ("a checkpoint with arguments", {"args": argparse.Namespace(lr=0.1), "model_state_dict": state}, {}),
             ("torch.save of transposed tensors", {k: transposed(v) for k, v in state.items()}, {}),
         ):
             torch.save(saved, self.folder / "torch.pth", **options)
@@ -235,7 +237,7 @@ class Check:
         self.same("PyTorch's files with an index in Cupola", self.logits_there("read", file)[0], self.logits_here(state))
         torch.save(model, self.folder / "torch.pth")
         result = self.run("read", self.folder / "torch.pth")
-        assert result.returncode == 1 and f"torch.pth has a __main__.{self.network.__name__}, and only " in result.stderr, result.stderr
+        assert result.returncode == 1 and f"torch.pth holds an object of __main__.{self.network.__name__}, and a dictionary " in result.stderr, result.stderr
         whole = {k: v.int() if v.is_floating_point() else v for k, v in state.items()}
         self.refused("whole numbers", whole, "has elements of type I32; F32, F16, BF16 and F64 are supported")
         first = next(iter(state))

@@ -138,10 +138,12 @@ TEST_CASE("protocols 4 and 5 are read: frames, numbered values, short texts and 
     CHECK(floats_in(torch_zip(object, {six})) == Floats{2, 3, 4});
 }
 
-TEST_CASE("a dictionary under state_dict or model is found, and what wrappers put before every name") {
+TEST_CASE(
+    "a dictionary under state_dict, model or model_state_dict is found, and what wrappers put before every name") {
     const std::string inner = pickle::dictionary({{"module.w", some}, {"module.b", some}});
     CHECK(names_in(pickle::dictionary({{"loss", some}, {"state_dict", inner}})) ==
           std::vector<std::string>{"module.b", "module.w"});
+    CHECK(names_in(pickle::dictionary({{"model_state_dict", inner}, {"optimizer_state_dict", inner}})).size() == 2);
     const std::string nested = pickle::dictionary({{"model", pickle::dictionary({{"state_dict", inner}})}});
     CHECK(names_in(nested).size() == 2);
     const auto wrapper = [](const std::string& object) {
@@ -154,24 +156,65 @@ TEST_CASE("a dictionary under state_dict or model is found, and what wrappers pu
     CHECK(refused_object(pickle::dictionary({{"model", inner}, {"state_dict", inner}})) ==
           "f has dictionaries under both state_dict and model, and which of them is meant is not known; in Python, "
           "torch.save(torch.load(path)[\"model\"], new_path) writes one alone");
+    CHECK(
+        refused_object(pickle::dictionary({{"model_state_dict", inner}, {"model", inner}})) ==
+        "f has dictionaries under both model and model_state_dict, and which of them is meant is not known; in Python, "
+        "torch.save(torch.load(path)[\"model_state_dict\"], new_path) writes one alone");
+    const std::string looked_into = "; state_dict, model and model_state_dict are looked into";
     CHECK(refused_object(pickle::dictionary({{"net", inner}, {"epoch", "N"}})) ==
-          "f has no tensors by name: its names are net, epoch; state_dict and model are looked into");
+          "f has no tensors by name: its names are net, epoch" + looked_into +
+              ", and in Python torch.save(torch.load(path)[\"net\"], new_path) writes another one alone");
+    CHECK(refused_object(pickle::dictionary({{"state_dict", "}"}, {"epoch", "N"}})) ==
+          "f has no tensors by name: its names are state_dict (empty), epoch" + looked_into);
+    CHECK(refused_object("}" + pickle::integer(1) + some + "s") ==
+          "f has no tensors by name: its names are numbers" + looked_into);
     CHECK(refused_object("](" + some + "e") ==
           "f holds a list, and a dictionary of names and tensors is read, such as a state dict");
     CHECK(refused_object(pickle::dictionary({{"a", some}, {"a", some}})) == "f is damaged: it has two tensors named a");
 }
 
-TEST_CASE("anything of Python beside tensors is refused by its name") {
-    const std::string only =
-        ", and only tensors, numbers and texts in dictionaries are read: in Python, "
-        "torch.save(network.state_dict(), path) writes a network's tensors so";
-    CHECK(refused_object(pickle::global("os", "system") + pickle::tuple({pickle::text("true")}) + "R") ==
-          "f has a os.system" + only);
-    CHECK(refused_object(pickle::text("builtins") + pickle::text("eval") + "\x93") == "f has a builtins.eval" + only);
-    CHECK(refused_object(pickle::global("torch", "Size") + ")\x81") == "f has an object of a class" + only);
-    CHECK(contains(refused_object("\x8F"), "the instruction 143 is none of a file of tensors"));
+TEST_CASE(
+    "objects of Python are left out beside a dictionary of tensors, and refused by name in it and instead of it") {
+    const std::string state = pickle::dictionary({{"a", some}});
+    const std::string instance = pickle::global("argparse", "Namespace") + ")\x81}" + pickle::text("lr") + "Nsb";
+    const std::string made = pickle::global("datetime", "datetime") + pickle::tuple({pickle::text("now")}) + "R";
+    const std::string filled = pickle::global("collections", "defaultdict") + ")R(" + pickle::text("x") + some + "u(" +
+                               some + "e" + pickle::text("y") + "Ns" + "Na";
+    const std::string with_arguments = pickle::global("m", "C") + ")}\x92";
+    const std::string by_stack = pickle::text("os") + pickle::text("system") + "\x93" + pickle::text("true") + "\x85R";
+    const std::string parameter = pickle::call("_rebuild_parameter", {made, "\x88", "N"});
+    const std::string sets = "\x8F(NN\x90(N\x91\x86", bytes = "\x96" + pickle::bytes_of(3, 8) + "abc";
+    for (const std::string& object :
+         {instance, made, filled, with_arguments, by_stack, parameter, sets, bytes, pickle::global("m", "f")}) {
+        const std::string saved = pickle::dictionary({{"args", object}, {"model", state}, {"last", object}});
+        CHECK(names_in(saved) == std::vector<std::string>{"a"});
+        CHECK(floats_in(torch_legacy(saved, {six})) == Floats{0, 1, 2, 3, 4, 5});
+    }
+    // The format before torch 1.6 stores the source of a network's class.
+    const std::string of_network = pickle::tuple({pickle::text("module"), pickle::global("m", "Net"), "N", "N"}) + "Q";
+    CHECK(refusal(torch_legacy(of_network + ")\x81}b", {})) ==
+          "f holds an object of m.Net, and a dictionary of names and tensors is read: in Python, "
+          "torch.save(network.state_dict(), path) writes that of a network");
+    CHECK(contains(refused_object(by_stack), "f holds an object of os.system, and "));
+    CHECK(
+        refused_object(pickle::dictionary({{"epoch", "N"}, {"a", some}, {"when", made}})) ==
+        "f: when is an object of datetime.datetime, and among tensors only numbers, texts, lists and dictionaries are "
+        "left out");
+    CHECK(refused_object(pickle::dictionary({{"model", instance}, {"epoch", "N"}})) ==
+          "f has no tensors by name: its names are model (an object of argparse.Namespace), epoch; state_dict, model "
+          "and model_state_dict are looked into");
+    CHECK(contains(refused_object(pickle::storage("QInt8Storage", "0", 6)),
+                   "a storage is a torch.QInt8Storage, whose elements are not read"));
+    CHECK(contains(refused_object(pickle::global("torch", "Size") + ")\x81"), "an object is made of a function"));
+    CHECK(contains(refused_object("i"), "the instruction 105 does not occur in files of tensors"));
     CHECK(contains(refused_object("\x80\x01"), "the protocol is 1; 2 to 5 are read"));
     CHECK(contains(refused_object(pickle::global("torch", "FloatStorage") + ")R"), "a call of a type"));
+    CHECK(contains(refused_object(pickle::global("m", std::string(201, 'x'))), "a name has more than 200 characters"));
+    CHECK(contains(refused_object(pickle::text(std::string(201, 'x')) + pickle::text("y") + "\x93"),
+                   "a name has more than 200 characters"));
+    std::string many;
+    for (int i = 0; i < 1001; ++i) many += pickle::global("m", "f" + std::to_string(i));
+    CHECK(contains(refused_object(many), "it names more than 1000 classes"));
 }
 
 TEST_CASE("values are set in lists and dictionaries alone, and only values that are there are used") {
@@ -249,7 +292,13 @@ TEST_CASE("archives of other programs and other formats are refused by name") {
     CHECK(refusal(pickle::whole(object)) == "f is a pickle of Python, and not one of torch.save");
     CHECK(refusal(pickle::whole("N")) == "f is a pickle of Python, and not one of torch.save");
     CHECK(refusal("GGUF") == "f is not a file of torch.save");
+    CHECK(refusal(zip({})) == "f is a zip archive, and not one of torch.save: it has no data.pkl");
     CHECK(refusal(zip({{"a", "x"}, {"a", "y"}})) == "f is damaged: it has two entries named a");
+    // In front of its data an entry has another name than in the directory, which has the place of another one.
+    std::string swapped = torch_zip(object, {six, six});
+    swapped.replace(swapped.find("w/data/0"), 8, "w/data/1");
+    CHECK(refusal(swapped) ==
+          "f is damaged: its entry w/data/0 of 24 bytes is not where the archive's directory has it");
 }
 
 TEST_CASE("a file that ends at any byte is refused, and one with any byte changed is read or refused") {
@@ -301,6 +350,12 @@ TEST_CASE("a pickle that asks for much gets no more than its bytes") {
     dictionaries += "e\x94" + pickle::global("collections", "OrderedDict") + "\x94";
     for (std::size_t i = 0; i < many / 10; ++i) dictionaries += "h\x01h\x00\x85R"s;
     bounded(dictionaries);
+    // Many objects of classes with long names, which take few bytes.
+    std::string objects;
+    for (int i = 0; i < 30; ++i) objects += pickle::text(std::string(199, static_cast<char>('A' + i))) + "\x94";
+    for (std::size_t i = 0; i < 900; ++i)
+        objects += {'h', static_cast<char>(i / 30), 'h', static_cast<char>(i % 30), '\x93'};
+    bounded(objects + std::string(many, ')') + std::string(many, 'R'));
 }
 
 TEST_CASE("large tensors are read in pieces, whatever their strides are") {

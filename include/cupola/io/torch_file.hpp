@@ -3,11 +3,12 @@
 // Reads the tensors of a file of PyTorch's `torch.save`: a state dict as it was saved, in the zip format or in the one
 // before torch 1.6, whatever its suffix is (.pth, .pt, .bin).
 //
-// The file holds a dictionary of names and tensors, or one with such a dictionary under `state_dict` or `model`. Values
-// that are no tensors are left out. Nothing of Python is run: a pickle that names any class or function beside those
-// that tensors are made of is refused. Views are read with their strides. The tensors' bytes stay in the file and are
-// read in pieces; what else is allocated is bounded by the size of the pickle. A file that is damaged, compressed,
-// encrypted, big-endian, a TorchScript program or a tar archive throws DataError.
+// The file holds a dictionary of names and tensors, or one with such a dictionary under `state_dict`, `model` or
+// `model_state_dict`. Numbers, texts, lists and dictionaries among the tensors are left out. Nothing of Python is run:
+// an object of another class is left out beside the dictionary of tensors, as the optimiser or the arguments of a
+// program, and refused by name among the tensors or instead of them. Views are read with their strides. The tensors'
+// bytes stay in the file and are read in pieces; what else is allocated is bounded by the size of the pickle. A file
+// that is damaged, compressed, encrypted, big-endian, a TorchScript program or a tar archive throws DataError.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +48,7 @@ public:
     /// Whether a file that begins with these bytes, the first 512, is read here.
     [[nodiscard]] static bool has_format(std::string_view bytes) {
         using namespace std::string_view_literals;
-        return bytes.starts_with("PK\x03\x04"sv) || is_tar(bytes) ||
+        return bytes.starts_with("PK\x03\x04"sv) || bytes.starts_with("PK\x05\x06"sv) || is_tar(bytes) ||
                (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5);
     }
 
@@ -80,46 +81,89 @@ private:
         find_wrapper();
     }
 
-    /// The dictionary with the tensors: the file's, or that under `state_dict` or `model` in it, also in turn.
+    [[nodiscard]] std::string class_of(const impl::PickleValue& object) const {
+        return impl::shown(records_->tables().classes[object.index()]);
+    }
+
+    /// The dictionary with the tensors: the file's, or that under one of a few keys in it, also in turn.
     [[nodiscard]] impl::PickleValue dictionary_in(impl::PickleValue root) const {
         using impl::PickleKind;
+        if (root.kind == PickleKind::object)
+            throw DataError(text(path_, " holds an object of ", class_of(root),
+                                 ", and a dictionary of names and tensors is read: in Python, "
+                                 "torch.save(network.state_dict(), path) writes that of a network"));
         require<DataError>(root.kind == PickleKind::dictionary, path_, " holds ", impl::kind_name(root.kind),
                            ", and a dictionary of names and tensors is read, such as a state dict");
         constexpr int deepest = 3;
         for (int depth = 0; depth < deepest; ++depth) {
-            const auto inner = [&](std::string_view key) {
-                const impl::PickleValue* const value = records_->value_of(root, key);
-                return value != nullptr && value->kind == PickleKind::dictionary && !records_->items(*value).empty()
-                           ? value
-                           : nullptr;
-            };
-            const impl::PickleValue *const state = inner("state_dict"), *const model = inner("model");
-            require<DataError>(state == nullptr || model == nullptr, path_,
-                               " has dictionaries under both state_dict and model, and which of them is meant is not "
-                               "known; in Python, torch.save(torch.load(path)[\"model\"], new_path) writes one alone");
-            if (state == nullptr && model == nullptr) break;
-            root = state != nullptr ? *state : *model;
+            const impl::PickleValue* inner = nullptr;
+            std::string_view key;
+            for (const std::string_view each : {"state_dict", "model", "model_state_dict"}) {
+                const impl::PickleValue* const value = records_->value_of(root, each);
+                if (value == nullptr || value->kind != PickleKind::dictionary || records_->items(*value).empty())
+                    continue;
+                require<DataError>(
+                    inner == nullptr, path_, " has dictionaries under both ", key, " and ", each,
+                    ", and which of them is meant is not known; in Python, torch.save(torch.load(path)[\"", each,
+                    "\"], new_path) writes one alone");
+                inner = value;
+                key = each;
+            }
+            if (inner == nullptr) break;
+            root = *inner;
         }
         return root;
+    }
+
+    /// A value that is no tensor, where tensors are looked for.
+    [[nodiscard]] std::string described(const impl::PickleValue& key, const impl::PickleValue& value) const {
+        const bool empty = value.kind == impl::PickleKind::dictionary && records_->items(value).empty();
+        return text(impl::shown(records_->text_of(key)), empty ? " (empty)" : "",
+                    value.kind == impl::PickleKind::object ? text(" (an object of ", class_of(value), ')') : "");
+    }
+    /// The first key of a dictionary in this one that has tensors.
+    [[nodiscard]] std::string key_of_tensors(std::span<const impl::PickleValue> all) const {
+        using impl::PickleKind;
+        for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
+            if (all[i].kind != PickleKind::text || all[i + 1].kind != PickleKind::dictionary) continue;
+            const std::span<const impl::PickleValue> inner = records_->items(all[i + 1]);
+            for (std::size_t j = 0; j + 1 < inner.size(); j += 2) {
+                if (inner[j].kind == PickleKind::text && inner[j + 1].kind == PickleKind::tensor)
+                    return impl::shown(records_->text_of(all[i]));
+            }
+        }
+        return {};
     }
 
     void make_tensors(const impl::PickleValue& dictionary) {
         using impl::PickleKind;
         std::vector<Named> named;
         std::string others;
+        const impl::PickleValue* object = nullptr;
         const std::span<const impl::PickleValue> all = records_->items(dictionary);
         for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
             if (all[i].kind != PickleKind::text) continue;
             if (all[i + 1].kind == PickleKind::tensor) {
                 require<DataError>(named.size() < max_tensors, path_, " has more than ", max_tensors, " tensors");
                 named.push_back({records_->text_of(all[i]), all[i + 1].index()});
-            } else if (others.size() < 200) {
-                others += text(others.empty() ? "" : ", ", impl::shown(records_->text_of(all[i])));
+            } else if (all[i + 1].kind == PickleKind::object && object == nullptr) {
+                object = &all[i];
             }
+            if (all[i + 1].kind != PickleKind::tensor && others.size() < 200)
+                others += text(others.empty() ? "" : ", ", described(all[i], all[i + 1]));
         }
-        if (named.empty() && !all.empty())
+        if (named.empty() && !all.empty()) {
+            const std::string key = key_of_tensors(all);
             throw DataError(text(path_, " has no tensors by name: its names are ", others.empty() ? "numbers" : others,
-                                 "; state_dict and model are looked into"));
+                                 "; state_dict, model and model_state_dict are looked into",
+                                 key.empty() ? ""
+                                             : text(", and in Python torch.save(torch.load(path)[\"", key,
+                                                    "\"], new_path) writes another one alone")));
+        }
+        if (object != nullptr)
+            throw DataError(text(path_, ": ", impl::shown(records_->text_of(object[0])), " is an object of ",
+                                 class_of(object[1]),
+                                 ", and among tensors only numbers, texts, lists and dictionaries are left out"));
         std::ranges::sort(named, {}, &Named::name);
         const auto twice = std::ranges::adjacent_find(named, {}, &Named::name);
         if (twice != named.end())

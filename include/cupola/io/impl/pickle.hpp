@@ -2,8 +2,8 @@
 //
 // The part of Python's pickle format, of its protocols 2 to 5, that files of tensors are written in: a machine with a
 // stack of values. It makes lists, tuples, dictionaries, texts, numbers, storages and tensors
-// (io/impl/pickle_values.hpp) and refuses everything else by name. It is not recursive, and what it allocates is
-// bounded by the bytes that it reads.
+// (io/impl/pickle_values.hpp). An object of another class is a value that has the name of its class and nothing else:
+// nothing of Python is run. The machine is not recursive, and what it allocates is bounded by the bytes that it reads.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,11 @@ public:
     [[nodiscard]] PickleValue result() const { return result_; }
 
 private:
-    void push_global(const std::string& module, const std::string& name) {
+    void push_global(std::string_view module, std::string_view name) {
+        if (module.size() > max_name || name.size() > max_name) fail("a name has more than ", max_name, " characters");
         const PickleValue value = pickle_global(module, name);
-        if (value.kind == Kind::unset) refuse_object(text("a ", shown(module), '.', shown(name)));
-        push(value);
+        if (value.kind != Kind::unset) return push(value);
+        push_unknown(text(module, '.', name));
     }
 
     [[nodiscard]] std::uint64_t natural(const PickleValue& value, const char* what) const {
@@ -48,6 +49,12 @@ private:
         const PickleValue id = pop();
         const std::span<const PickleValue> parts =
             id.kind == Kind::tuple || id.kind == Kind::list ? items(id) : std::span<const PickleValue>();
+        // Of a class with the text of its source, as the format before torch 1.6 has them.
+        if (parts.size() > 1 && parts[0].kind == Kind::text && text_of(bytes_, parts[0]) == "module" &&
+            parts[1].kind == Kind::object)
+            return push(parts[1]);
+        if (parts.size() > 1 && parts[1].kind == Kind::object)
+            fail("a storage is a ", shown(tables_.classes[parts[1].index()]), ", whose elements are not read");
         if (parts.size() < 5 || parts[0].kind != Kind::text || text_of(bytes_, parts[0]) != "storage" ||
             parts[1].kind != Kind::global || parts[1].global != PickleGlobal::storage || parts[2].kind != Kind::text)
             fail("something other than a storage is stored outside of the pickle");
@@ -95,6 +102,7 @@ private:
     /// Calls one of the known functions.
     void reduce() {
         const PickleValue arguments = pop(), function = pop();
+        if (function.kind == Kind::object) return push(function);
         if (function.kind != Kind::global || arguments.kind != Kind::tuple)
             fail("a call of ", kind_name(function.kind), " with ", kind_name(arguments.kind));
         const std::span<const PickleValue> values = items(arguments);
@@ -120,7 +128,8 @@ private:
             case PickleGlobal::rebuild_tensor_v2:
             case PickleGlobal::rebuild_tensor_v3: return push_tensor(values, function.global);
             case PickleGlobal::rebuild_parameter:
-                if (values.empty() || values[0].kind != Kind::tensor) fail("a parameter is made of no tensor");
+                if (values.empty() || (values[0].kind != Kind::tensor && values[0].kind != Kind::object))
+                    fail("a parameter is made of no tensor");
                 return push(values[0]);
             case PickleGlobal::size:
                 if (values.size() != 1 || (values[0].kind != Kind::tuple && values[0].kind != Kind::list))
@@ -131,6 +140,12 @@ private:
             case PickleGlobal::dtype: break;
         }
         fail("a call of a type");
+    }
+
+    /// Makes an object of a class.
+    void make_object(int arguments) {
+        for (int i = 0; i < arguments; ++i) static_cast<void>(pop());
+        if (top().kind != Kind::object) fail("an object is made of ", kind_name(top().kind));
     }
 
     /// One instruction; false after the last.
@@ -152,25 +167,28 @@ inline bool Pickle::step() {
         case '.': result_ = pop(); return false;
         case '(': marks_.push_back(stack_.size()); break;
         case ')': push_list(Kind::tuple, stack_.size()); break;
-        case ']': push_list(Kind::list, stack_.size()); break;
+        case ']':
+        case 0x8F: push_list(Kind::list, stack_.size()); break;
         case '}': push_list(Kind::dictionary, stack_.size()); break;
-        case 't': push_list(Kind::tuple, pop_mark()); break;
+        case 't':
+        case 0x91: push_list(Kind::tuple, pop_mark()); break;
         case 0x85:  // TUPLE1, TUPLE2, TUPLE3
         case 0x86:
         case 0x87: push_list(Kind::tuple, stack_.size() - (code - 0x84)); break;
         case 'a': add(Kind::list, stack_.size() - 1); break;
-        case 'e': add(Kind::list, pop_mark()); break;
+        case 'e':
+        case 0x90: add(Kind::list, pop_mark()); break;  // also to a set, which is a list here
         case 's': add(Kind::dictionary, stack_.size() - 2); break;
         case 'u': add(Kind::dictionary, pop_mark()); break;
         case 'c': {
-            const std::string module = line();
-            push_global(module, line());
+            const std::string module = line(), name = line();
+            push_global(module, name);
             break;
         }
         case 0x93: {  // STACK_GLOBAL
             const PickleValue name = pop(), module = pop();
             if (name.kind != Kind::text || module.kind != Kind::text) fail("a name is no text");
-            push_global(std::string(text_of(bytes_, module)), std::string(text_of(bytes_, name)));
+            push_global(text_of(bytes_, module), text_of(bytes_, name));
             break;
         }
         case 'q': memoize(number<std::uint8_t>()); break;
@@ -185,7 +203,8 @@ inline bool Pickle::step() {
         case 'B':
         case 'X': push_text(number<std::uint32_t>()); break;
         case 0x8D:  // of eight
-        case 0x8E: push_text(number<std::uint64_t>()); break;
+        case 0x8E:
+        case 0x96: push_text(number<std::uint64_t>()); break;
         case 'J': push(Kind::integer, number<std::int32_t>()); break;
         case 'K': push(Kind::integer, number<std::uint8_t>()); break;
         case 'M': push(Kind::integer, number<std::uint16_t>()); break;
@@ -202,13 +221,12 @@ inline bool Pickle::step() {
         case 'R': reduce(); break;
         case 'b':  // BUILD: the attributes of an OrderedDict are those of PyTorch's modules, such as their versions
             static_cast<void>(pop());
-            if (top().kind != Kind::dictionary) fail("attributes are set of ", kind_name(top().kind));
+            if (top().kind != Kind::dictionary && top().kind != Kind::object)
+                fail("attributes are set of ", kind_name(top().kind));
             break;
-        case 'i':
-        case 'o':
-        case 0x81:
-        case 0x92: refuse_object("an object of a class"); break;
-        default: fail("the instruction ", code, " is none of a file of tensors");
+        case 0x81: make_object(1); break;  // NEWOBJ
+        case 0x92: make_object(2); break;  // NEWOBJ_EX
+        default: fail("the instruction ", code, " does not occur in files of tensors");
     }
     return true;
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,6 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
-#include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/pickle_values.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -23,18 +23,13 @@ protected:
     using Kind = PickleKind;
     /// Those of some 100,000 tensors; they bound the memory, whatever the size of the file is.
     static constexpr std::size_t max_values = std::size_t{1} << 22, max_lists = std::size_t{1} << 21,
-                                 max_bytes = std::size_t{1} << 25;
+                                 max_bytes = std::size_t{1} << 25, max_classes = 1000, max_name = 200;
 
     PickleMachine(FileFront& bytes, PickleTables& tables) : bytes_(bytes), tables_(tables) {}
 
     template <class... Parts>
     [[noreturn, gnu::cold]] void fail(const Parts&... parts) const {
         throw DataError(text(bytes_.path(), " cannot be read: at byte ", bytes_.taken(), " of its pickle, ", parts...));
-    }
-    [[noreturn, gnu::cold]] void refuse_object(std::string_view what) const {
-        throw DataError(text(bytes_.path(), " has ", what,
-                             ", and only tensors, numbers and texts in dictionaries are read: in Python, "
-                             "torch.save(network.state_dict(), path) writes a network's tensors so"));
     }
 
     [[nodiscard]] const std::byte* take(std::uint64_t count) {
@@ -86,10 +81,11 @@ protected:
         stack_.resize(begin);
         push(kind, static_cast<std::int64_t>(tables_.lists.size() - 1));
     }
-    /// Moves the values from `begin` on to the list or dictionary before them.
+    /// Moves the values from `begin` on to the list or dictionary before them; an object does not keep them.
     void add(Kind kind, std::size_t begin) {
         if (begin > stack_.size() || begin <= base()) fail("a value is missing");
         const PickleValue& to = stack_[begin - 1];
+        if (to.kind == Kind::object) return stack_.resize(begin);
         if (to.kind != kind)
             fail("items are set in ", kind_name(to.kind), ", which is no ", kind == Kind::list ? "list" : "dictionary");
         const std::span<const PickleValue> values = from(begin);
@@ -121,7 +117,7 @@ protected:
     [[nodiscard]] std::string line() {
         std::string result;
         for (char c; (c = static_cast<char>(*take(1))) != '\n';) {
-            if (result.size() == 200) fail("a name has more than 200 characters");
+            if (result.size() == max_name) fail("a name has more than ", max_name, " characters");
             result += c;
         }
         return result;
@@ -139,8 +135,19 @@ protected:
         push(memo_[index]);
     }
 
+    /// Pushes the class or function of this name, which is not known.
+    void push_unknown(std::string_view name) {
+        const auto [place, is_new] = classes_.try_emplace(std::string(name), tables_.classes.size());
+        if (is_new) {
+            if (classes_.size() > max_classes) fail("it names more than ", max_classes, " classes");
+            tables_.classes.emplace_back(name);
+        }
+        push(Kind::object, static_cast<std::int64_t>(place->second));
+    }
+
     FileFront& bytes_;
     PickleTables& tables_;
+    std::map<std::string, std::size_t> classes_;
     std::vector<PickleValue> stack_, memo_;
     std::vector<std::size_t> marks_;
 };

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The values that a pickle of PyTorch's tensors is made of, and the few functions and types of Python that it may name.
-// Nothing else is made of a pickle: no object of a class, no call.
+// The values that a pickle of PyTorch's tensors is made of, and the few functions and types of Python that tensors are
+// made by. No other function is called: whatever one of them would make is a value that has its name alone.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,13 +30,15 @@ enum class PickleKind : std::uint8_t {
     dictionary,
     global,
     storage,
-    tensor
+    tensor,
+    /// A class or function that is not known, and whatever it would make.
+    object
 };
 
 [[nodiscard]] inline std::string_view kind_name(PickleKind kind) {
-    static constexpr std::array<std::string_view, 12> names{"nothing",      "None",       "a bool",    "an integer",
-                                                            "a text",       "a number",   "a list",    "a tuple",
-                                                            "a dictionary", "a function", "a storage", "a tensor"};
+    static constexpr std::array<std::string_view, 13> names{
+        "nothing", "None",         "a bool",     "an integer", "a text",   "a number",           "a list",
+        "a tuple", "a dictionary", "a function", "a storage",  "a tensor", "an object of Python"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -59,8 +62,8 @@ struct PickleValue {
     std::uint8_t type = 0;
     /// The length of a text.
     std::uint32_t length = 0;
-    /// An integer or a bool; where a text begins in the pickle; the number of a list, tuple or dictionary, of a storage
-    /// or of a tensor in its table.
+    /// An integer or a bool; where a text begins in the pickle; the number in its table of a list, tuple or dictionary,
+    /// of a storage, of a tensor or of an object's class.
     std::int64_t number = 0;
 
     [[nodiscard]] std::size_t index() const { return static_cast<std::size_t>(number); }
@@ -122,6 +125,8 @@ struct PickleTables {
     std::vector<std::vector<PickleValue>> lists;
     std::vector<PickleStorage> storages;
     std::vector<PickleTensor> tensors;
+    /// The classes and functions that are not known, "argparse.Namespace".
+    std::vector<std::string> classes;
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -52,12 +52,15 @@ public:
         if (entry.method != 0)
             throw DataError(text(path, " has the compressed entry ", shown(entry.name), " (method ", entry.method,
                                  "): torch.save stores its records uncompressed, and only those are read"));
-        std::byte header[30];
-        if (entry.header > end_of_data_ || end_of_data_ - entry.header < sizeof header) refuse(entry);
-        file_.read(entry.header, header);
-        if (little_endian<std::uint32_t>(header) != 0x04034B50) refuse(entry);
-        const std::uint64_t begin = entry.header + sizeof header + little_endian<std::uint16_t>(header + 26) +
-                                    little_endian<std::uint16_t>(header + 28);
+        constexpr std::size_t fixed = 30;
+        const std::uint64_t named = fixed + entry.name.size();
+        if (entry.header > end_of_data_ || end_of_data_ - entry.header < named) refuse(entry);
+        const std::vector<std::byte> header = file_.read(entry.header, named);
+        const std::string_view name(reinterpret_cast<const char*>(header.data()) + fixed, entry.name.size());
+        if (little_endian<std::uint32_t>(&header[0]) != 0x04034B50 || name != entry.name ||
+            little_endian<std::uint16_t>(&header[26]) != name.size())
+            refuse(entry);
+        const std::uint64_t begin = entry.header + named + little_endian<std::uint16_t>(&header[28]);
         if (begin > end_of_data_ || entry.size > end_of_data_ - begin) refuse(entry);
         return begin;
     }
