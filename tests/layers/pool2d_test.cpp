@@ -36,22 +36,25 @@ static_assert(!traits_of<MaxPool2d<3, 2>>().absorbs_relu);
 static_assert(kind_of<AvgPool2d<3, 2>>() == LayerKind::pooling &&
               kind_parts_of<AvgPool2d<3, 2>>().pooling(Shape{8, 8, 4}).kind == PoolingKind::average);
 
-static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).error) == "has a size of zero");
-static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).error) == "has a size of zero");
+static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).error) ==
+              "has a window or a stride of less than 1: MaxPool2d 0 x 0, stride 2");
+static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).error) ==
+              "has a window or a stride of less than 1: AvgPool2d 3 x 3, stride 0");
 static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).error) == "expects height x width x channels");
 static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).error) ==
-              "has a window larger than its input");
+              "has a window larger than its input: MaxPool2d 3 x 3, stride 2");
 static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).error) ==
-              "has a window larger than its input");
+              "has a window larger than its input: AvgPool2d 3 x 3, stride 2");
 static_assert(std::string_view(MaxPool2d<5, 2, pad(1)>::output(Shape{2, 24, 64}).error) ==
-              "has a window larger than its input");
+              "has a window larger than its input: MaxPool2d 5 x 5, stride 2, pad 1");
 static_assert(std::string_view(MaxPool2d<3, 2, pad(2)>::output(Shape{24, 24, 64}).error) ==
-              "has a padding of more than half of its window");
+              "has a padding of more than half of its window: MaxPool2d 3 x 3, stride 2, pad 2");
 static_assert(std::string_view(AvgPool2d<2, 2, pad(2)>::output(Shape{24, 24, 64}).error) ==
-              "has a padding of more than half of its window");
+              "has a padding of more than half of its window: AvgPool2d 2 x 2, pad 2");
 static_assert(std::string_view(MaxPool2d<3, 2, pad(std::int64_t{1} << 62)>::output(Shape{24, 24, 64}).error) ==
-              "has a padding of more than half of its window");
-static_assert(std::string_view(AvgPool2d<3, 2, pad(-1)>::output(Shape{24, 24, 64}).error) == "has a negative padding");
+              "has a padding of more than half of its window: MaxPool2d 3 x 3, stride 2, pad 4611686018427387904");
+static_assert(std::string_view(AvgPool2d<3, 2, pad(-1)>::output(Shape{24, 24, 64}).error) ==
+              "has a negative padding: AvgPool2d 3 x 3, stride 2, pad -1");
 static_assert(std::string_view(AvgPool2d<(std::int64_t{1} << 30), 2, pad(1 << 29)>::output(Shape{24, 24, 64}).error) ==
               "has an input, a window or a stride of more than 2^29 rows or columns");
 
@@ -96,12 +99,15 @@ static_assert(error_of<MaxPool2d<3, 2, ceil_mode>> ==
               error_of<MaxPool2d<3, 2, same, ceil_mode>> == error_of<MaxPool2d<3, 2, ceil_mode>>);
 static_assert(error_of<AvgPool2d<3, 2, valid, count_padding>> ==
               "accepts count_padding and ignore_padding only with pad(n)");
-static_assert(error_of<MaxPool2d<window(3, 0)>> == "has a size of zero" &&
-              error_of<MaxPool2d<3, stride(1, 0)>> == "has a size of zero");
-static_assert(error_of<MaxPool2d<window(4, 3), 1, pad(2, 2)>> == "has a padding of more than half of its window" &&
-              error_of<MaxPool2d<3, 1, pad(0, -1)>> == "has a negative padding");
-static_assert(error_of<MaxPool2d<window(3, 25)>> == "has a window larger than its input" &&
-              error_of<MaxPool2d<27, 3, valid, ceil_mode>> == "has a window larger than its input");
+static_assert(error_of<MaxPool2d<window(3, 0)>> == "has a window or a stride of less than 1: MaxPool2d 3 x 0" &&
+              error_of<MaxPool2d<3, stride(1, -2)>> ==
+                  "has a window or a stride of less than 1: MaxPool2d 3 x 3, stride 1 x -2");
+static_assert(error_of<MaxPool2d<window(4, 3), 1, pad(2, 2)>> ==
+                  "has a padding of more than half of its window: MaxPool2d 4 x 3, stride 1, pad 2" &&
+              error_of<MaxPool2d<3, 1, pad(0, -1)>> == "has a negative padding: MaxPool2d 3 x 3, stride 1, pad 0 x -1");
+static_assert(error_of<MaxPool2d<window(3, 25)>> == "has a window larger than its input: MaxPool2d 3 x 25" &&
+              error_of<MaxPool2d<27, 3, valid, ceil_mode>> ==
+                  "has a window larger than its input: MaxPool2d 27 x 27, stride 3, valid, ceil mode");
 static_assert(error_of<MaxPool2d<3, stride(1, INT64_MAX), valid, ceil_mode>> ==
               "has an input, a window or a stride of more than 2^29 rows or columns");
 

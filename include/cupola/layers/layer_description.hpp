@@ -37,6 +37,7 @@ public:
     }
 
     constexpr operator std::string_view() const { return {characters_, size_}; }  // NOLINT: it is text
+    [[nodiscard]] constexpr const char* c_str() const { return characters_; }
 
 private:
     constexpr void add(std::string_view part) {
@@ -75,7 +76,7 @@ private:
         return (rest < 0 ? -rest : rest) <= 1e-9 * millionths;
     }
 
-    char characters_[capacity]{};
+    char characters_[capacity + 1]{};
     std::size_t size_ = 0;
 };
 

@@ -187,7 +187,7 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, 3, pad(1)>> {};
 
 // case: pooling_padding_larger_than_half
-// expect: layer 1 (MaxPool2d<3, 2>) has a padding of more than half of its window; its input is 8 x 8 x 3 from the Input
+// expect: layer 1 (MaxPool2d<3, 2>) has a padding of more than half of its window: MaxPool2d 3 x 3, stride 2, pad 2; its input is 8 x 8 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, 2, pad(2)>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, 2, pad(1)>> {};
 
@@ -197,7 +197,7 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, AvgPool2d<3, 2, valid, ceil_mode>> {};
 
 // case: pooling_window_too_large
-// expect: layer 2 (MaxPool2d<3, 2>) has a window larger than its input; its input is 2 x 2 x 3 from layer 1 (MaxPool2d<3, 2>)
+// expect: layer 2 (MaxPool2d<3, 2>) has a window larger than its input: MaxPool2d 3 x 3, stride 2; its input is 2 x 2 x 3 from layer 1 (MaxPool2d<3, 2>)
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<3, 2>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<2, 2>> {};
 
@@ -238,7 +238,7 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<1>> {};
 
 // case: zero_sized_window
-// expect: layer 1 (MaxPool2d<0, 1>) has a size of zero; its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (MaxPool2d<0, 1>) has a window or a stride of less than 1: MaxPool2d 0 x 0, stride 1; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<0, 1>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<1, 1>> {};
 

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 
 #include <cupola/layers/layer.hpp>
@@ -74,6 +75,17 @@ struct Pool2d {
             .add_if(rounds_up, ", ceil mode")
             .add_if(is_mean && has_pad && !counts_padding, ", padding ignored");
 
+    static constexpr std::string_view wrong_size = !windows.at_least(1) || !strides.at_least(1)
+                                                       ? "has a window or a stride of less than 1"
+                                                   : !pads.at_least(0) ? "has a negative padding"
+                                                   : pads.height > windows.height / 2 || pads.width > windows.width / 2
+                                                       ? "has a padding of more than half of its window"
+                                                       : "";
+    // The type's name in a message has no options: the description has all numbers.
+    static constexpr LayerDescription size_error = LayerDescription(wrong_size, ": ", std::string_view(description)),
+                                      too_large_error = LayerDescription("has a window larger than its input: ",
+                                                                         std::string_view(description));
+
     static constexpr PoolingShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each) {
             return !has_pad && padding == Padding::same ? window_axis(size, along, step, Padding::same)
@@ -100,17 +112,14 @@ struct Pool2d {
             return ShapeError{"accepts ceil_mode only with valid or pad(n): same rounds up already"};
         if (says_what_counts && !has_pad)
             return ShapeError{"accepts count_padding and ignore_padding only with pad(n)"};
-        if (!windows.at_least(1) || !strides.at_least(1)) return ShapeError{"has a size of zero"};
-        if (!pads.at_least(0)) return ShapeError{"has a negative padding"};
-        if (pads.height > windows.height / 2 || pads.width > windows.width / 2)
-            return ShapeError{"has a padding of more than half of its window"};
+        if (!wrong_size.empty()) return ShapeError{size_error.c_str()};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         const auto holds_window = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each) {
             return size >= along - 2 * pad_each - (rounds_up ? step - 1 : 0);
         };
         if (!holds_window(input.height(), windows.height, strides.height, pads.height) ||
             !holds_window(input.width(), windows.width, strides.width, pads.width))
-            return ShapeError{"has a window larger than its input"};
+            return ShapeError{too_large_error.c_str()};
         if (!are_window_extents(
                 {input.height(), input.width(), windows.height, windows.width, strides.height, strides.width}))
             return ShapeError{"has an input, a window or a stride of more than 2^29 rows or columns"};
