@@ -31,7 +31,7 @@ struct LoadReport {
     /// The beginning of the names in the file: as in the options, or in a file of torch.save "module." or "_orig_mod.".
     std::string file_prefix{};
     std::vector<std::string> loaded{};
-    /// The file has no tensor of this name.
+    /// The file lacks it, or a part of it.
     std::vector<std::string> missing{};
     /// The file's tensor has other extents: "head.weight is 10 x 64 here and 100 x 64 in the file", with a prefix
     /// "head.weight is 10 x 64 here, and net.head.weight is 100 x 64 in the file".
