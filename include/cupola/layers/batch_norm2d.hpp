@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cupola/core/finite.hpp>
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/batch_norm.hpp>
 
@@ -40,6 +41,16 @@ struct BatchNorm2d {
     }
     static constexpr Parameters buffers(const Shape& input) {
         return {per_channel("running_mean", 0, input), per_channel("running_var", 1, input)};
+    }
+
+    static constexpr GraphOperators onnx(const Shape&) {
+        return GraphOperator("BatchNormalization")
+            .input()
+            .parameter("weight")
+            .parameter("bias")
+            .parameter("running_mean")
+            .parameter("running_var")
+            .number("epsilon", epsilon);
     }
 
     template <class BuildContext>

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/convolution.hpp>
@@ -88,6 +89,13 @@ struct Conv2d {
         const ConvolutionShape s = shape(input);
         return saturating_product(window_offsets_inside(s.height), window_offsets_inside(s.width), s.in_channels,
                                   channels);
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        const ConvolutionShape s = shape(input);
+        GraphOperator result = GraphOperator("Conv").input().parameter("weight").window(s.height, s.width);
+        if (has_bias) result.parameter("bias");
+        return result;
     }
 
     template <class BuildContext>

@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/embedding.hpp>
@@ -58,6 +59,13 @@ struct Embedding {
                          .initializer = impl::option_or(WeightsOption{normal(1.0)}, options...).value,
                          .fan_in = count,
                          .fan_out = width};
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        GraphOperators result = GraphOperator("Gather").parameter("weight", shape.padding).input();
+        // Its output is an image, whose channels are first in ONNX.
+        if (input.rank == 2) result.add(GraphOperator("Transpose").integers("perm", 0, 3, 1, 2));
+        return result;
     }
 
     template <class BuildContext>

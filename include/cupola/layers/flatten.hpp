@@ -4,6 +4,7 @@
 // Nothing is copied: output and input are the same memory.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -13,6 +14,8 @@ struct Flatten {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
+
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("Flatten"); }
 
     /// A view computes nothing.
     struct Nothing {

@@ -21,6 +21,7 @@
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/from_bytes.hpp>
@@ -79,6 +80,18 @@ struct FromBytes {
             result.scale[c] = static_cast<float>(1 / deviation.at(c));
         }
         return result;
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        const BytesShape s = shape();
+        const auto each = [&](const auto& numbers) {
+            GraphNumbers result{.type = GraphNumbers::Type::float32, .trailing_ones = input.rank == 3 ? 2U : 0U};
+            for (std::size_t c = 0; c < constants; ++c) result.list.add(static_cast<double>(numbers[c]));
+            return result;
+        };
+        return {GraphOperator("Cast").integer("to", 1),  // float
+                GraphOperator("Sub").previous().constant(each(s.mean)),
+                GraphOperator("Mul").previous().constant(each(s.scale))};
     }
 
     template <class BuildContext>

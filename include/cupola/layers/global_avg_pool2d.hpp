@@ -6,6 +6,7 @@
 //   output  channels
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/pooling.hpp>
 
@@ -19,6 +20,10 @@ struct GlobalAvgPool2d {
         if (!are_window_extents({input.height(), input.width()}))
             return ShapeError{"has an input of more than 2^29 rows or columns"};
         return Shape{input.channels()};
+    }
+
+    static constexpr GraphOperators onnx(const Shape&) {
+        return {GraphOperator("GlobalAveragePool"), GraphOperator("Flatten")};
     }
 
     template <class BuildContext>

@@ -15,6 +15,7 @@
 //   static constexpr LayerTraits traits                          what backward reads and what the operation can fuse
 //   static constexpr std::int64_t multiply_adds(const Shape& input)
 //   static constexpr LayerDescription description                the text in a summary: layers/layer_description.hpp
+//   static constexpr GraphOperators onnx(const Shape& input)     what it is in ONNX: layers/graph_operator.hpp
 //
 // Extents are values here, and types in the interface of a network: see core/extents.hpp.
 #pragma once

@@ -4,6 +4,7 @@
 // sign is that of the input: dx = dy where y is positive, else slope dy. The slope must not be negative.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -28,6 +29,8 @@ struct LeakyReLU : Pointwise<impl::LeakyReluFormula, slope> {
         if (slope.bits >= Number(1e38).bits) return ShapeError{"has a slope that is not a finite number of at least 0"};
         return input;
     }
+
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("LeakyRelu").number("alpha", slope); }
 };
 
 }}  // namespace cupola::CUPOLA_ABI

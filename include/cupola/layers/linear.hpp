@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/linear.hpp>
@@ -53,6 +54,12 @@ struct Linear {
     }
 
     static constexpr std::int64_t multiply_adds(const Shape& input) { return saturating_product(input[0], features); }
+
+    static constexpr GraphOperators onnx(const Shape&) {
+        GraphOperator result = GraphOperator("Gemm").input().parameter("weight").integer("transB", 1);
+        if (has_bias) result.parameter("bias");
+        return result;
+    }
 
     template <class BuildContext>
     static FactoryOf<ops::Linear, BuildContext, LinearShape> operation(const BuildContext& build) {

@@ -5,8 +5,11 @@
 // of TensorFlow's CIFAR-10 tutorial.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 
@@ -36,6 +39,16 @@ struct LocalResponseNorm {
         }
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        // A wider window has the same channels, and ONNX divides alpha by its size.
+        const std::int64_t size = 2 * std::min(radius, input.channels()) + 1;
+        return GraphOperator("LRN")
+            .integer("size", size)
+            .number("alpha", alpha * static_cast<double>(size))
+            .number("beta", beta)
+            .number("bias", bias);
     }
 
     template <class BuildContext>

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/offloaded.hpp>
 
@@ -45,6 +46,11 @@ struct OffloadedLayer {
     }
     static constexpr Parameters parameters(const Shape& input) { return parameters_of<L>(input); }
     static constexpr std::int64_t multiply_adds(const Shape& input) { return multiply_adds_of<L>(input); }
+    static constexpr GraphOperators onnx(const Shape& input)
+        requires HasGraphOperators<L>
+    {
+        return L::onnx(input);
+    }
 
     template <class BuildContext>
         requires(HasOperation<L, Device, typename BuildContext::Element> &&

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/option_a_shortcut.hpp>
 
@@ -41,6 +42,16 @@ struct OptionAShortcut {
             return ShapeError{"has an input or a stride of more than 2^29 rows or columns"};
         const OptionAShortcutShape s = shape(input);
         return Shape{s.height.output, s.width.output, channels};
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        const OptionAShortcutShape s = shape(input);
+        GraphOperators result;
+        if (stride > 1) result.add(GraphOperator("AveragePool").window(s.height, s.width));
+        if (s.before > 0) {
+            result.add(GraphOperator("Pad").previous().constant(0, s.before, 0, 0, 0, s.before, 0, 0));
+        }
+        return result;
     }
 
     template <class BuildContext>

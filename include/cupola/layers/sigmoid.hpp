@@ -3,6 +3,7 @@
 // Sigmoid: y = 1 / (1 + exp(-x)), for any extents. Backward reads the output: dx = dy y (1 - y).
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -16,6 +17,8 @@ struct SigmoidFormula {
 
 }  // namespace impl
 
-struct Sigmoid : Pointwise<impl::SigmoidFormula> {};
+struct Sigmoid : Pointwise<impl::SigmoidFormula> {
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("Sigmoid"); }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

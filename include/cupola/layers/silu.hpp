@@ -4,6 +4,7 @@
 // dx = dy s (1 + x (1 - s)). Minus infinity becomes NaN, as in PyTorch.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -20,6 +21,10 @@ struct SiluFormula {
 
 }  // namespace impl
 
-struct SiLU : Pointwise<impl::SiluFormula> {};
+struct SiLU : Pointwise<impl::SiluFormula> {
+    static constexpr GraphOperators onnx(const Shape&) {
+        return {GraphOperator("Sigmoid"), GraphOperator("Mul").input().previous()};
+    }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/upsampling.hpp>
 
@@ -27,6 +28,17 @@ struct Upsample2d {
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return Shape{saturating_product(input.height(), factor), saturating_product(input.width(), factor),
                      input.channels()};
+    }
+
+    static constexpr GraphOperators onnx(const Shape&) {
+        const double scale = static_cast<double>(factor);
+        return GraphOperator("Resize")
+            .input()
+            .nothing()
+            .constant(GraphNumbers{GraphNumbers::Type::float32, {{1, 1, scale, scale}, 4}})
+            .text("mode", "nearest")
+            .text("coordinate_transformation_mode", "asymmetric")
+            .text("nearest_mode", "floor");
     }
 
     template <class BuildContext>

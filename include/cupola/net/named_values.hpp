@@ -34,6 +34,7 @@
 
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/ops/column_input.hpp>
@@ -52,6 +53,11 @@ struct Concatenation {
         .backward_reads_input = false, .backward_reads_second_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
+    /// Along the channels, which are ONNX's first extent after the batch in images, and its last otherwise.
+    static constexpr GraphOperators onnx(const Shape& input) {
+        const auto last = static_cast<std::int64_t>(input.rank);
+        return GraphOperator("Concat").input().second_input().integer("axis", last == 3 ? 1 : last);
+    }
 
     template <class BuildContext>
     static FactoryOf<ops::Concatenation, BuildContext> operation(const BuildContext&) {

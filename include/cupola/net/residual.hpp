@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/residual.hpp>
 
@@ -49,6 +50,7 @@ struct Add {
                                         .absorbs_relu = true};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("Add").input().second_input(); }
 
     template <class BuildContext>
     static FactoryOf<ops::Add, BuildContext> operation(const BuildContext&) {

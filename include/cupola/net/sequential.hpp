@@ -81,6 +81,12 @@ public:
         return impl::fused_node_makers<Device, T, collected.kinds>[info.pattern](walk.layers, info, build);
     }
 
+    /// Calls visitor.template layer<L>() for the type of each of `layers`, in their order.
+    template <class Visitor>
+    static constexpr void visit_layer_types(Visitor& visitor) {
+        impl::for_each_layer_of(impl::ModuleList<Modules...>{}, visitor);
+    }
+
     /// A message about the first layer that cannot be trained on `Device` in a precision or, without `backward`, cannot
     /// be run; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>

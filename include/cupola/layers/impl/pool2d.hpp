@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/pooling.hpp>
@@ -127,6 +128,25 @@ struct Pool2d {
             return ShapeError{"has a window of more elements than int32 has numbers"};
         const PoolingShape s = shape(input);
         return Shape{s.height.output, s.width.output, input.channels()};
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        PoolingShape s = shape(input);
+        if (!is_mean) return GraphOperator("MaxPool").window(s.height, s.width);
+        // ONNX counts all of the padding or none.
+        const bool pads_before = counts_part_of_window(s);
+        GraphOperators result;
+        if (pads_before) {
+            const std::int64_t rows = s.height.pad_begin, columns = s.width.pad_begin;
+            result.add(GraphOperator("Pad").previous().constant(0, 0, rows, columns, 0, 0, rows, columns));
+            s.height.pad_begin = s.width.pad_begin = 0;
+            s.height.pad_end -= rows;
+            s.width.pad_end -= columns;
+        }
+        result.add(GraphOperator("AveragePool")
+                       .window(s.height, s.width)
+                       .integer("count_include_pad", counts_padding && !pads_before ? 1 : 0));
+        return result;
     }
 
     template <class BuildContext>
