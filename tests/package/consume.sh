@@ -63,7 +63,7 @@ case $way in
             -Wundef -Wunused -Wextra-semi -Wimplicit-fallthrough)
         (cd "$PREFIX/include" && printf '#include <%s>\n' cupola/cupola.hpp cupola/host.hpp cupola/predict.hpp \
             cupola/{data,io,loss,metrics,models,optim,train}/*.hpp) >"$headers"
-        read -ra all <<<"$(pkg-config "$onednn" --cflags cupola-host cupola-data cupola-tensorboard)"
+        read -ra all <<<"$(pkg-config "$onednn" --cflags cupola-host cupola-data cupola-tensorboard cupola-onnx)"
         all=("${all[@]/#-I\/usr\//-isystem/usr/}")  # those of other libraries may warn
         for source in "$headers" "$SOURCE"/examples/{4_replicas_and_policy,two_heads,autoencoder}/*.cpp; do
             "$CXX" "${strict[@]}" -Wuseless-cast -Wlogical-op -Wduplicated-cond -Wduplicated-branches "${all[@]}" "$source"

@@ -246,3 +246,15 @@ struct Net : Sequential<Input<4>, Scale> {};
 // expect: layer 1 (Conv2d<8, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(0)>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(1)>> {};
+
+// case: onnx_of_a_layer_without_a_form
+// expect: layer 2 (double, Twice) has no form in ONNX: it lacks `static constexpr GraphOperators onnx(const Shape& input)`
+#include <cupola/io/onnx.hpp>
+
+struct Twice {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    /* right */ static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("Add").input().input(); }
+};
+struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Dropout<0.5>, Linear<3>> {};
+
+void write(const TrainingState& state) { write_onnx<Net>("x.onnx", state); }
