@@ -117,6 +117,15 @@ PLOT
         stops "$work/none/" "$work/none/file"
         stops 'usage: fine_tuning FILE'
         arguments=("$work/pretrained.safetensors") ;;
+    export_onnx)
+        trains "$work/model.onnx"
+        [ "$(losses | cut -d ' ' -f 1 | xargs)" = '0 100 200' ] || fail "not the lines of the steps"
+        says 'output kind: N x 2'
+        says 'output place: N x 2'
+        grep -q nothing,square "$work/model.onnx" || fail "the file has no metadata"
+        stops "$work/none.safetensors does not exist" "$work/model.onnx" "$work/none.safetensors"
+        stops 'usage: export_onnx MODEL.onnx [CHECKPOINT]'
+        arguments=("$work/full.onnx") ;;
     *) fail "there is no problem $problem" ;;
 esac
 
