@@ -63,6 +63,17 @@ struct Features : Sequential<Input<3, 2, 4>, Flatten, SiLU, Output<"flat_3_2_4">
     Named<"fourth", Linear<3>>, Keep<"z">, From<"flat">, Concat<Identity, Linear<2>>, Named<"fifth", Linear<3>>,
     AddFrom<"z">> {};
 
+/// All activations, and products of values with and without height and width.
+struct Gates : Sequential<Input<5, 4, 6>, Keep<"x">,
+    ReLU6, Output<"relu6">, From<"x">, ELU<0.7>, Output<"elu">, From<"x">, SELU, Output<"selu">, From<"x">,
+    Tanh, Output<"tanh">, From<"x">, GELU<>, Output<"gelu">, From<"x">, GELU<tanh_approximation>, Output<"gelu_tanh">,
+    From<"x">, HardSwish, Output<"hard_swish">, From<"x">, HardSigmoid, Output<"hard_sigmoid">, From<"x">,
+    Mish, Output<"mish">, From<"x">, Softplus<>, Output<"softplus">, From<"x">, Softplus<2.0, 0.5>, Output<"softplus_2">,
+    From<"x">, Named<"one", PReLU<>>, Output<"prelu">, From<"x">, Named<"each", PReLU<weight_per_channel>>, Output<"prelu_6">,
+    Multiply<Identity, Branch<GlobalAvgPool2d, Named<"gate", Linear<6>>, Sigmoid>>, Output<"gated">,
+    MultiplyBy<"x">, Output<"product">, GlobalAvgPool2d, MultiplyBy<"x">, Output<"scaled">,
+    Flatten, Named<"flat", PReLU<weight_per_channel>>, Named<"head", Linear<3>>> {};
+
 /// Inputs of all types, one of which is read twice.
 struct Inputs : Sequential<Input<5, 4, 3>, FromBytes<means(125.3, 123.0, 113.9), deviations(63.0, 62.1, 66.7)>,
     Conv2d<2, 3>, Flatten, Named<"of_image", Linear<8>>, Keep<"image">,
@@ -163,7 +174,8 @@ int main(int argc, char** argv) try {
     };
     const int runs = with.operator()<Cifar10Net>("tutorial") + with.operator()<ResNet18<5, 32>>("resnet18") +
                      with.operator()<Windows>("windows") + with.operator()<Blocks>("blocks") +
-                     with.operator()<Features>("features") + with.operator()<Inputs>("inputs");
+                     with.operator()<Features>("features") + with.operator()<Gates>("gates") +
+                     with.operator()<Inputs>("inputs");
     require(runs == 1, "onnx_tool has no network ", network);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -6,6 +6,7 @@
 //   SELU   y = s ELU<a>(x), with s = 1.0507... and a = 1.6732...
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -30,8 +31,14 @@ inline constexpr double selu_alpha = 1.6732632423543772848170429916717;
 }  // namespace impl
 
 template <Number alpha = 1.0>
-struct ELU : Pointwise<impl::EluFormula, 1.0, alpha> {};
+struct ELU : Pointwise<impl::EluFormula, 1.0, alpha> {
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("Elu").number("alpha", alpha); }
+};
 
-struct SELU : Pointwise<impl::EluFormula, impl::selu_scale, impl::selu_scale * impl::selu_alpha> {};
+struct SELU : Pointwise<impl::EluFormula, impl::selu_scale, impl::selu_scale * impl::selu_alpha> {
+    static constexpr GraphOperators onnx(const Shape&) {
+        return GraphOperator("Selu").number("alpha", impl::selu_alpha).number("gamma", impl::selu_scale);
+    }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

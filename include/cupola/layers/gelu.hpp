@@ -9,6 +9,7 @@
 
 #include <type_traits>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/layers/pointwise.hpp>
 
@@ -66,6 +67,22 @@ struct GELU : Pointwise<impl::GeluFormulaOf<options...>> {
         if (!options_known) return ShapeError{"accepts only the option tanh_approximation"};
         if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
         return input;
+    }
+
+    static constexpr GraphOperators onnx(const Shape&) {
+        if (impl::option_or(TanhApproximationOption{}, options...).value) {
+            constexpr double scale = 1.5957691216057308, cubic = 0.044715;  // 2 sqrt(2 / pi)
+            return {GraphOperator("Mul").input().input(),
+                    GraphOperator("Mul").previous().constant(scale * cubic),
+                    GraphOperator("Add").previous().constant(scale),
+                    GraphOperator("Mul").previous().input(),
+                    GraphOperator("Sigmoid"),
+                    GraphOperator("Mul").previous().input()};
+        }
+        constexpr double root_of_half = 0.70710678118654752;
+        return {GraphOperator("Mul").input().constant(root_of_half), GraphOperator("Erf"),
+                GraphOperator("Add").previous().constant(1.0), GraphOperator("Mul").previous().input(),
+                GraphOperator("Mul").previous().constant(0.5)};
     }
 };
 

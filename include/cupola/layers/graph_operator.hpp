@@ -183,5 +183,10 @@ template <class L>
 concept HasGraphOperators = requires(const Shape& input) {
     { L::onnx(input) } -> std::convertible_to<GraphOperators>;
 };
+/// The same of a layer that joins two values, by the extents of both.
+template <class L>
+concept HasGraphOperatorsOfTwo = requires(const Shape& input, const Shape& second_input) {
+    { L::onnx(input, second_input) } -> std::convertible_to<GraphOperators>;
+};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -8,6 +8,7 @@
 // HardSwish makes NaN of minus infinity, as in PyTorch.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -33,8 +34,14 @@ struct HardSwishFormula {
 
 }  // namespace impl
 
-struct HardSigmoid : Pointwise<impl::HardSigmoidFormula> {};
+struct HardSigmoid : Pointwise<impl::HardSigmoidFormula> {
+    static constexpr GraphOperators onnx(const Shape&) {
+        return GraphOperator("HardSigmoid").number("alpha", 1.0 / 6).number("beta", 0.5);
+    }
+};
 
-struct HardSwish : Pointwise<impl::HardSwishFormula> {};
+struct HardSwish : Pointwise<impl::HardSwishFormula> {
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("HardSwish"); }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -4,6 +4,7 @@
 // dx = dy (t + x (1 - t^2) s) with s = 1 / (1 + exp(-x)). Minus infinity becomes NaN, as in PyTorch.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -29,6 +30,10 @@ private:
 
 }  // namespace impl
 
-struct Mish : Pointwise<impl::MishFormula> {};
+struct Mish : Pointwise<impl::MishFormula> {
+    static constexpr GraphOperators onnx(const Shape&) {
+        return {GraphOperator("Softplus"), GraphOperator("Tanh"), GraphOperator("Mul").input().previous()};
+    }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/prelu.hpp>
@@ -35,7 +36,14 @@ struct PReLU {
     static constexpr Parameters parameters(const Shape& input) {
         return Parameter{.name = "weight",
                          .shape = {per_channel ? input.channels() : 1},
-                         .initializer = impl::option_or(WeightsOption{constant(0.25)}, options...).value};
+                         .initializer = impl::option_or(WeightsOption{constant(0.25)}, options...).value,
+                         .layout = per_channel ? FileLayout::input_features : FileLayout::as_here};
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        if (!per_channel || input.rank != 3) return GraphOperator("PRelu").input().parameter("weight");
+        return {GraphOperator("Unsqueeze").parameter("weight").constant(1, 2),
+                GraphOperator("PRelu").input().previous()};
     }
 
     template <class BuildContext>

@@ -3,6 +3,7 @@
 // ReLU6: y = min(max(x, 0), 6), for any extents. Backward reads the output: dx = dy where 0 < y < 6, else 0.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -20,6 +21,10 @@ struct Relu6Formula {
 
 }  // namespace impl
 
-struct ReLU6 : Pointwise<impl::Relu6Formula> {};
+struct ReLU6 : Pointwise<impl::Relu6Formula> {
+    static constexpr GraphOperators onnx(const Shape&) {
+        return GraphOperator("Clip").input().constant(0.0).constant(6.0);
+    }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -5,6 +5,7 @@
 // above 0.
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -34,6 +35,13 @@ struct Softplus : Pointwise<impl::SoftplusFormula, beta, threshold> {
         if (beta.bits < Number(1e-37).bits || beta.bits > Number(1e37).bits)
             return ShapeError{"has a beta that is not between 1e-37 and 1e37"};
         return Pointwise<impl::SoftplusFormula, beta, threshold>::output(input);
+    }
+
+    static constexpr GraphOperators onnx(const Shape&) {
+        return {GraphOperator("Mul").input().constant(static_cast<double>(beta)), GraphOperator("Softplus"),
+                GraphOperator("Div").previous().constant(static_cast<double>(beta)),
+                GraphOperator("Greater").result(0).constant(static_cast<double>(threshold)),
+                GraphOperator("Where").previous().input().result(2)};
     }
 };
 

@@ -3,6 +3,7 @@
 // Tanh: y = tanh(x), for any extents. Backward reads the output: dx = dy (1 - y^2).
 #pragma once
 
+#include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -16,6 +17,8 @@ struct TanhFormula {
 
 }  // namespace impl
 
-struct Tanh : Pointwise<impl::TanhFormula> {};
+struct Tanh : Pointwise<impl::TanhFormula> {
+    static constexpr GraphOperators onnx(const Shape&) { return GraphOperator("Tanh"); }
+};
 
 }}  // namespace cupola::CUPOLA_ABI

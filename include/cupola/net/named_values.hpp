@@ -71,6 +71,13 @@ struct Product {
     static constexpr LayerTraits traits{.backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
+    /// A gate without height and width, of an image, gets those of one pixel.
+    static constexpr GraphOperators onnx(const Shape& input, const Shape& second) {
+        if (input.rank == second.rank) return GraphOperator("Mul").input().second_input();
+        if (input.rank == 3)
+            return {GraphOperator("Unsqueeze").second_input().constant(2, 3), GraphOperator("Mul").input().previous()};
+        return {GraphOperator("Unsqueeze").input().constant(2, 3), GraphOperator("Mul").previous().second_input()};
+    }
 
     template <class BuildContext>
     static FactoryOf<ops::Product, BuildContext> operation(const BuildContext&) {

@@ -15,8 +15,9 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The operators of a layer by the extents of its input; null for a layer that does not say them.
-using OnnxForm = GraphOperators (*)(const Shape& input);
+/// The operators of a layer by the extents of its input, and of the second one if it has two; null for a layer that
+/// does not say them.
+using OnnxForm = GraphOperators (*)(const Shape& input, const Shape& second_input);
 
 template <std::size_t layer_count>
 struct CollectOnnxForms {
@@ -25,8 +26,13 @@ struct CollectOnnxForms {
 
     template <class L>
     constexpr void layer() {
-        if constexpr (HasGraphOperators<L>)
-            forms[count] = [](const Shape& input) -> GraphOperators { return L::onnx(input); };
+        if constexpr (HasGraphOperators<L>) {
+            forms[count] = [](const Shape& input, const Shape&) -> GraphOperators { return L::onnx(input); };
+        } else if constexpr (HasGraphOperatorsOfTwo<L>) {
+            forms[count] = [](const Shape& input, const Shape& second) -> GraphOperators {
+                return L::onnx(input, second);
+            };
+        }
         ++count;
     }
 };

@@ -153,7 +153,7 @@ private:
         second = in_order(second, order);
         const bool flattens =
             value.shape.rank == 3 && layer.output.rank == 1 && !value.ids && layer.output.size() == value.shape.size();
-        const GraphOperators operators = forms_[i](layer.input);
+        const GraphOperators operators = forms_[i](layer.input, second.shape);
         std::vector<std::string> results;
         for (const GraphOperator& each : operators) results.push_back(add_operator(i, each, value, second, results));
         if (!results.empty()) value.name = results.back();
