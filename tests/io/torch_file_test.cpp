@@ -287,8 +287,8 @@ TEST_CASE("archives of other programs and other formats are refused by name") {
           "f has big-endian numbers, which cannot be read");
     CHECK(refusal(torch_legacy(object, {six}, "\x89")) == "f has big-endian numbers, which cannot be read");
     CHECK(refusal(std::string(257, 'x') + "ustar" + std::string(300, '\0')) ==
-          "f is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read; a newer PyTorch loads it "
-          "and saves it anew");
+          "f is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read: in Python, "
+          "torch.save(torch.load(path, weights_only=False), new_path) writes it anew");
     CHECK(refusal(pickle::whole(object)) == "f is a pickle of Python, and not one of torch.save");
     CHECK(refusal(pickle::whole("N")) == "f is a pickle of Python, and not one of torch.save");
     CHECK(refusal("GGUF") == "f is not a file of torch.save");

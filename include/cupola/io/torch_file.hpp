@@ -72,9 +72,10 @@ private:
         std::vector<std::byte> begin(std::min<std::uint64_t>(file_.size(), 512));
         file_.read(0, begin);
         const std::string_view first(reinterpret_cast<const char*>(begin.data()), begin.size());
-        require<DataError>(!is_tar(first), path_,
-                           " is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read; a newer "
-                           "PyTorch loads it and saves it anew");
+        require<DataError>(
+            !is_tar(first), path_,
+            " is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read: in Python, "
+            "torch.save(torch.load(path, weights_only=False), new_path) writes it anew");
         require<DataError>(has_format(first), path_, " is not a file of torch.save");
         const impl::TorchRecords& records = records_.emplace(file_, first[0] == 'P');
         make_tensors(dictionary_in(records.root()));
