@@ -50,6 +50,16 @@ TEST_CASE("batches of images that are fitted already have the same values") {
           "read_image_folder(path, threads, {.fit = preprocessing.fit}) fits them");
 }
 
+TEST_CASE("its numbers are texts for other programs") {
+    const std::vector<std::pair<std::string, std::string>> expected{
+        {"preprocessing.shorter_side", "73"}, {"preprocessing.filter", "bicubic"},
+        {"preprocessing.height", "64"},       {"preprocessing.width", "48"},
+        {"preprocessing.mean", "0.5 0.25 0"}, {"preprocessing.deviation", "0.229 0.224 0.225"},
+        {"preprocessing.source", "my own"}};
+    CHECK(ImagePreprocessing{.fit = {73, 64, 48, ResizeFilter::bicubic}, .mean = {0.5F, 0.25F, 0}, .source = "my own"}
+              .metadata() == expected);
+}
+
 TEST_CASE("images that are no photographs are errors, and so are numbers that cannot be") {
     const ImagePreprocessing small{.fit = {8, 8, 8}};
     CHECK(message_of<InvalidArgument>([&] { (void)small(patterned(9, 9, 1)); }) ==

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <numbers>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,12 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// The filters of Pillow's `Image.resize`: the weight of a pixel as a function of its distance. `bicubic` is Keys's
 /// (1981) with a = -1/2, `lanczos` is of three lobes.
 enum class ResizeFilter : std::uint8_t { box, bilinear, bicubic, lanczos };
+
+/// "bilinear"
+[[nodiscard]] constexpr std::string_view to_string(ResizeFilter filter) {
+    constexpr std::string_view names[] = {"box", "bilinear", "bicubic", "lanczos"};
+    return names[static_cast<std::size_t>(filter)];
+}
 
 namespace impl {
 

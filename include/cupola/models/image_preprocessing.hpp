@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -44,6 +45,19 @@ struct ImagePreprocessing {
         std::vector<float> sample(fitted.pixels.size());
         write(fitted.pixels, sample.data());
         return sample;
+    }
+
+    /// The numbers as texts, for a file that another program reads: an ONNX file of a network with a constant
+    /// `preprocessing` has them among its metadata.
+    [[nodiscard, gnu::cold]] std::vector<std::pair<std::string, std::string>> metadata() const {
+        const auto three = [](const std::array<float, 3>& of) { return text(of[0], ' ', of[1], ' ', of[2]); };
+        return {{"preprocessing.shorter_side", text(fit.shorter_side)},
+                {"preprocessing.filter", std::string(to_string(fit.filter))},
+                {"preprocessing.height", text(fit.height)},
+                {"preprocessing.width", text(fit.width)},
+                {"preprocessing.mean", three(mean)},
+                {"preprocessing.deviation", three(deviation)},
+                {"preprocessing.source", std::string(source)}};
     }
 
     /// As a transform of batches: the extents of a sample, which are those of fit. Throws InvalidArgument for others.
