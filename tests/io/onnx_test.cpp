@@ -165,6 +165,23 @@ TEST_CASE("the moving averages are written if there are any, or what the options
           std::vector<float>{7, 8, 9});
 }
 
+TEST_CASE("the layers may have other extents than those of the type") {
+    std::vector<LayerInfo> layers(Small::layers.begin(), Small::layers.end());
+    layers.back().output = {7};
+    layers.back().parameters.list[0].shape = {7, 5};
+    lay_out_parameters(layers);
+    const TemporaryFolder folder;
+    const TrainingState state{.parameters = std::vector<float>(static_cast<std::size_t>(arena_elements(layers)), 1),
+                              .buffers = initial_buffers(layers)};
+    write_onnx<Small>(folder.path("x.onnx"), layers, state);
+    const OnnxModel model = read_onnx(read_bytes(folder.path("x.onnx")));
+    CHECK(model.outputs == Texts{"output: 1 [N, 7]"});
+    CHECK(model.initializers.at("6.weight").dims == std::vector<std::int64_t>{7, 5});
+    layers.pop_back();
+    CHECK(contains(message_of<InvalidArgument>([&] { write_onnx<Small>(folder.path("y.onnx"), layers, state); }),
+                   " is not written: 6 layers were given, and the network has 7"));
+}
+
 TEST_CASE("the same state is the same file") {
     const TemporaryFolder folder;
     write_onnx<Small>(folder.path("x.onnx"), state_of<Small>());

@@ -94,10 +94,20 @@ namespace impl {
 /// moving averages that it does not have, for a file of more than 2 GB, for two of the network's inputs, outputs and
 /// parameters of one name, and for a layer whose operators read a value or a parameter that the layer does not have;
 /// and DataError where the file cannot be written.
+///
+/// `layers` are those of Net, or the same with other extents, where only a file says them: its number of classes, for
+/// example.
+template <Network Net>
+void write_onnx(const std::string& path, std::span<const LayerInfo> layers, const TrainingState& state,
+                const OnnxOptions& options = {}) {
+    static_assert(static_assert_message<impl::onnx_diagnostic<Net>()>());
+    require(layers.size() == Net::layers.size(), path, " is not written: ", layers.size(),
+            " layers were given, and the network has ", Net::layers.size());
+    if constexpr (Net::valid) impl::write_onnx_file(path, layers, impl::onnx_forms<Net>, state, options);
+}
 template <Network Net>
 void write_onnx(const std::string& path, const TrainingState& state, const OnnxOptions& options = {}) {
-    static_assert(static_assert_message<impl::onnx_diagnostic<Net>()>());
-    if constexpr (Net::valid) impl::write_onnx_file(path, Net::layers, impl::onnx_forms<Net>, state, options);
+    write_onnx<Net>(path, Net::layers, state, options);
 }
 template <Network Net>
 void write_onnx(const std::string& path, const Checkpoint& checkpoint, const OnnxOptions& options = {}) {
