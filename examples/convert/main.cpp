@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line of convert, which writes the weights of a network in another format: torchvision's ResNet-18 from
+// its .pth file as an ONNX file, for example.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/io/onnx.hpp>
+#include <cupola/io/torch_writer.hpp>
+#include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/resnet.hpp>
+#include <cupola/models/torchvision_resnet.hpp>
+#include <cupola/models/torchvision_vgg.hpp>
+
+#include "../command_line.hpp"
+
+namespace {
+
+using namespace cupola;
+
+struct Options {
+    std::string model, in, out, prefix;
+    std::vector<std::string> ignored;
+    /// 0: those of the model.
+    std::int64_t classes = 0;
+    bool nhwc = false;
+};
+
+/// The layers of a network, whose last one has this number of features.
+std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int64_t classes) {
+    std::vector<LayerInfo> layers(network.begin(), network.end());
+    LayerInfo& head = layers.back();
+    if (classes == 0) return layers;
+    head.output = Shape{classes};
+    for (std::size_t p = 0; p < head.parameters.count; ++p) head.parameters.list[p].shape.extents[0] = classes;
+    lay_out_parameters(layers);
+    return layers;
+}
+
+template <class Net>
+void convert(const Options& options) {
+    const std::vector<LayerInfo> layers = with_classes(Net::layers, options.classes);
+    const Checkpoint read = read_checkpoint(options.in, layers,
+                                            {.frozen = FrozenInFile::any,
+                                             .network = NetworkInFile::of_same_parameters,
+                                             .file_prefix = options.prefix,
+                                             .ignored = options.ignored});
+    // The moving averages, where the file has them, and nothing else of a training.
+    const TrainingState weights{
+        .step = read.state.step,
+        .parameters = parameters_in_layout(layers, read.state, !read.state.averages.empty()),
+        .buffers = read.state.buffers,
+    };
+    if (options.out.ends_with(".onnx")) {
+        write_onnx<Net>(options.out, layers, weights,
+                        {.layout = options.nhwc ? OnnxLayout::nhwc : OnnxLayout::nchw, .name = options.model});
+    } else if (options.out.ends_with(".safetensors")) {
+        write_checkpoint(options.out, layers, {.state = weights, .info = read.info});
+    } else {
+        write_torch_file(options.out, layers, weights);
+    }
+}
+
+struct Model {
+    std::string_view name;
+    void (*convert)(const Options&);
+};
+
+constexpr Model models[] = {
+    {"resnet18", &convert<ResNet18<>>}, {"resnet34", &convert<ResNet34<>>}, {"resnet50", &convert<ResNet50<>>},
+    {"vgg16", &convert<VGG16<>>},       {"tutorial", &convert<Cifar10Net>}, {"resnet44", &convert<ResNet<44>>},
+};
+
+CLI::Validator known_ending() {
+    const auto check = [](const std::string& given) -> std::string {
+        for (const std::string_view ending : {".onnx", ".safetensors", ".pth", ".pt"}) {
+            if (given.ends_with(ending)) return {};
+        }
+        return given + " does not end with .onnx, .safetensors, .pth or .pt";
+    };
+    return {check, ""};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    using namespace command_line;
+    Options options;
+    std::vector<std::string> names;
+    for (const Model& model : models) names.emplace_back(model.name);
+    CLI::App app{
+        "Writes the weights of a network in another format: an ONNX file, a .safetensors file that Cupola and PyTorch\n"
+        "read, or a .pth file of a state dict for PyTorch.",
+        "convert"};
+    app.add_option("--model", options.model,
+                   "resnet18, resnet34, resnet50 and vgg16 are torchvision's; tutorial and resnet44 those of\n"
+                   "cifar10_train")
+        ->required()
+        ->check(CLI::IsMember(names));
+    app.add_option("--classes", options.classes,
+                   "Classes. Default: 1000 of torchvision's, 10 of tutorial, 11 of resnet44")
+        ->check(whole_number<std::int64_t>(1, 1 << 20));
+    app.add_option("--in", options.in,
+                   "A checkpoint, a .safetensors file, a file of torch.save or an index of several files")
+        ->required()
+        ->check(not_empty());
+    app.add_option("--out", options.out, "The file to write, whose format is that of its ending")
+        ->required()
+        ->check(known_ending());
+    app.add_option("--file-prefix", options.prefix, "The beginning of all names in the file, such as model.");
+    app.add_option("--ignore", options.ignored, "Patterns of names in the file that the network does not have");
+    app.add_flag("--nhwc", options.nhwc, "Images of the ONNX file are channels last");
+    return run(app, argc, argv, [&] {
+        for (const Model& model : models) {
+            if (model.name == options.model) model.convert(options);
+        }
+        return 0;
+    });
+}
