@@ -12,6 +12,7 @@
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/sigmoid.hpp>
+#include <cupola/models/image_preprocessing.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/frozen.hpp>
 #include <throws_with.hpp>
@@ -54,8 +55,21 @@ using Texts = std::vector<std::string>;
 
 struct Small : Sequential<Input<4, 2, 2>, Named<"conv", Conv2d<3, 3, stride(2)>>, Named<"norm", BatchNorm2d<>>, ReLU,
                           Flatten, Dropout<0.5>, Named<"fc", Linear<5>>, Linear<2, no_bias>> {};
+struct Photographs : Small {
+    static constexpr ImagePreprocessing preprocessing{.fit = {5, 4, 4}, .source = "here"};
+};
 
 }  // namespace
+
+TEST_CASE("a network with a preprocessing has its numbers among the metadata, unless they are given") {
+    const auto metadata = written<Photographs>({.metadata = {{"a", "b"}, {"preprocessing.source", "mine"}}}).metadata;
+    CHECK(metadata.size() == 8);
+    CHECK(metadata.at("a") == "b");
+    CHECK(metadata.at("preprocessing.source") == "mine");
+    CHECK(metadata.at("preprocessing.shorter_side") == "5");
+    CHECK(metadata.at("preprocessing.mean") == "0.485 0.456 0.406");
+    CHECK(written<Small>().metadata.empty());
+}
 
 TEST_CASE("a network is a model of its layers, whose weights have PyTorch's names and layouts") {
     const OnnxModel model = written<Small>({.name = "small", .metadata = {{"classes", "cat,dog"}, {"note", ""}}});

@@ -17,6 +17,7 @@
 // a compiler diagnostic. The component is cupola::onnx, which needs protozero.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,7 @@ struct OnnxOptions {
     /// The name of the graph.
     std::string name = "network";
     /// Keys, each given once, and their texts, for the program that reads the file: the names of classes, for example.
+    /// A network with a constant `preprocessing` (models/image_preprocessing.hpp) adds its numbers.
     std::vector<std::pair<std::string, std::string>> metadata{};
 };
 
@@ -87,6 +89,19 @@ namespace impl {
     message.write(path, parameters, state.buffers);
 }
 
+/// The options with the metadata of the network's constant `preprocessing`, if it has one, but for keys that are given.
+template <Network Net>
+[[nodiscard]] OnnxOptions with_preprocessing(OnnxOptions options) {
+    if constexpr (requires { Net::preprocessing.metadata(); }) {
+        for (auto& entry : Net::preprocessing.metadata()) {
+            const bool given =
+                std::ranges::any_of(options.metadata, [&](const auto& each) { return each.first == entry.first; });
+            if (!given) options.metadata.push_back(std::move(entry));
+        }
+    }
+    return options;
+}
+
 }  // namespace impl
 
 /// Writes the network with the weights of `state`, in the layout of Net or, with its `tensors`, that of one of which
@@ -103,7 +118,8 @@ void write_onnx(const std::string& path, std::span<const LayerInfo> layers, cons
     static_assert(static_assert_message<impl::onnx_diagnostic<Net>()>());
     require(layers.size() == Net::layers.size(), path, " is not written: ", layers.size(),
             " layers were given, and the network has ", Net::layers.size());
-    if constexpr (Net::valid) impl::write_onnx_file(path, layers, impl::onnx_forms<Net>, state, options);
+    if constexpr (Net::valid)
+        impl::write_onnx_file(path, layers, impl::onnx_forms<Net>, state, impl::with_preprocessing<Net>(options));
 }
 template <Network Net>
 void write_onnx(const std::string& path, const TrainingState& state, const OnnxOptions& options = {}) {
