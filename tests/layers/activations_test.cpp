@@ -150,7 +150,8 @@ operation_run::Outcome of(const reference::Floats& x) {
 TYPED_TEST_CASE("activations agree with their formulas in double, for any number of elements", D, DevicesAndElements) {
     for_each_activation([](auto a) {
         using A = decltype(a);
-        for (const auto& [batch, features] : {std::pair{1, 1}, {3, 5}, {1, 63}, {2, 555}, {2, 4099}}) {
+        for (const auto& extents : {std::pair{1, 1}, {3, 5}, {1, 63}, {2, 555}, {2, 4099}}) {
+            const int batch = extents.first, features = extents.second;
             const std::uint64_t seed = reference::fresh_seed();
             CAPTURES(type_name<typename A::Layer>(), batch, features, seed);
             reference::Random random(seed);
@@ -219,7 +220,7 @@ TYPED_TEST_CASE("activations are finite for large inputs, have limits, and propa
         using L = typename A::Layer;
         CAPTURES(type_name<L>());
         const auto outcome = of<L, D>(x);
-        for (const std::size_t i : {0, 1, 2, 3}) {
+        for (std::size_t i = 0; i < 4; ++i) {
             const auto at = static_cast<double>(x[i]), y = static_cast<double>(outcome.output[i]);
             CHECK(y == doctest::Approx(std::isfinite(A::y(at)) ? A::y(at) : at));
             const double slope = A::slope(std::clamp(at, -100.0, 100.0), y);

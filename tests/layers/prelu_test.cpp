@@ -45,7 +45,9 @@ template <class L, class D>
 void agrees(const Shape& input, std::int64_t batch) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURES(seed, to_string(input), batch);
-    const auto [problem, outcome] = layer_run::run<L, D>(input, batch, seed);
+    const layer_run::Run run = layer_run::run<L, D>(input, batch, seed);
+    const operation_run::Problem& problem = run.problem;
+    const operation_run::Outcome& outcome = run.outcome;
     const reference::Floats& weight = problem.parameters[0];
     const auto channels = static_cast<std::size_t>(input.channels());
     reference::Doubles y, dx;
