@@ -20,6 +20,12 @@ struct OneParameter {
     }
 };
 
+struct UnnamedParameter {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape&) { return Parameter{.shape = {3}}; }
+    static constexpr Parameters buffers(const Shape&) { return Parameter{.name = "mean", .shape = {3}}; }
+};
+
 template <class... Modules>
 struct LayoutNet : Sequential<Input<2, 2, 3>, Modules...> {};
 
@@ -98,4 +104,13 @@ TEST_CASE("only what says that its last axis is that of the input takes the orde
     CHECK(stored_layout<Square>(1).values == counted_floats(12));
     // Behind a matrix the features are its own.
     CHECK(stored_layout<LayoutNet<Flatten, Linear<12, no_bias>, PerFeature>>(1).values == counted_floats(12));
+}
+
+TEST_CASE("a parameter without a name is stored under that of its layer, beside the layer's buffers") {
+    using Net = LayoutNet<Named<"block.layer_scale", UnnamedParameter>, UnnamedParameter>;
+    const impl::StoredTensors tensors = impl::stored_tensors(Net::layers);
+    CHECK(tensors.parameters.at(0).name == "block.layer_scale");
+    CHECK(tensors.parameters.at(1).name == "1");
+    CHECK(tensors.buffers.at(0).name == "block.layer_scale.mean");
+    CHECK(tensors.buffers.at(1).name == "1.mean");
 }
