@@ -41,7 +41,9 @@ def check(tool, network, layout, batch, folder):
     assert model.ir_version == 8 and [o.version for o in model.opset_import] == [17]
     assert {p.key: p.value for p in model.metadata_props} == {"made by": "onnx_tool"}
 
-    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
     feeds = {
         i.name: read(folder / f"{i.name}.in", TYPES[i.type], i.shape, batch, layout, i.type == "tensor(int32)") for i in session.get_inputs()
     }
